@@ -1,0 +1,46 @@
+/** A document that Firestore would not take, or that we could not read back as it was. */
+export class InvalidDocument extends Error {
+  override name = 'InvalidDocument';
+}
+
+/** `Transaction.create` met a document that is already there. */
+export class AlreadyExists extends Error {
+  override name = 'AlreadyExists';
+}
+
+/** A transaction read after it had written: Firestore cannot do that, so no adapter does. */
+export class ReadAfterWrite extends Error {
+  override name = 'ReadAfterWrite';
+}
+
+/** Other writers won every attempt of a transaction; the caller tries again later. */
+export class Contention extends Error {
+  override name = 'Contention';
+}
+
+/** An object is larger than its reader allows. */
+export class ObjectTooLarge extends Error {
+  override name = 'ObjectTooLarge';
+}
+
+export type TpuFailure = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
+
+/** What Cloud TPU refused, in our words. `zone` is where; `kind` says what the control plane does next. */
+export class TpuError extends Error {
+  override name = 'TpuError';
+  readonly kind: TpuFailure;
+  readonly zone: string;
+  constructor(kind: TpuFailure, zone: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.kind = kind;
+    this.zone = zone;
+  }
+}
+
+/**
+ * Input that can never succeed: it is recorded once with its reason and acknowledged.
+ * Every other error leaves the function, and the platform delivers the event again.
+ */
+export class Rejected extends Error {
+  override name = 'Rejected';
+}

@@ -1,0 +1,136 @@
+/**
+ * The doors between the rules and the world. Every adapter keeps the contract in these comments, and the same
+ * tests in `test/contract/` hold each of them to it. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
+ */
+
+export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
+export type Document = {[field: string]: Value};
+
+/** `runs/my-run/streams/007`: collections and documents in turn, an even number of segments, none empty, `.` or `..`. */
+export type DocumentPath = string;
+/** `runs` or `runs/my-run/streams`: an odd number of segments. */
+export type CollectionPath = string;
+
+export type Stored = {path: DocumentPath; id: string; data: Document};
+
+export type Filter = {field: string; op: '==' | '<' | '<=' | '>' | '>=' | 'in'; value: Value};
+export type Query = {
+  where?: Filter[];
+  /** One field at most, because two need a composite index. Without it, documents come in id order. */
+  order_by?: {field: string; direction?: 'asc' | 'desc'};
+  limit?: number;
+};
+
+/**
+ * Documents with transactions, as Firestore can keep them.
+ *
+ * - A document holds JSON values only: no `undefined`, no NaN or infinity, no array directly in an array, at most 1 MiB.
+ *   A field whose name ends in `_at` is an instant: an ISO string or null here, a timestamp in Firestore.
+ *   Anything else throws `InvalidDocument`, naming the path and the field, before anything is written.
+ * - A query never matches a document that lacks the field it filters or orders by.
+ * - Reads outside a transaction see the newest committed state.
+ */
+export interface Store {
+  get(path: DocumentPath): Promise<Document | undefined>;
+  query(collection: CollectionPath, query?: Query): Promise<Stored[]>;
+  count(collection: CollectionPath, where?: Filter[]): Promise<number>;
+  /**
+   * Runs `work`, then commits its writes all together or not at all, as if nothing else ran meanwhile: when a document that
+   * was read has changed, `work` runs again, so it must do nothing but read and write through `tx`. Every read comes before
+   * the first write, or `ReadAfterWrite` is thrown. What `work` throws is passed on and nothing is written.
+   *
+   * A rejected commit does not prove that nothing was written: a caller whose change must happen once creates a marker
+   * document beside it and takes `AlreadyExists` for "done before".
+   */
+  transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+export interface Transaction {
+  get(path: DocumentPath): Promise<Document | undefined>;
+  /** Fails the commit with `AlreadyExists` when the document is there. */
+  create(path: DocumentPath, data: Document): void;
+  /** Replaces the whole document, or makes it. */
+  set(path: DocumentPath, data: Document): void;
+  /** Does nothing when the document is not there. */
+  delete(path: DocumentPath): void;
+}
+
+/**
+ * Topics that deliver every message at least once, in any order. A publish that returned is durable. The message arrives
+ * at a function as a CloudEvent whose id is the returned message id; a publisher that repeats itself makes a second message.
+ */
+export interface Bus {
+  publish(topic: string, message: Document): Promise<string>;
+}
+
+export type ObjectInfo = {
+  name: string;
+  /** Decimal string; grows with every overwrite of the name. */
+  generation: string;
+  size_bytes: number;
+  /** Base64 of the big-endian CRC-32C, as Cloud Storage gives it. */
+  crc32c: string;
+  created_at: string;
+  /** Custom metadata. */
+  metadata: Record<string, string>;
+};
+
+/** One bucket. Every answer is strongly consistent. */
+export interface Objects {
+  readonly bucket: string;
+  /** In name order. `start` is the first name that may come. */
+  list(prefix: string, options?: {start?: string}): Promise<ObjectInfo[]>;
+  head(name: string): Promise<ObjectInfo | undefined>;
+  /** The bytes, at most `max_bytes` (larger throws `ObjectTooLarge`), or undefined when there is no such object. */
+  read(name: string, options: {max_bytes: number}): Promise<Uint8Array | undefined>;
+  /** Creates the object whole, or answers 'exists' and changes nothing. */
+  create(
+    name: string,
+    bytes: Uint8Array,
+    options?: {content_type?: string; metadata?: Record<string, string>},
+  ): Promise<'created' | 'exists'>;
+  /** Does nothing when there is no such object. */
+  delete(name: string): Promise<void>;
+}
+
+export type Tpu = {
+  name: string;
+  zone: string;
+  /** The API's own word: CREATING, READY, PREEMPTED and so on; `STATE_UNSPECIFIED` when it is new to us. */
+  state: string;
+  health: string;
+  labels: Record<string, string>;
+  created_at: string;
+};
+
+export type TpuRequest = {
+  name: string;
+  zone: string;
+  accelerator: string;
+  runtime_version: string;
+  spot: boolean;
+  labels: Record<string, string>;
+  metadata: Record<string, string>;
+};
+
+/**
+ * Cloud TPU nodes of one project. `create` and `delete` start the work and return; a later `list` shows how it went.
+ * Both are safe to repeat: creating a name that exists and deleting one that does not are no errors.
+ * Failures are `TpuError` with a kind, so no caller reads messages.
+ */
+export interface Tpus {
+  /** Every node of the project, and the zones that gave no answer: a node of such a zone is unknown, not gone. */
+  list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
+  create(request: TpuRequest): Promise<'started' | 'exists'>;
+  delete(name: string, zone: string): Promise<'started' | 'absent'>;
+}
+
+/** The beat that calls `on-tick`. Both verbs are safe to repeat. */
+export interface Ticker {
+  on(): Promise<void>;
+  off(): Promise<void>;
+}
+
+/** Milliseconds since 1970. */
+export type Now = () => number;
