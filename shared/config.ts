@@ -1,0 +1,95 @@
+import {z} from 'zod';
+
+const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
+
+const environment = z.object({
+  GLEANER_PROJECT: z.string().min(1),
+  GLEANER_BUCKET: z.string().min(1),
+  /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
+  GLEANER_STORE: z
+    .string()
+    .regex(/^(firestore(:.+)?|sqlite:.+)$/, 'firestore, firestore:DATABASE or sqlite:FILE')
+    .default('firestore'),
+  GLEANER_WORKER_API: z.url(),
+  GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
+  GLEANER_DEFAULT_MODEL: z.string().min(1).default('Qwen/Qwen2.5-0.5B'),
+  GLEANER_TICK_JOB: z
+    .string()
+    .regex(/^projects\/[^/]+\/locations\/[^/]+\/jobs\/[^/]+$/, 'projects/P/locations/L/jobs/J'),
+  /** Only on a local cloud: where the three APIs are instead of Google's own addresses. */
+  GLEANER_STORAGE_ENDPOINT: z.url().optional(),
+  GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
+  GLEANER_ZONES: z.string().min(1).default('us-central1-a'),
+  GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
+  GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
+  GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
+  /** An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. */
+  GLEANER_HEARTBEAT_S: seconds(20),
+  GLEANER_LEASE_S: seconds(180),
+  GLEANER_SILENT_S: seconds(240),
+  /** Cloud TPU takes minutes to make a node; the agent's first word comes when the script starts. */
+  GLEANER_CREATE_S: seconds(900),
+  GLEANER_BOOT_S: seconds(600),
+  /** Python and its packages, cold. */
+  GLEANER_SETUP_S: seconds(1800),
+  GLEANER_DRAIN_S: seconds(900),
+  GLEANER_REPAIR_S: seconds(900),
+  GLEANER_ASK_AGAIN_S: seconds(180),
+  /** After a stock-out or a quota error the slot waits this long. */
+  GLEANER_CREATE_WAIT_S: seconds(300),
+  /** How often the tick compares a stream's checkpoint with the bucket. */
+  GLEANER_AUDIT_S: seconds(60),
+});
+
+export type Config = ReturnType<typeof loadConfig>;
+
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+/** Reads the environment once; throws `ConfigError` that names every variable that is missing or wrong. */
+export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
+  const parsed = environment.safeParse(env);
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map(issue => `  ${issue.path.join('.')}: ${issue.message}`);
+    throw new ConfigError(`Failed to read the configuration. Set these variables:\n${problems.join('\n')}`);
+  }
+  const v = parsed.data;
+  return {
+    project: v.GLEANER_PROJECT,
+    bucket: v.GLEANER_BUCKET,
+    store: v.GLEANER_STORE,
+    worker_api: v.GLEANER_WORKER_API,
+    bundle: v.GLEANER_BUNDLE,
+    default_model: v.GLEANER_DEFAULT_MODEL,
+    tick_job: v.GLEANER_TICK_JOB,
+    endpoints: {
+      storage: v.GLEANER_STORAGE_ENDPOINT,
+      tpu: v.GLEANER_TPU_ENDPOINT,
+      scheduler: v.GLEANER_SCHEDULER_ENDPOINT,
+    },
+    pool: {
+      pool: 'tpu',
+      accelerator: v.GLEANER_ACCELERATOR,
+      runtime_version: v.GLEANER_RUNTIME_VERSION,
+      spot: v.GLEANER_SPOT === 'true',
+      zones: v.GLEANER_ZONES.split(','),
+      workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
+    },
+    heartbeat_s: v.GLEANER_HEARTBEAT_S,
+    lease_s: v.GLEANER_LEASE_S,
+    create_wait_s: v.GLEANER_CREATE_WAIT_S,
+    audit_s: v.GLEANER_AUDIT_S,
+    limits: {
+      create_s: v.GLEANER_CREATE_S,
+      boot_s: v.GLEANER_BOOT_S,
+      setup_s: v.GLEANER_SETUP_S,
+      silent_s: v.GLEANER_SILENT_S,
+      drain_s: v.GLEANER_DRAIN_S,
+      ask_again_s: v.GLEANER_ASK_AGAIN_S,
+      repair_s: v.GLEANER_REPAIR_S,
+    },
+  };
+}

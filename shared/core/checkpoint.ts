@@ -1,0 +1,105 @@
+/**
+ * What the shards in the bucket say about a stream. Shards may be seen in any order; only the prefix without a gap counts,
+ * so a sample counts as stored only when every sample before it is.
+ */
+
+/** The custom metadata of one shard object, as numbers. */
+export type Shard = {
+  shard: number;
+  object: string;
+  first_sample: number;
+  last_sample: number;
+  samples: number;
+  rejected: number;
+  tokens: number;
+  spec_hash: string;
+  stream_crc32c: string;
+  final: boolean;
+  size_bytes: number;
+};
+
+/** What a stream has stored: the totals of its first `total_shards` shards. */
+export type Progress = {
+  last_processed_sample_idx: number;
+  total_samples_processed: number;
+  total_shards: number;
+  rejected_samples: number;
+  total_tokens: number;
+  total_bytes: number;
+  finished: boolean;
+};
+
+export const NOTHING_STORED: Progress = {
+  last_processed_sample_idx: -1,
+  total_samples_processed: 0,
+  total_shards: 0,
+  rejected_samples: 0,
+  total_tokens: 0,
+  total_bytes: 0,
+  finished: false,
+};
+
+/** What every shard of a stream must have been made from. */
+export type Origin = {spec_hash: string; stream_crc32c: string};
+
+export type Fold =
+  | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]}
+  | {kind: 'error'; reason: string};
+
+/**
+ * Adds `shards` to `from`. Shards that `from` counts already are left out; those behind a gap wait.
+ * Two shards with one number, two that share a sample, one behind the last, or one of another spec or stream content is an error.
+ */
+export function foldShards(from: Progress, origin: Origin, shards: readonly Shard[]): Fold {
+  const sorted = [...shards].sort((a, b) => a.shard - b.shard);
+  let progress = from;
+  let last: Shard | undefined;
+  const counted: Shard[] = [];
+  for (const [index, shard] of sorted.entries()) {
+    const twin = sorted[index + 1];
+    if (twin?.shard === shard.shard)
+      return {kind: 'error', reason: `${shard.object} and ${twin.object} are both shard ${shard.shard}`};
+    const foreign = foreignTo(origin, shard);
+    if (foreign) return {kind: 'error', reason: foreign};
+    if (shard.shard !== progress.total_shards + 1) continue;
+    const misfit = misfitAfter(progress, last, shard);
+    if (misfit) return {kind: 'error', reason: misfit};
+    progress = {
+      last_processed_sample_idx: shard.last_sample,
+      total_samples_processed: progress.total_samples_processed + shard.samples,
+      total_shards: shard.shard,
+      rejected_samples: progress.rejected_samples + shard.rejected,
+      total_tokens: progress.total_tokens + shard.tokens,
+      total_bytes: progress.total_bytes + shard.size_bytes,
+      finished: shard.final,
+    };
+    last = shard;
+    counted.push(shard);
+  }
+  const behind = sorted.filter(shard => shard.shard > progress.total_shards);
+  if (progress.finished && behind[0])
+    return {
+      kind: 'error',
+      reason: `${behind[0].object} comes after shard ${progress.total_shards}, which says that it is the last`,
+    };
+  return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard)};
+}
+
+function foreignTo(origin: Origin, shard: Shard): string | undefined {
+  if (shard.spec_hash !== origin.spec_hash)
+    return `${shard.object} was made with spec ${shard.spec_hash.slice(0, 12)}, this run has spec ${origin.spec_hash.slice(0, 12)}`;
+  if (shard.stream_crc32c !== origin.stream_crc32c)
+    return `${shard.object} was made from other content of its stream (crc32c ${shard.stream_crc32c}, now ${origin.stream_crc32c})`;
+  return undefined;
+}
+
+function misfitAfter(progress: Progress, last: Shard | undefined, shard: Shard): string | undefined {
+  const expected = progress.last_processed_sample_idx + 1;
+  const range = shard.last_sample - shard.first_sample + 1;
+  const before = last ? last.object : `shard ${progress.total_shards}`;
+  if (shard.first_sample !== expected)
+    return `${shard.object} starts at sample ${shard.first_sample}, but ${before} ends at sample ${expected - 1}`;
+  if (range < 1 || shard.samples + shard.rejected !== range)
+    return `${shard.object} covers ${range} samples, but counts ${shard.samples} stored and ${shard.rejected} rejected`;
+  return undefined;
+}

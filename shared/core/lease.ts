@@ -1,0 +1,113 @@
+import type {Lease, Stream} from './stream.ts';
+import {MAX_FAILURES} from './stream.ts';
+import {iso, msOf} from './time.ts';
+
+export type Holder = {worker: string; incarnation: number};
+
+/** What a worker shows to prove its lease. */
+export type Claim = Holder & {epoch: number};
+
+export type Outcome = 'completed' | 'drained' | 'preempted' | 'failed';
+
+export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+
+export function holds(stream: Stream, claim: Claim): boolean {
+  const {lease} = stream;
+  return (
+    stream.status === 'in_progress' &&
+    lease !== null &&
+    lease.epoch === claim.epoch &&
+    lease.worker === claim.worker &&
+    lease.incarnation === claim.incarnation
+  );
+}
+
+export function isExpired(stream: Stream, now: number): boolean {
+  return stream.lease !== null && msOf(stream.lease.expires_at) <= now;
+}
+
+/** A stream that nobody works on: pending, or leased to a worker whose time is over. */
+export function isClaimable(stream: Stream, now: number): boolean {
+  return stream.status === 'pending' || (stream.status === 'in_progress' && isExpired(stream, now));
+}
+
+/** Grants a claimable stream; the new epoch makes every earlier lease of it worthless. */
+export function grantLease(
+  stream: Stream,
+  holder: Holder,
+  lease_s: number,
+  now: number,
+): Stream & {lease: Lease} {
+  const epoch = stream.epoch + 1;
+  const lease = {...holder, epoch, expires_at: iso(now + lease_s * 1000)};
+  return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
+}
+
+/** Extends a lease that still holds, also one that has run out but was given to nobody else. */
+export function renewLease(stream: Stream, claim: Claim, lease_s: number, now: number): Stream | undefined {
+  if (!holds(stream, claim) || !stream.lease) return undefined;
+  return {...stream, lease: {...stream.lease, expires_at: iso(now + lease_s * 1000)}};
+}
+
+/** Takes the stream back from whoever has it; the work stored so far stays counted. */
+export function revokeLease(stream: Stream, now: number): Stream {
+  if (stream.status !== 'in_progress') return stream;
+  return {...stream, status: 'pending', lease: null, updated_at: iso(now)};
+}
+
+/**
+ * The holder gives the stream back. `completed` is believed only when the bucket says so, which `withProgress` has
+ * recorded before; a worker that claims it without the final shard has failed. Returns undefined when the lease is not its own.
+ */
+export function releaseLease(
+  stream: Stream,
+  claim: Claim,
+  outcome: Outcome,
+  failure: Failure | null,
+  now: number,
+): Stream | undefined {
+  if (stream.status === 'completed') return stream;
+  if (!holds(stream, claim)) return undefined;
+  const free = revokeLease(stream, now);
+  switch (outcome) {
+    case 'drained':
+    case 'preempted':
+      return free;
+    case 'completed':
+      return charge(
+        free,
+        'the worker said that the stream is complete, but its final shard is not in the bucket',
+      );
+    case 'failed': {
+      const reason = failure?.reason ?? 'the worker gave no reason';
+      return failure?.kind === 'infrastructure' ? {...free, last_error: reason} : charge(free, reason);
+    }
+    default:
+      return outcome satisfies never;
+  }
+}
+
+function charge(stream: Stream, reason: string): Stream {
+  const failures = stream.failures + 1;
+  return {...stream, failures, last_error: reason, status: failures >= MAX_FAILURES ? 'failed' : 'pending'};
+}
+
+/** A stream that could be leased, with what decides between several. */
+export type Candidate = {
+  run: string;
+  spec_hash: string;
+  priority: number;
+  run_created_at: string;
+  stream: string;
+};
+
+/** Best first: the run whose model is loaded already, then priority (higher first), then the older run, then the index. */
+export function byPreference(loaded_spec_hash: string | null): (a: Candidate, b: Candidate) => number {
+  const rank = (c: Candidate) => (c.spec_hash === loaded_spec_hash ? 0 : 1);
+  return (a, b) =>
+    rank(a) - rank(b) ||
+    b.priority - a.priority ||
+    a.run_created_at.localeCompare(b.run_created_at) ||
+    a.run.localeCompare(b.run) ||
+    Number(a.stream) - Number(b.stream);
+}

@@ -1,0 +1,147 @@
+/** Every path, id and label has one builder and one parser here; `parse(build(x))` gives `x` back. */
+
+const RUN = /^[a-z][a-z0-9-]{0,38}$/;
+const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
+const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|pkl\.gz)$/;
+const NODE = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
+
+/** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
+export const DEFAULT_RUN = 'default';
+
+export type ShardFormat = 'safetensors' | 'pkl.gz';
+
+export type DatasetObject =
+  | {kind: 'stream'; run: string; stream: string; gzip: boolean}
+  | {kind: 'spec'; run: string}
+  | {kind: 'unknown'; reason: string};
+
+export type OutputObject = {kind: 'shard'; run: string; stream: string; shard: number; format: ShardFormat};
+
+export type Slot = {pool: string; zone: string; slot: number};
+
+export function isRunId(text: string): boolean {
+  return RUN.test(text);
+}
+
+/** `7` -> `007`: the name of a stream in its run, and its document id. */
+export function streamId(worker_id: number): string {
+  return String(worker_id).padStart(3, '0');
+}
+
+/** `007` -> `7`. */
+export function workerIdOf(stream: string): number {
+  return Number(stream);
+}
+
+function runSegment(run: string): string {
+  return run === DEFAULT_RUN ? '' : `${run}/`;
+}
+
+export function streamObject(run: string, stream: string, gzip = false): string {
+  return `datasets/${runSegment(run)}stream_${stream}.jsonl${gzip ? '.gz' : ''}`;
+}
+
+export function specObject(run: string): string {
+  return `datasets/${runSegment(run)}run.json`;
+}
+
+/** Holds every stream of a run; for the default run also every other run's, which `parseDatasetObject` tells apart. */
+export function datasetPrefix(run: string): string {
+  return `datasets/${runSegment(run)}`;
+}
+
+export function manifestObject(run: string): string {
+  return `activations/${runSegment(run)}manifest.json`;
+}
+
+export function outputPrefix(run: string, stream: string): string {
+  return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+}
+
+/** `1` -> `0001`: the document id of a shard and the number in its object name. */
+export function shardId(shard: number): string {
+  return String(shard).padStart(4, '0');
+}
+
+export function shardObject(run: string, stream: string, shard: number, format: ShardFormat): string {
+  return `${outputPrefix(run, stream)}shard_${shardId(shard)}.${format}`;
+}
+
+/**
+ * Where a listing of a stream's folder starts so that it holds every shard from `shard` on.
+ * Names of five digits sort among those of four, so past 999 the listing starts at the first of them.
+ */
+export function shardListingStart(run: string, stream: string, shard: number): string {
+  return `${outputPrefix(run, stream)}shard_${shard < 1000 ? shardId(shard) : '1'}`;
+}
+
+/** What an object under `datasets/` is; a name that is nothing says why, for the person who chose it. */
+export function parseDatasetObject(name: string): DatasetObject {
+  const parts = name.split('/');
+  const file = parts.at(-1) ?? '';
+  if (parts[0] !== 'datasets' || parts.length < 2 || parts.length > 3)
+    return {
+      kind: 'unknown',
+      reason: 'streams are named datasets/RUN/stream_007.jsonl or datasets/stream_007.jsonl',
+    };
+  const run = parts.length === 3 ? (parts[1] ?? '') : DEFAULT_RUN;
+  if (parts.length === 3 && run === DEFAULT_RUN)
+    return {kind: 'unknown', reason: `streams of the run "${DEFAULT_RUN}" lie directly under datasets/`};
+  if (!isRunId(run))
+    return {
+      kind: 'unknown',
+      reason: `"${run}" is no run id: use 1 to 39 lower-case letters, digits and dashes, starting with a letter`,
+    };
+  if (file === 'run.json') return {kind: 'spec', run};
+  const match = /^stream_(\d+)\.jsonl(\.gz)?$/.exec(file);
+  if (!match?.[1] || !INDEX.test(match[1]))
+    return {
+      kind: 'unknown',
+      reason: `"${file}" is no stream: name it stream_007.jsonl or stream_007.jsonl.gz, with three digits or more and no further zeros`,
+    };
+  return {kind: 'stream', run, stream: match[1], gzip: match[2] !== undefined};
+}
+
+/** The shard that an object under `activations/` is, or undefined: metadata, rejects, manifests and foreign objects. */
+export function parseOutputObject(name: string): OutputObject | undefined {
+  const parts = name.split('/');
+  if (parts[0] !== 'activations' || parts.length < 3 || parts.length > 4) return undefined;
+  const run = parts.length === 4 ? (parts[1] ?? '') : DEFAULT_RUN;
+  if (!isRunId(run) || (parts.length === 4 && run === DEFAULT_RUN)) return undefined;
+  const worker = /^tpu_(0|[1-9]\d{0,8})$/.exec(parts.at(-2) ?? '');
+  const file = SHARD.exec(parts.at(-1) ?? '');
+  if (!worker?.[1] || !file?.[1] || Number(file[1]) < 1) return undefined;
+  return {
+    kind: 'shard',
+    run,
+    stream: streamId(Number(worker[1])),
+    shard: Number(file[1]),
+    format: file[2] as ShardFormat,
+  };
+}
+
+/** `tpu-us-central1-a-0`: the node, the worker and its document have this one name. */
+export function workerName({pool, zone, slot}: Slot): string {
+  return `${pool}-${zone}-${slot}`;
+}
+
+export function parseWorkerName(name: string): Slot | undefined {
+  const match = NODE.exec(name);
+  if (!match?.[1] || !match[2] || !match[3] || name.length > 63) return undefined;
+  return {pool: match[1], zone: match[2], slot: Number(match[3])};
+}
+
+export const paths = {
+  run: (run: string) => `runs/${run}`,
+  streams: (run: string) => `runs/${run}/streams`,
+  stream: (run: string, stream: string) => `runs/${run}/streams/${stream}`,
+  shards: (run: string, stream: string) => `runs/${run}/streams/${stream}/shards`,
+  shard: (run: string, stream: string, shard: number) =>
+    `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,
+  pool: (pool: string) => `pools/${pool}`,
+  worker: (name: string) => `workers/${name}`,
+  attempt: (name: string, incarnation: number) =>
+    `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,
+  control: (message_id: string) => `control/${message_id}`,
+  event: (id: string) => `events/${id}`,
+};

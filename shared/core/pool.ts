@@ -1,0 +1,59 @@
+import {workerName} from './names.ts';
+import type {Phase, Worker} from './worker.ts';
+import {isBlocked} from './worker.ts';
+
+/** A set of identical TPU slots, numbered from 0 in each zone. */
+export type Pool = {
+  pool: string;
+  accelerator: string;
+  runtime_version: string;
+  spot: boolean;
+  zones: string[];
+  workers_per_zone: number;
+};
+
+/** The pool's slots, the first zone's first: the order in which they are filled. */
+export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
+  return pool.zones.flatMap(zone =>
+    Array.from({length: pool.workers_per_zone}, (_, slot) => ({
+      name: workerName({pool: pool.pool, zone, slot}),
+      pool: pool.pool,
+      zone,
+      slot,
+    })),
+  );
+}
+
+/** Those furthest on in their work are kept first, so that a shrinking pool loses what costs least to lose. */
+const KEEP_ORDER: Record<Phase, number> = {
+  working: 0,
+  idle: 1,
+  booting: 2,
+  creating: 3,
+  deleting: 4,
+  gone: 4,
+  draining: 5,
+};
+
+/**
+ * The names of the slots that should have a TPU: as many as there are unfinished streams, and no more than there are slots.
+ * A slot that is being deleted counts, for it will be made again; one that its zone refused is passed over while it waits.
+ */
+export function wantedSlots(
+  pool: Pool,
+  workers: ReadonlyMap<string, Worker>,
+  unfinished_streams: number,
+  now: number,
+): Set<string> {
+  const rank = (name: string) => {
+    const worker = workers.get(name);
+    return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
+  };
+  const candidates = slotsOf(pool).filter(slot => {
+    const worker = workers.get(slot.name);
+    return worker?.phase !== 'gone' || !isBlocked(worker, now);
+  });
+  const sorted = candidates.map((slot, order) => ({name: slot.name, order}));
+  sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);
+  return new Set(sorted.slice(0, unfinished_streams).map(slot => slot.name));
+}

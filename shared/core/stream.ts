@@ -1,0 +1,114 @@
+import type {Progress} from './checkpoint.ts';
+import {NOTHING_STORED} from './checkpoint.ts';
+import {streamId} from './names.ts';
+import {iso} from './time.ts';
+
+/**
+ * One JSONL object as work. `pending`: nobody has it. `in_progress`: a lease is out. `completed`: the final shard is stored.
+ * `failed`: parked with `last_error`; nothing retries it by itself.
+ */
+export type StreamStatus = 'pending' | 'in_progress' | 'completed' | 'failed';
+
+/** The right of one worker incarnation to work on a stream until a time. Epochs only grow, so an old one shows itself. */
+export type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string};
+
+export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
+
+/** The fields of the seeds' checkpoint, of the object, and of the lease, at the top level of one document. */
+export type Stream = Content &
+  Progress & {
+    run: string;
+    stream: string;
+    worker_id: number;
+    dataset_path: string;
+    model_path: string;
+    status: StreamStatus;
+    epoch: number;
+    lease: Lease | null;
+    /** Failures of the stream's own fault; preemptions and infrastructure never count. */
+    failures: number;
+    last_error: string | null;
+    created_at: string;
+    updated_at: string;
+  };
+
+/** Three failures of its own fault park a stream. */
+export const MAX_FAILURES = 3;
+
+export function newStream(
+  run: string,
+  worker_id: number,
+  content: Content,
+  at: {bucket: string; model: string; now: number},
+): Stream {
+  return {
+    run,
+    stream: streamId(worker_id),
+    worker_id,
+    ...content,
+    dataset_path: `gs://${at.bucket}/${content.object}`,
+    model_path: at.model,
+    status: 'pending',
+    epoch: 0,
+    lease: null,
+    ...NOTHING_STORED,
+    failures: 0,
+    last_error: null,
+    created_at: iso(at.now),
+    updated_at: iso(at.now),
+  };
+}
+
+export type Registration =
+  | {kind: 'unchanged'; why: string}
+  | {kind: 'changed'; stream: Stream; why: string}
+  | {kind: 'refused'; stream: Stream | null; reason: string};
+
+/**
+ * A stream object was finalised where the run has this index already. The same content again changes nothing but the
+ * generation to fetch. New content is taken while nothing was ever leased; after that it is refused and the stream fails,
+ * because its shards would mix two contents.
+ */
+export function registerAgain(stream: Stream, content: Content, now: number): Registration {
+  if (content.object !== stream.object)
+    return {
+      kind: 'refused',
+      stream: null,
+      reason: `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
+    };
+  if (BigInt(content.generation) <= BigInt(stream.generation))
+    return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
+  if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
+    return {
+      kind: 'changed',
+      stream: {...stream, generation: content.generation, updated_at: iso(now)},
+      why: 'the same content was uploaded again',
+    };
+  if (stream.epoch === 0 && stream.total_shards === 0)
+    return {
+      kind: 'changed',
+      stream: {...stream, ...content, status: 'pending', last_error: null, updated_at: iso(now)},
+      why: 'the stream was replaced before any work on it began',
+    };
+  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
+  return {
+    kind: 'refused',
+    stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},
+    reason,
+  };
+}
+
+export function isUnfinished(stream: Stream): boolean {
+  return stream.status === 'pending' || stream.status === 'in_progress';
+}
+
+/** The bucket's word is final: a stream whose last shard is stored is completed, whatever its lease or failures say. */
+export function withProgress(stream: Stream, progress: Progress, now: number): Stream {
+  if (progress.total_shards <= stream.total_shards && progress.finished === stream.finished) return stream;
+  return {
+    ...stream,
+    ...progress,
+    ...(progress.finished ? {status: 'completed' as const, lease: null, last_error: null} : {}),
+    updated_at: iso(now),
+  };
+}

@@ -1,0 +1,14 @@
+/** Instants are ISO strings in documents and milliseconds in rules; these two turn one into the other. */
+
+export function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+export function msOf(instant: string): number {
+  return Date.parse(instant);
+}
+
+/** Whether more than `limit_s` seconds have passed since `instant`; an instant that never was has not passed. */
+export function isOlderThan(instant: string | null, limit_s: number, now: number): boolean {
+  return instant !== null && now - msOf(instant) > limit_s * 1000;
+}

@@ -1,0 +1,342 @@
+import {isOlderThan, iso} from './time.ts';
+
+/**
+ * The life of a slot. `creating`: the node was asked for. `booting`: the node is READY, its agent has not spoken.
+ * `idle` and `working`: the agent speaks. `draining`: it finishes its shard and gets nothing more. `deleting`: the node must
+ * go. `gone`: there is no node; a wanted slot is created again from here, with the next incarnation.
+ */
+export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
+
+export type Worker = {
+  name: string;
+  pool: string;
+  zone: string;
+  slot: number;
+  phase: Phase;
+  phase_since_at: string;
+  /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
+  incarnation: number;
+  provider_state: string | null;
+  health: string | null;
+  heartbeat_at: string | null;
+  /** What the agent says it does: setup, idle, loading, compiling, running, uploading. */
+  activity: string | null;
+  /** `my-run/007`, the lease it works under. */
+  work: string | null;
+  samples_done: number | null;
+  samples_total: number | null;
+  tokens_per_s: number | null;
+  /** Creating waits until then after the zone refused. */
+  blocked_until_at: string | null;
+  /** When the last create or delete was asked of Cloud TPU, to ask again when nothing comes of it. */
+  asked_at: string | null;
+  recreate: boolean;
+  last_death: string | null;
+  last_error: string | null;
+  created_at: string;
+  updated_at: string;
+};
+
+/** Seconds; the defaults and the reasons for them are in `config.ts`. */
+export type Limits = {
+  create_s: number;
+  boot_s: number;
+  setup_s: number;
+  silent_s: number;
+  drain_s: number;
+  /** How long an asked-for create or delete may stay without effect before it is asked for again. */
+  ask_again_s: number;
+  repair_s: number;
+};
+
+/** What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded. */
+export type Observation =
+  | {kind: 'unknown'}
+  | {kind: 'absent'}
+  | {kind: 'node'; state: string; health: string; incarnation: number | null};
+
+export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
+
+export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]};
+
+export function newWorker(
+  name: string,
+  slot: {pool: string; zone: string; slot: number},
+  now: number,
+): Worker {
+  return {
+    name,
+    ...slot,
+    phase: 'gone',
+    phase_since_at: iso(now),
+    incarnation: 0,
+    provider_state: null,
+    health: null,
+    heartbeat_at: null,
+    activity: null,
+    work: null,
+    samples_done: null,
+    samples_total: null,
+    tokens_per_s: null,
+    blocked_until_at: null,
+    asked_at: null,
+    recreate: false,
+    last_death: null,
+    last_error: null,
+    created_at: iso(now),
+    updated_at: iso(now),
+  };
+}
+
+/** The phases in which an agent may hold a lease and be heard. */
+export function isAlive(worker: Worker): boolean {
+  return worker.phase === 'booting' || isSpeaking(worker);
+}
+
+function isSpeaking(worker: Worker): boolean {
+  return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
+}
+
+export function isBlocked(worker: Worker, now: number): boolean {
+  return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
+}
+
+/**
+ * What the slot becomes and what is asked of Cloud TPU, from nothing but state: run twice, it asks once.
+ * `wanted` says whether the pool needs this slot now.
+ */
+export function decideWorker(
+  worker: Worker,
+  observation: Observation,
+  wanted: boolean,
+  limits: Limits,
+  now: number,
+): WorkerDecision {
+  const seen = withProvider(worker, observation);
+  switch (worker.phase) {
+    case 'gone':
+      return decideGone(seen, observation, wanted, now);
+    case 'deleting':
+      return decideDeleting(seen, observation, limits, now);
+    case 'creating':
+    case 'booting':
+    case 'idle':
+    case 'working':
+    case 'draining':
+      return decideLiving(seen, observation, wanted, limits, now);
+    default:
+      return worker.phase satisfies never;
+  }
+}
+
+function decideGone(worker: Worker, observation: Observation, wanted: boolean, now: number): WorkerDecision {
+  if (observation.kind === 'node')
+    return toDeleting(worker, `${worker.name} exists, though nobody wants it: deleting it`, now);
+  if (!wanted || isBlocked(worker, now)) return unchanged(worker);
+  return toCreating(worker, now);
+}
+
+function decideDeleting(
+  worker: Worker,
+  observation: Observation,
+  limits: Limits,
+  now: number,
+): WorkerDecision {
+  if (observation.kind === 'absent') {
+    const gone = enter(worker, 'gone', now, {
+      asked_at: null,
+      recreate: false,
+      provider_state: null,
+      health: null,
+    });
+    return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
+  }
+  if (observation.kind === 'unknown' || !isOlderThan(worker.asked_at, limits.ask_again_s, now))
+    return unchanged(worker);
+  return {worker: {...worker, asked_at: iso(now)}, actions: [ask('delete', worker)], events: []};
+}
+
+function decideLiving(
+  worker: Worker,
+  observation: Observation,
+  wanted: boolean,
+  limits: Limits,
+  now: number,
+): WorkerDecision {
+  const death = causeOfDeath(worker, observation, limits, now);
+  if (death) return toDeleting(worker, `${worker.name} is lost: ${death}; deleting it`, now, death);
+  if (worker.recreate)
+    return toDeleting(worker, `${worker.name} is made again, as asked`, now, 'recreate was asked for');
+  if (!wanted && worker.phase === 'working') {
+    const draining = enter(worker, 'draining', now);
+    return {worker: draining, actions: [], events: [`${worker.name} is not needed any more: draining it`]};
+  }
+  if (!wanted && worker.phase !== 'draining')
+    return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
+  if (
+    worker.phase === 'draining' &&
+    (worker.work === null || isOlderThan(worker.phase_since_at, limits.drain_s, now))
+  )
+    return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
+  if (worker.phase === 'creating') {
+    if (observation.kind === 'node' && observation.state === 'READY')
+      return {
+        worker: enter(worker, 'booting', now),
+        actions: [],
+        events: [`${worker.name} is READY and boots`],
+      };
+    if (observation.kind === 'absent' && isOlderThan(worker.asked_at, limits.ask_again_s, now))
+      return {worker: {...worker, asked_at: iso(now)}, actions: [ask('create', worker)], events: []};
+  }
+  return unchanged(worker);
+}
+
+/** Why the node must be replaced, or undefined while it may live. */
+function causeOfDeath(
+  worker: Worker,
+  observation: Observation,
+  limits: Limits,
+  now: number,
+): string | undefined {
+  if (observation.kind === 'absent' && worker.phase !== 'creating') return 'it vanished from Cloud TPU';
+  if (observation.kind === 'node') {
+    const {state, incarnation} = observation;
+    if (incarnation !== null && incarnation !== worker.incarnation)
+      return `the node of that name is incarnation ${incarnation}, not ${worker.incarnation}`;
+    const fault = faultOfState(worker, state, limits, now);
+    if (fault) return fault;
+  }
+  switch (worker.phase) {
+    case 'creating':
+      return isOlderThan(worker.phase_since_at, limits.create_s, now)
+        ? `it was not READY within ${limits.create_s} s`
+        : undefined;
+    case 'booting':
+      if (worker.heartbeat_at === null)
+        return isOlderThan(worker.phase_since_at, limits.boot_s, now)
+          ? `it is READY but said nothing within ${limits.boot_s} s`
+          : undefined;
+      if (isOlderThan(worker.phase_since_at, limits.setup_s, now))
+        return `its setup took longer than ${limits.setup_s} s`;
+      return silence(worker, limits, now);
+    default:
+      return silence(worker, limits, now);
+  }
+}
+
+function silence(worker: Worker, limits: Limits, now: number): string | undefined {
+  return isOlderThan(worker.heartbeat_at, limits.silent_s, now)
+    ? `it has said nothing for ${limits.silent_s} s`
+    : undefined;
+}
+
+/** Every Node state of the v2 API. What is no sign of life is a loss, because a preemption shows itself under many names. */
+function faultOfState(worker: Worker, state: string, limits: Limits, now: number): string | undefined {
+  switch (state) {
+    case 'READY':
+      return undefined;
+    case 'CREATING':
+    case 'STARTING':
+    case 'UNHIDING':
+      return worker.phase === 'creating' ? undefined : `its state went back to ${state}`;
+    case 'RESTARTING':
+    case 'REIMAGING':
+    case 'REPAIRING':
+      return isOlderThan(worker.heartbeat_at ?? worker.phase_since_at, limits.repair_s, now)
+        ? `it has been ${state} for over ${limits.repair_s} s`
+        : undefined;
+    case 'UNKNOWN':
+    case 'STATE_UNSPECIFIED':
+      return undefined;
+    case 'PREEMPTED':
+      return 'it was preempted';
+    default:
+      return `its state is ${state}`;
+  }
+}
+
+function withProvider(worker: Worker, observation: Observation): Worker {
+  if (observation.kind !== 'node') return worker;
+  if (worker.provider_state === observation.state && worker.health === observation.health) return worker;
+  return {...worker, provider_state: observation.state, health: observation.health};
+}
+
+function toCreating(worker: Worker, now: number): WorkerDecision {
+  const creating = enter(worker, 'creating', now, {
+    incarnation: worker.incarnation + 1,
+    asked_at: iso(now),
+    heartbeat_at: null,
+    provider_state: null,
+    health: null,
+    activity: null,
+    blocked_until_at: null,
+    last_error: null,
+  });
+  return {
+    worker: creating,
+    actions: [ask('create', creating)],
+    events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
+  };
+}
+
+function toDeleting(worker: Worker, event: string, now: number, death?: string): WorkerDecision {
+  const deleting = enter(worker, 'deleting', now, {
+    asked_at: iso(now),
+    last_death: death ?? worker.last_death,
+    work: null,
+    samples_done: null,
+    samples_total: null,
+    tokens_per_s: null,
+    activity: null,
+  });
+  return {worker: deleting, actions: [ask('delete', deleting)], events: [event]};
+}
+
+function enter(worker: Worker, phase: Phase, now: number, changes: Partial<Worker> = {}): Worker {
+  return {...worker, ...changes, phase, phase_since_at: iso(now)};
+}
+
+function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
+  return {kind, worker: worker.name, incarnation: worker.incarnation};
+}
+
+function unchanged(worker: Worker): WorkerDecision {
+  return {worker, actions: [], events: []};
+}
+
+/** A heartbeat of the living incarnation: it is the proof of life, and the end of booting. */
+export function heardFrom(
+  worker: Worker,
+  said: {
+    activity: string;
+    work: string | null;
+    samples_done: number | null;
+    samples_total: number | null;
+    tokens_per_s: number | null;
+  },
+  now: number,
+): Worker {
+  const phase = phaseAfter(worker, said.activity, said.work);
+  return {
+    ...worker,
+    ...said,
+    phase,
+    phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
+    heartbeat_at: iso(now),
+  };
+}
+
+function phaseAfter(worker: Worker, activity: string, work: string | null): Phase {
+  if (worker.phase === 'draining') return 'draining';
+  if (activity === 'setup') return 'booting';
+  return work === null ? 'idle' : 'working';
+}
+
+/** Cloud TPU refused to create the slot: it waits, and the pool takes another one meanwhile. */
+export function createRefused(worker: Worker, reason: string, wait_s: number, now: number): Worker {
+  return enter(worker, 'gone', now, {
+    blocked_until_at: iso(now + wait_s * 1000),
+    last_error: reason,
+    asked_at: null,
+  });
+}

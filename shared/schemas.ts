@@ -1,0 +1,154 @@
+/** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
+import {z} from 'zod';
+import {isRunId, parseWorkerName} from './core/names.ts';
+import {Rejected} from './errors.ts';
+
+const runId = z
+  .string()
+  .refine(isRunId, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
+const workerNameText = z
+  .string()
+  .refine(name => parseWorkerName(name) !== undefined, 'a worker name such as tpu-us-central1-a-0');
+const streamText = z.string().regex(/^\d{3,9}$/);
+const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const digits = z.string().regex(/^\d{1,19}$/);
+
+const layers = z.union([
+  z.literal('all'),
+  z.string().regex(/^\d{1,4}-\d{1,4}$/, 'layers: "all", a range such as "0-23", or a list of numbers'),
+  z.array(z.number().int().min(0).max(9999)).min(1),
+]);
+
+/** `datasets/RUN/run.json`, as a person writes it: a closed schema, every key optional. */
+export const runSpecInput = z
+  .strictObject({
+    model: z.string().min(1).max(1024),
+    revision: z.string().min(1).max(256).nullable(),
+    layers,
+    sites: z.array(z.literal('resid_post')).length(1),
+    tokens: z.literal('all'),
+    dtype: z.enum(['bf16', 'fp32']),
+    format: z.enum(['safetensors', 'pkl.gz']),
+    shard_size_gb: z.number().positive().max(64),
+    max_seq_length: z.number().int().min(1).max(131072),
+    over_long: z.enum(['reject', 'truncate']),
+    record: z.strictObject({field: z.string().min(1).max(256).nullable()}),
+    seed: z
+      .number()
+      .int()
+      .min(0)
+      .max(2 ** 31 - 1),
+    pool: z.string().regex(/^[a-z][a-z0-9-]{0,30}$/),
+    priority: z.number().int().min(-1000).max(1000),
+  })
+  .partial()
+  .refine(spec => !(spec.format === 'pkl.gz' && spec.dtype === 'bf16'), {
+    path: ['dtype'],
+    message: 'pkl.gz cannot hold bf16: ask for fp32, or for safetensors',
+  });
+
+export type RunSpecInput = z.infer<typeof runSpecInput>;
+
+export const controlMessage = z.discriminatedUnion('action', [
+  z.strictObject({action: z.enum(['start', 'pause', 'resume', 'stop']), run: runId}),
+  z.strictObject({action: z.literal('recreate'), worker: workerNameText}),
+]);
+
+/** Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. */
+export const tpuMessage = z.strictObject({
+  action: z.enum(['create', 'delete']),
+  worker: workerNameText,
+  incarnation: count,
+});
+
+/** Cloud Storage's object resource, as far as we read it. */
+export const objectEvent = z.object({
+  bucket: z.string().min(1).max(256),
+  name: z.string().min(1).max(1024),
+  generation: z.union([digits, z.number().int()]).transform(String),
+});
+
+/** A Pub/Sub push: the text of the message, or '' when it has none. */
+export const pubsubEvent = z
+  .object({message: z.object({data: z.string().optional(), messageId: z.string().optional()})})
+  .transform(({message}) => Buffer.from(message.data ?? '', 'base64').toString('utf8'));
+
+const whole = digits.transform(Number);
+/** A shard's custom metadata: strings, because Cloud Storage keeps nothing else. */
+export const shardMetadata = z.object({
+  schema: z.literal('gleaner/1'),
+  run: runId,
+  stream: streamText,
+  shard: whole,
+  first_sample: whole,
+  last_sample: whole,
+  samples: whole,
+  rejected: whole,
+  tokens: whole,
+  spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
+  stream_crc32c: z.string().min(1).max(16),
+  final: z.enum(['true', 'false']).transform(text => text === 'true'),
+});
+
+const lease = z.strictObject({run: runId, stream: streamText, epoch: count});
+const progress = z.strictObject({
+  samples_done: count,
+  samples_total: count.nullable(),
+  tokens_done: count,
+  shards_done: count,
+  tokens_per_s: z.number().min(0).nullable(),
+});
+const sender = {worker: workerNameText, incarnation: count, host: count};
+
+export const workerRequest = z.discriminatedUnion('action', [
+  z.object({
+    action: z.literal('lease'),
+    ...sender,
+    loaded: z
+      .object({model: z.string().max(1024), spec_hash: z.string().max(64)})
+      .nullable()
+      .optional(),
+  }),
+  z.object({
+    action: z.literal('heartbeat'),
+    ...sender,
+    phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'uploading']),
+    lease: lease.nullable(),
+    progress: progress.nullable(),
+  }),
+  z.object({
+    action: z.literal('release'),
+    ...sender,
+    lease,
+    outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
+    failure: z
+      .object({kind: z.enum(['stream', 'model', 'infrastructure']), reason: z.string().max(20_000)})
+      .nullable(),
+    progress: progress.nullable().optional(),
+  }),
+]);
+
+export type WorkerRequest = z.infer<typeof workerRequest>;
+
+/** Parses text as JSON and then as `schema`; what does not fit is `Rejected`, naming the key and what is expected there. */
+export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
+  }
+  return parseValue(schema, value, what);
+}
+
+export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Rejected(`${what} is not valid: ${explain(parsed.error)}`, {cause: parsed.error});
+}
+
+function explain(error: z.ZodError): string {
+  return error.issues
+    .map(issue => (issue.path.length > 0 ? `${issue.path.join('.')}: ${issue.message}` : issue.message))
+    .join('; ');
+}
