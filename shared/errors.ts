@@ -18,11 +18,6 @@ export class Contention extends Error {
   override name = 'Contention';
 }
 
-/** An object is larger than its reader allows. */
-export class ObjectTooLarge extends Error {
-  override name = 'ObjectTooLarge';
-}
-
 export type TpuFailure = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
 
 /** What Cloud TPU refused, in our words. `zone` is where; `kind` says what the control plane does next. */
@@ -43,4 +38,9 @@ export class TpuError extends Error {
  */
 export class Rejected extends Error {
   override name = 'Rejected';
+}
+
+/** An object is larger than its reader allows. */
+export class ObjectTooLarge extends Rejected {
+  override name = 'ObjectTooLarge';
 }

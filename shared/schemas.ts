@@ -49,6 +49,14 @@ export const runSpecInput = z
 
 export type RunSpecInput = z.infer<typeof runSpecInput>;
 
+/** `activations/RUN/manifest.json`: the frozen spec of a run, as the control plane wrote it. */
+export const manifest = z.object({
+  schema: z.literal('gleaner/1'),
+  run: runId,
+  spec: runSpecInput,
+  spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
+});
+
 export const controlMessage = z.discriminatedUnion('action', [
   z.strictObject({action: z.enum(['start', 'pause', 'resume', 'stop']), run: runId}),
   z.strictObject({action: z.literal('recreate'), worker: workerNameText}),

@@ -131,6 +131,11 @@ export function parseWorkerName(name: string): Slot | undefined {
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }
 
+/** Where the agent of one life of a slot leaves its log. */
+export function logObject(worker: string, incarnation: number): string {
+  return `logs/${worker}/${incarnation}.log`;
+}
+
 export const paths = {
   run: (run: string) => `runs/${run}`,
   streams: (run: string) => `runs/${run}/streams`,

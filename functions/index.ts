@@ -1,0 +1,50 @@
+import {type CloudEvent, cloudEvent, http, type Request, type Response} from '@google-cloud/functions-framework';
+import {composeDeps} from '../shared/compose.ts';
+import {loadConfig} from '../shared/config.ts';
+import {Rejected} from '../shared/errors.ts';
+import type {Deps} from '../shared/shell/deps.ts';
+import {onControl} from './on-control.ts';
+import {onObject} from './on-object.ts';
+import {onTick} from './on-tick.ts';
+import {onTpu} from './on-tpu.ts';
+import {workerApi} from './worker-api.ts';
+
+let composed: Promise<Deps> | undefined;
+function deps(): Promise<Deps> {
+  composed ??= composeDeps(loadConfig());
+  return composed;
+}
+
+/** An event that can never succeed is logged and acknowledged; any other error leaves, and the event comes again. */
+function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
+  cloudEvent(name, async (event: CloudEvent<unknown>) => {
+    const ready = await deps();
+    try {
+      await handle(ready, event);
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error;
+      ready.log('ERROR', error.message, {function: name, event_id: event.id});
+    }
+  });
+}
+
+function onRequest(
+  name: string,
+  handle: (deps: Deps, request: Request, response: Response) => Promise<void>,
+): void {
+  http(name, async (request, response) => {
+    const ready = await deps();
+    try {
+      await handle(ready, request, response);
+    } catch (error) {
+      ready.log('ERROR', (error as Error).stack ?? String(error), {function: name});
+      response.status(500).json({error: 'internal error; the log of the function says more'});
+    }
+  });
+}
+
+onEvent('on-object', onObject);
+onEvent('on-control', onControl);
+onEvent('on-tpu', onTpu);
+onRequest('on-tick', onTick);
+onRequest('worker-api', workerApi);

@@ -1,0 +1,10 @@
+import type {CloudEvent} from '@google-cloud/functions-framework';
+import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/schemas.ts';
+import type {Deps} from '../shared/shell/deps.ts';
+import {obeyTpuMessage} from '../shared/shell/fleet.ts';
+
+/** A slot's TPU is to be created or deleted. */
+export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
+  const text = parseValue(pubsubEvent, event.data, 'The tpu event');
+  await obeyTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));
+}

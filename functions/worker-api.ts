@@ -1,0 +1,16 @@
+import type {Request, Response} from '@google-cloud/functions-framework';
+import {Rejected} from '../shared/errors.ts';
+import {parseValue, workerRequest} from '../shared/schemas.ts';
+import type {Deps} from '../shared/shell/deps.ts';
+import {answerWorker} from '../shared/shell/leases.ts';
+
+/** What agents on TPU VMs ask: lease, heartbeat, release. Cloud Run lets in nobody but the workers' service account. */
+export async function workerApi(deps: Deps, request: Request, response: Response): Promise<void> {
+  try {
+    const {status, body} = await answerWorker(deps, parseValue(workerRequest, request.body, 'The request'));
+    response.status(status).json(body);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    response.status(400).json({error: error.message});
+  }
+}

@@ -1,0 +1,241 @@
+import type {DatabaseSync, StatementSync} from 'node:sqlite';
+import type {Bus, Document, Now} from '../ports.ts';
+
+/** One try to hand a message to its receiver. `attempt` counts from 1. */
+export type Delivery = {id: string; topic: string; message: Document; published_at: string; attempt: number};
+
+export type DeadLetter = Omit<Delivery, 'attempt'> & {attempts: number; last_error: string; died_at: string};
+
+/** Thrown by `deliver` when nobody was there to take the message: it is tried again and the try is not counted. */
+export class ReceiverAway extends Error {
+  override name = 'ReceiverAway';
+}
+
+export type EmbeddedBusOptions = {
+  /** Where the messages live. The owner may enqueue inside a transaction of its own. */
+  database: DatabaseSync;
+  /** Returns to acknowledge; throws to have the message again later. */
+  deliver: (delivery: Delivery) => Promise<void>;
+  now: Now;
+  random: () => number;
+  concurrency?: number;
+  /** A message that was refused this often becomes a dead letter. */
+  max_attempts?: number;
+  min_backoff_ms?: number;
+  max_backoff_ms?: number;
+  /** How long to wait for a receiver that is away. */
+  away_ms?: number;
+};
+
+const schema = `
+  CREATE TABLE IF NOT EXISTS bus_messages (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, topic TEXT NOT NULL, message TEXT NOT NULL,
+    published_at TEXT NOT NULL, due_at INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0) STRICT;
+  CREATE INDEX IF NOT EXISTS bus_messages_due ON bus_messages (due_at, seq);
+  CREATE TABLE IF NOT EXISTS bus_dead_letters (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, message TEXT NOT NULL, published_at TEXT NOT NULL,
+    attempts INTEGER NOT NULL, last_error TEXT NOT NULL, died_at TEXT NOT NULL) STRICT;
+`;
+
+type Row = {seq: number; id: string; topic: string; message: string; published_at: string; attempts: number};
+
+/**
+ * At-least-once delivery from a table. A message leaves the table only after its receiver took it, so a crash between
+ * the two delivers it again. Nothing here waits: tests call `deliverDue` and step `now`, a process calls `start`.
+ */
+export class EmbeddedBus implements Bus {
+  readonly #options: Required<EmbeddedBusOptions>;
+  readonly #in_flight = new Map<number, Promise<void>>();
+  readonly #statements: Record<'insert' | 'due' | 'next' | 'ack' | 'later' | 'bury', StatementSync>;
+  #timer: NodeJS.Timeout | undefined;
+  #running = false;
+
+  constructor(options: EmbeddedBusOptions) {
+    this.#options = {
+      concurrency: 8,
+      max_attempts: 20,
+      min_backoff_ms: 200,
+      max_backoff_ms: 10_000,
+      away_ms: 250,
+      ...options,
+    };
+    const {database} = options;
+    database.exec(schema);
+    this.#statements = {
+      insert: database.prepare(
+        'INSERT INTO bus_messages (id, topic, message, published_at, due_at) VALUES (?, ?, ?, ?, ?)',
+      ),
+      due: database.prepare('SELECT * FROM bus_messages WHERE due_at <= ? ORDER BY due_at, seq LIMIT ?'),
+      next: database.prepare('SELECT min(due_at) AS due_at FROM bus_messages WHERE due_at > ?'),
+      ack: database.prepare('DELETE FROM bus_messages WHERE seq = ?'),
+      later: database.prepare('UPDATE bus_messages SET attempts = ?, due_at = ? WHERE seq = ?'),
+      bury: database.prepare(
+        `INSERT INTO bus_dead_letters (seq, id, topic, message, published_at, attempts, last_error, died_at)
+         SELECT seq, id, topic, message, published_at, ?, ?, ? FROM bus_messages WHERE seq = ?`,
+      ),
+    };
+  }
+
+  async publish(topic: string, message: Document): Promise<string> {
+    return this.enqueue(topic, message);
+  }
+
+  /**
+   * The synchronous half of `publish`: one insert, so it joins a transaction that is open on the database.
+   * `id` lets one event go to several topics under one name; without it the message gets an id that no other has.
+   */
+  enqueue(topic: string, message: Document, options: {id?: string; delay_ms?: number} = {}): string {
+    const time = this.#options.now();
+    const id = options.id ?? this.newId();
+    this.#statements.insert.run(
+      id,
+      topic,
+      JSON.stringify(message),
+      new Date(time).toISOString(),
+      time + (options.delay_ms ?? 0),
+    );
+    this.#wakeIn(0);
+    return id;
+  }
+
+  /** Digits, as Pub/Sub's ids are: the time, and enough chance that two in one millisecond differ. */
+  newId(): string {
+    const {now, random} = this.#options;
+    return `${now()}${String(Math.floor(random() * 1e9)).padStart(9, '0')}`;
+  }
+
+  /** Tries everything that is due now once, several at a time, and answers how many were tried. */
+  async deliverDue(): Promise<number> {
+    let tried = 0;
+    const started = this.#options.now();
+    const seen = new Set<number>();
+    for (;;) {
+      const batch = this.#due(started).filter(row => !seen.has(row.seq));
+      for (const row of batch) {
+        seen.add(row.seq);
+        this.#begin(row);
+        tried += 1;
+      }
+      if (batch.length === 0 && this.#in_flight.size === 0) return tried;
+      await Promise.race(this.#in_flight.values());
+    }
+  }
+
+  /** Delivers as messages come due, until `stop`. */
+  start(): void {
+    this.#running = true;
+    this.#wakeIn(0);
+  }
+
+  /** Takes up nothing new and waits for the deliveries that are under way. */
+  async stop(): Promise<void> {
+    this.#running = false;
+    clearTimeout(this.#timer);
+    await Promise.all(this.#in_flight.values());
+  }
+
+  /** Makes everything due at once: a receiver that was away is back. */
+  hurry(): void {
+    this.#options.database
+      .prepare('UPDATE bus_messages SET due_at = ? WHERE due_at > ?')
+      .run(...this.#nowTwice());
+    this.#wakeIn(0);
+  }
+
+  pending(): number {
+    return this.#count('bus_messages');
+  }
+
+  /** Milliseconds since 1970 of the next try, or undefined when nothing waits. */
+  nextDueAt(): number | undefined {
+    const row = this.#statements.next.get(-1) as {due_at: number | null} | undefined;
+    return row?.due_at ?? undefined;
+  }
+
+  deadLetters(): DeadLetter[] {
+    const rows = this.#options.database
+      .prepare('SELECT * FROM bus_dead_letters ORDER BY seq')
+      .all() as (Row & {
+      last_error: string;
+      died_at: string;
+    })[];
+    return rows.map(({seq: _seq, message, ...rest}) => ({...rest, message: JSON.parse(message) as Document}));
+  }
+
+  #nowTwice(): [number, number] {
+    const time = this.#options.now();
+    return [time, time];
+  }
+
+  #count(table: string): number {
+    const row = this.#options.database.prepare(`SELECT count(*) AS n FROM ${table}`).get() as {n: number};
+    return row.n;
+  }
+
+  #due(time: number): Row[] {
+    const {concurrency} = this.#options;
+    const free = concurrency - this.#in_flight.size;
+    if (free <= 0) return [];
+    // Rows in flight are still in the table, so as many more are asked for as may be among them.
+    const rows = this.#statements.due.all(time, concurrency + this.#in_flight.size) as Row[];
+    return rows.filter(row => !this.#in_flight.has(row.seq)).slice(0, free);
+  }
+
+  #begin(row: Row): void {
+    const work = this.#deliver(row).finally(() => {
+      this.#in_flight.delete(row.seq);
+      this.#wakeIn(0);
+    });
+    this.#in_flight.set(row.seq, work);
+  }
+
+  async #deliver(row: Row): Promise<void> {
+    const {deliver, max_attempts, now} = this.#options;
+    const {id, topic, published_at} = row;
+    const attempt = row.attempts + 1;
+    try {
+      await deliver({id, topic, message: JSON.parse(row.message) as Document, published_at, attempt});
+      this.#write(() => this.#statements.ack.run(row.seq));
+    } catch (error) {
+      this.#write(() => {
+        if (error instanceof ReceiverAway) {
+          this.#statements.later.run(row.attempts, now() + this.#options.away_ms, row.seq);
+        } else if (attempt < max_attempts) {
+          this.#statements.later.run(attempt, now() + this.#backoff(attempt), row.seq);
+        } else {
+          const reason = error instanceof Error ? error.message : String(error);
+          this.#statements.bury.run(attempt, reason, new Date(now()).toISOString(), row.seq);
+          this.#statements.ack.run(row.seq);
+        }
+      });
+    }
+  }
+
+  /** A delivery may end after its database was closed; its message is still in the file and comes again. */
+  #write(work: () => void): void {
+    if (this.#options.database.isOpen) work();
+  }
+
+  #backoff(attempt: number): number {
+    const {min_backoff_ms, max_backoff_ms, random} = this.#options;
+    const whole = Math.min(max_backoff_ms, min_backoff_ms * 2 ** (attempt - 1));
+    return Math.round(whole * (0.5 + random() / 2));
+  }
+
+  #wakeIn(delay_ms: number): void {
+    if (!this.#running) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#pump(), delay_ms);
+  }
+
+  #pump(): void {
+    const {database, now} = this.#options;
+    if (!this.#running || !database.isOpen) return;
+    const time = now();
+    for (const row of this.#due(time)) this.#begin(row);
+    const next = this.#statements.next.get(time) as {due_at: number | null} | undefined;
+    if (next?.due_at != null && this.#in_flight.size < this.#options.concurrency) {
+      this.#wakeIn(Math.max(1, next.due_at - time));
+    }
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * The Store in one SQLite file that several processes may open at once.
+ *
+ * A transaction is optimistic: it remembers the version of every document it read (of a missing one too), keeps its writes
+ * to itself, and commits in one synchronous step that first compares the versions. No lock outlives that step, so a process
+ * that is killed or stopped between two awaits holds nobody up.
+ *
+ * WAL with `synchronous = NORMAL`: a commit is in the operating system's hands when it returns, so `kill -9` loses nothing
+ * and tears nothing. A power cut may lose the last commits, never half of one; `FULL` would pay an fsync per commit for
+ * that, and what the bucket holds can be read back into the store anyway.
+ */
+import {mkdirSync} from 'node:fs';
+import {dirname} from 'node:path';
+import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {Attempt} from '../attempt.ts';
+import {checkQuery, splitDocumentPath} from '../documents.ts';
+import {AlreadyExists, Contention} from '../errors.ts';
+import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
+import {selectDocuments} from './sqlite-query.ts';
+
+const SCHEMA = 1;
+const ATTEMPTS = 16;
+/** How long one statement waits for another process inside SQLite, where it blocks this one's event loop. */
+const BUSY_MS = 50;
+/** How long a file may stay locked before the caller hears of it. */
+const LOCKED_MS = 30_000;
+
+/** The version is the row id and is never used twice, so a document that was deleted and made again counts as changed. */
+const TABLE = `create table if not exists documents (
+  version integer primary key autoincrement,
+  collection text not null,
+  id text not null,
+  data text not null,
+  unique (collection, id)
+)`;
+
+/** Opens or makes the store; ':memory:' is a store of its own that ends with `close`. */
+export function openSqliteStore(file: string, random: () => number = Math.random): Store {
+  return new SqliteStore(file, openDatabase(file), random);
+}
+
+function openDatabase(file: string): DatabaseSync {
+  try {
+    if (file !== ':memory:') mkdirSync(dirname(file), {recursive: true});
+    const database = new DatabaseSync(file, {timeout: BUSY_MS});
+    const deadline = Date.now() + LOCKED_MS;
+    for (;;)
+      try {
+        layOut(database);
+        return database;
+      } catch (error) {
+        // Several processes that make one file at the same moment lock each other out for an instant.
+        if (!isBusy(error) || Date.now() > deadline) {
+          database.close();
+          throw error;
+        }
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+      }
+  } catch (error) {
+    throw new Error(`Failed to open the store ${file}: ${(error as Error).message}`, {cause: error});
+  }
+}
+
+function layOut(database: DatabaseSync): void {
+  const mode = database.prepare('pragma journal_mode = wal').get()?.journal_mode;
+  if (mode !== 'wal' && mode !== 'memory') throw new Error('this disk cannot hold a WAL; use a local one');
+  database.exec('pragma synchronous = normal');
+  const version = database.prepare('pragma user_version').get()?.user_version;
+  if (version === SCHEMA) return;
+  if (version !== 0)
+    throw new Error(`its layout is ${version} and this release reads ${SCHEMA}; use another file`);
+  database.exec(`begin immediate; ${TABLE}; pragma user_version = ${SCHEMA}; commit`);
+}
+
+type Row = {version: number; data: string};
+/** What one attempt read, and what it wants written, in order. */
+type Changes = {
+  reads: Map<DocumentPath, Row | undefined>;
+  writes: {path: DocumentPath; kind: 'create' | 'set' | 'delete'; data: string}[];
+};
+
+class SqliteStore implements Store {
+  readonly #file: string;
+  readonly #database: DatabaseSync;
+  readonly #random: () => number;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(file: string, database: DatabaseSync, random: () => number) {
+    this.#file = file;
+    this.#database = database;
+    this.#random = random;
+  }
+
+  async get(path: DocumentPath): Promise<Document | undefined> {
+    const row = await this.#unlocked(() => this.#read(path));
+    return row && JSON.parse(row.data);
+  }
+
+  async query(collection: string, query: Query = {}): Promise<Stored[]> {
+    checkQuery(collection, query);
+    const {sql, values} = selectDocuments('id, data', collection, query);
+    const rows = await this.#unlocked(() => this.#database.prepare(sql).all(...values));
+    return rows.map(row => ({
+      path: `${collection}/${row.id}`,
+      id: String(row.id),
+      data: JSON.parse(String(row.data)),
+    }));
+  }
+
+  async count(collection: string, where: Filter[] = []): Promise<number> {
+    checkQuery(collection, {where});
+    const {sql, values} = selectDocuments('count(*) as documents', collection, {where});
+    return Number((await this.#unlocked(() => this.#database.prepare(sql).get(...values)))?.documents);
+  }
+
+  async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+      const changes: Changes = {reads: new Map(), writes: []};
+      try {
+        const result = await this.#attempt(changes).run(work);
+        if (await this.#unlocked(() => this.#commit(changes))) return result;
+      } catch (error) {
+        // Documents read before and after someone else's commit may contradict each other: such an error proves nothing.
+        if (await this.#unlocked(() => this.#unchanged(changes))) throw error;
+      }
+      await sleep(this.#random() * Math.min(1000, 2 ** (attempt + 1)));
+    }
+    throw new Contention(
+      `Failed to commit to ${this.#file}: other writers won ${ATTEMPTS} times; try again later`,
+    );
+  }
+
+  async close(): Promise<void> {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #attempt({reads, writes}: Changes): Attempt {
+    const read = async (path: DocumentPath): Promise<Document | undefined> => {
+      const row = await this.#unlocked(() => this.#read(path));
+      const first = reads.has(path) ? reads.get(path) : row;
+      reads.set(path, first);
+      return first && JSON.parse(first.data);
+    };
+    return new Attempt(read, write =>
+      writes.push({...write, data: write.kind === 'delete' ? '' : JSON.stringify(write.data)}),
+    );
+  }
+
+  #read(path: DocumentPath): Row | undefined {
+    const {collection, id} = splitDocumentPath(path);
+    return this.#statement('select version, data from documents where collection = ? and id = ?').get(
+      collection,
+      id,
+    ) as Row | undefined;
+  }
+
+  /** False when a document that was read has changed since. There is no await in here: nothing can come between. */
+  #commit(changes: Changes): boolean {
+    if (changes.writes.length === 0 && changes.reads.size < 2) return true;
+    this.#database.exec(changes.writes.length > 0 ? 'begin immediate' : 'begin');
+    try {
+      const unchanged = this.#unchanged(changes);
+      if (unchanged) for (const write of changes.writes) this.#apply(write);
+      this.#database.exec(unchanged ? 'commit' : 'rollback');
+      return unchanged;
+    } finally {
+      if (this.#database.isTransaction) this.#database.exec('rollback');
+    }
+  }
+
+  #unchanged({reads}: Changes): boolean {
+    for (const [path, row] of reads) if (this.#read(path)?.version !== row?.version) return false;
+    return true;
+  }
+
+  #apply({path, kind, data}: Changes['writes'][number]): void {
+    const {collection, id} = splitDocumentPath(path);
+    const key: SQLInputValue[] = [collection, id];
+    if (kind === 'delete') {
+      this.#statement('delete from documents where collection = ? and id = ?').run(...key);
+      return;
+    }
+    const verb = kind === 'create' ? 'insert or ignore' : 'insert or replace';
+    const {changes} = this.#statement(`${verb} into documents (collection, id, data) values (?, ?, ?)`).run(
+      ...key,
+      data,
+    );
+    if (changes === 0) throw new AlreadyExists(`Failed to create ${path}: it is already there`);
+  }
+
+  #statement(sql: string): StatementSync {
+    const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
+  }
+
+  /** Runs `step` again for as long as another process has the file locked, without blocking this one. */
+  async #unlocked<T>(step: () => T): Promise<T> {
+    const deadline = Date.now() + LOCKED_MS;
+    for (;;)
+      try {
+        return step();
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+        if (Date.now() > deadline)
+          throw new Contention(
+            `Failed to use ${this.#file}: another process has kept it locked for ${LOCKED_MS / 1000} s; end that process`,
+          );
+        await sleep(5 + this.#random() * 45);
+      }
+  }
+}
+
+function isBusy(error: unknown): boolean {
+  const code = (error as {errcode?: unknown}).errcode;
+  return typeof code === 'number' && (code & 0xff) === 5;
+}

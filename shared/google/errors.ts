@@ -1,0 +1,137 @@
+/**
+ * What Google's errors mean to us: the one place that knows their codes and reads their messages.
+ * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names; all become canonical codes.
+ */
+import {TpuError, type TpuFailure} from '../errors.ts';
+
+const CANCELLED = 1;
+const UNKNOWN = 2;
+const INVALID_ARGUMENT = 3;
+const DEADLINE_EXCEEDED = 4;
+const NOT_FOUND = 5;
+const ALREADY_EXISTS = 6;
+const PERMISSION_DENIED = 7;
+const RESOURCE_EXHAUSTED = 8;
+const FAILED_PRECONDITION = 9;
+const ABORTED = 10;
+const OUT_OF_RANGE = 11;
+const UNIMPLEMENTED = 12;
+const INTERNAL = 13;
+const UNAVAILABLE = 14;
+const UNAUTHENTICATED = 16;
+
+const CODE_OF_STATUS: Record<number, number> = {
+  400: INVALID_ARGUMENT,
+  401: UNAUTHENTICATED,
+  403: PERMISSION_DENIED,
+  404: NOT_FOUND,
+  408: DEADLINE_EXCEEDED,
+  409: ALREADY_EXISTS,
+  412: FAILED_PRECONDITION,
+  416: OUT_OF_RANGE,
+  429: RESOURCE_EXHAUSTED,
+  499: CANCELLED,
+  500: INTERNAL,
+  501: UNIMPLEMENTED,
+  502: UNAVAILABLE,
+  503: UNAVAILABLE,
+  504: DEADLINE_EXCEEDED,
+};
+
+const UNREACHED = /\b(ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|socket hang up)\b/;
+
+/** The canonical code, or UNKNOWN for what did not come from a Google client. */
+function codeOf(error: unknown): number {
+  const {code} = (error ?? {}) as {code?: unknown};
+  const number = typeof code === 'string' && /^\d+$/.test(code) ? Number(code) : code;
+  if (typeof number === 'number') return number > 16 ? (CODE_OF_STATUS[number] ?? UNKNOWN) : number;
+  return UNREACHED.test(`${String(code)} ${messageOf(error)}`) ? UNAVAILABLE : UNKNOWN;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error
+    ? error.message
+    : String((error as {message?: unknown} | null)?.message ?? error);
+}
+
+export function isNotFound(error: unknown): boolean {
+  return codeOf(error) === NOT_FOUND;
+}
+
+/** Cloud Storage answers 404 both for an object and for a bucket that is not there; only the second is a mistake of ours. */
+export function isBucketMissing(error: unknown): boolean {
+  return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
+}
+
+export function isAlreadyExists(error: unknown): boolean {
+  return codeOf(error) === ALREADY_EXISTS;
+}
+
+/** A precondition such as `ifGenerationMatch`, or a state the resource has to be in. */
+export function isPreconditionFailed(error: unknown): boolean {
+  return codeOf(error) === FAILED_PRECONDITION;
+}
+
+/** Firestore: other transactions held or changed what this one read. */
+export function isContention(error: unknown): boolean {
+  return codeOf(error) === ABORTED;
+}
+
+export function isPermission(error: unknown): boolean {
+  return [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
+}
+
+/** May well succeed when it is tried again as it is. */
+export function isTransient(error: unknown): boolean {
+  const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];
+  return transient.includes(codeOf(error)) || isRateLimit(error);
+}
+
+const NO_CAPACITY =
+  /no more capacity|insufficient (\w+ )?capacity|not enough (resources|capacity)|stock-?out|RESOURCE_POOL_EXHAUSTED/i;
+const RATE_LIMIT = /requests? per (second|minute|day)|PerMinute|rate limit/i;
+const QUOTA = /quota/i;
+
+/** Nothing is for rent there now. Cloud TPU says so with several codes, and with words that no other failure has. */
+export function isNoCapacity(error: unknown): boolean {
+  if (NO_CAPACITY.test(messageOf(error))) return true;
+  return codeOf(error) === RESOURCE_EXHAUSTED && !isQuota(error) && !isRateLimit(error);
+}
+
+/** Our allowance of chips in that place is used up, or was never granted. */
+export function isQuota(error: unknown): boolean {
+  const message = messageOf(error);
+  return (
+    QUOTA.test(message) &&
+    codeOf(error) === RESOURCE_EXHAUSTED &&
+    !NO_CAPACITY.test(message) &&
+    !isRateLimit(error)
+  );
+}
+
+/** Too many calls to the API itself, which has nothing to do with chips. */
+function isRateLimit(error: unknown): boolean {
+  return codeOf(error) === RESOURCE_EXHAUSTED && RATE_LIMIT.test(messageOf(error));
+}
+
+export function tpuFailure(error: unknown): TpuFailure {
+  if (isNoCapacity(error)) return 'no-capacity';
+  if (isQuota(error)) return 'quota';
+  if (isPermission(error)) return 'permission';
+  return isTransient(error) ? 'transient' : 'bad-request';
+}
+
+/** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. */
+export function tpuError(what: string, zone: string, error: unknown): TpuError {
+  const kind = tpuFailure(error);
+  const advice: Record<TpuFailure, string> = {
+    'no-capacity': 'another zone may have some',
+    quota: 'ask for more quota, or use another zone or type',
+    permission: "grant the functions' service account roles/tpu.admin, and enable the Cloud TPU API",
+    'bad-request': 'correct the pool',
+    transient: 'try again',
+  };
+  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${messageOf(error)}; ${advice[kind]}`, {
+    cause: error,
+  });
+}

@@ -1,0 +1,53 @@
+/**
+ * Documents as Firestore holds them: our instants (`*_at`) are its timestamps, so that the console shows them as times and a
+ * TTL policy can use them. `checkDocument` has been passed before anything is turned into Firestore's values.
+ */
+import type {Timestamp} from '@google-cloud/firestore';
+import {isInstantField} from '../documents.ts';
+import type {Document, Value} from '../ports.ts';
+
+type TimestampClass = typeof Timestamp;
+
+export function toFirestore(document: Document, timestamp: TimestampClass): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(document).map(([field, value]) => [field, fieldToFirestore(field, value, timestamp)]),
+  );
+}
+
+export function fieldToFirestore(field: string, value: Value, timestamp: TimestampClass): unknown {
+  if (typeof value === 'string' && isInstantField(field)) return timestamp.fromMillis(Date.parse(value));
+  if (Array.isArray(value)) return value.map(item => fieldToFirestore('', item, timestamp));
+  if (typeof value === 'object' && value !== null) return toFirestore(value, timestamp);
+  return value === 0 ? 0 : value; // JSON has no -0
+}
+
+/**
+ * People edit documents in the console, so values that we never write do come back, and one of them must not make a whole
+ * query fail: each is turned into the JSON closest to it, and whoever parses the document says what is wrong with it.
+ */
+export function fromFirestore(data: Record<string, unknown>): Document {
+  return Object.fromEntries(Object.entries(data).map(([field, value]) => [field, valueFromFirestore(value)]));
+}
+
+function valueFromFirestore(value: unknown): Value {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return value;
+  if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
+  if (Array.isArray(value)) return value.map(valueFromFirestore);
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
+  const {toMillis, toArray, latitude, longitude, path} = value as ForeignValue;
+  if (toMillis) return new Date(toMillis.call(value)).toISOString();
+  if (toArray) return toArray.call(value);
+  if (Object.getPrototypeOf(value) === Object.prototype)
+    return fromFirestore(value as Record<string, unknown>);
+  if (latitude !== undefined && longitude !== undefined) return {latitude, longitude};
+  return path ?? String(value);
+}
+
+/** Timestamp, VectorValue, GeoPoint and DocumentReference, by what tells them apart. */
+type ForeignValue = {
+  toMillis?: () => number;
+  toArray?: () => number[];
+  latitude?: number;
+  longitude?: number;
+  path?: string;
+};

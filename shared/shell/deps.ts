@@ -1,0 +1,17 @@
+import type {Config} from '../config.ts';
+import type {Bus, Now, Objects, Store, Ticker, Tpus} from '../ports.ts';
+import type {Log} from './log.ts';
+
+/** What every shell function is given; one composition root builds it. */
+export type Deps = {
+  store: Store;
+  bus: Bus;
+  objects: Objects;
+  tpus: Tpus;
+  ticker: Ticker;
+  now: Now;
+  log: Log;
+  config: Config;
+  /** The text of `worker-startup/startup.sh`, which every node is given. */
+  startupScript: () => Promise<string>;
+};

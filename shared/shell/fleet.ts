@@ -1,0 +1,77 @@
+import type {z} from 'zod';
+import {createRefused, type Worker, type WorkerAction} from '../core/worker.ts';
+import {TpuError} from '../errors.ts';
+import type {TpuRequest} from '../ports.ts';
+import type {tpuMessage} from '../schemas.ts';
+import type {Deps} from './deps.ts';
+import {workerRecords} from './records.ts';
+import {tell} from './timeline.ts';
+
+export type TpuMessage = z.infer<typeof tpuMessage>;
+
+/** The label that marks a node as ours, and the one that says which life of its slot it is. */
+export const MANAGED = {'managed-by': 'gleaner'};
+export const INCARNATION_LABEL = 'gleaner-incarnation';
+
+export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
+  for (const {kind, worker, incarnation} of actions)
+    await deps.bus.publish('tpu', {action: kind, worker, incarnation});
+}
+
+/**
+ * Asks Cloud TPU for what a message says, if the slot's document still says so too: a late or repeated message of an
+ * earlier life does nothing. How it went is seen by a later look at the nodes.
+ */
+export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
+  const worker = await workerRecords.get(deps.store, message.worker);
+  const expected = message.action === 'create' ? 'creating' : 'deleting';
+  if (worker?.phase !== expected || worker.incarnation !== message.incarnation) {
+    deps.log('INFO', `Nothing to ${message.action}: ${message.worker} is ${worker?.phase ?? 'unknown'}`, {
+      ...message,
+    });
+    return;
+  }
+  if (message.action === 'delete') {
+    await deps.tpus.delete(worker.name, worker.zone);
+    return;
+  }
+  try {
+    await deps.tpus.create(await nodeRequest(deps, worker));
+  } catch (error) {
+    if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
+    await recordRefusal(deps, worker, error);
+  }
+}
+
+async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
+  deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
+  await deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, worker.name);
+    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
+    const now = deps.now();
+    const wait_s = deps.config.create_wait_s;
+    workerRecords.set(tx, createRefused(current, error.message, wait_s, now));
+    const text = `Failed to create ${worker.name}: ${error.message}; trying again in ${wait_s} s, other slots meanwhile`;
+    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+  });
+}
+
+async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
+  const {config} = deps;
+  return {
+    name: worker.name,
+    zone: worker.zone,
+    accelerator: config.pool.accelerator,
+    runtime_version: config.pool.runtime_version,
+    spot: config.pool.spot,
+    labels: {...MANAGED, 'gleaner-pool': worker.pool, [INCARNATION_LABEL]: String(worker.incarnation)},
+    metadata: {
+      'startup-script': await deps.startupScript(),
+      'gleaner-worker': worker.name,
+      'gleaner-incarnation': String(worker.incarnation),
+      'gleaner-api': config.worker_api,
+      'gleaner-bucket': config.bucket,
+      'gleaner-bundle': config.bundle,
+    },
+  };
+}

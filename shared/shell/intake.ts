@@ -1,0 +1,237 @@
+import {
+  datasetPrefix,
+  manifestObject,
+  parseDatasetObject,
+  parseOutputObject,
+  specObject,
+  workerIdOf,
+} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
+import {newStream, registerAgain, type Stream} from '../core/stream.ts';
+import {iso} from '../core/time.ts';
+import {Rejected} from '../errors.ts';
+import type {ObjectInfo} from '../ports.ts';
+import {manifest, parseJson} from '../schemas.ts';
+import {
+  completeSpec,
+  MAX_SPEC_BYTES,
+  parseRunSpec,
+  type RunPlacement,
+  type RunSpec,
+  specHash,
+} from '../spec.ts';
+import type {Deps} from './deps.ts';
+import {lookForWork} from './look.ts';
+import {advanceStream} from './progress.ts';
+import {runRecords, streamRecords} from './records.ts';
+import {tell, tellRejected} from './timeline.ts';
+
+/** An object was finalised: a stream to work on, the spec of a run, a shard, or nothing of ours. */
+export async function takeObject(deps: Deps, name: string): Promise<void> {
+  const shard = parseOutputObject(name);
+  if (shard) {
+    await advanceStream(deps, shard.run, shard.stream);
+    return;
+  }
+  if (!name.startsWith('datasets/') || name.endsWith('/')) return;
+  const dataset = parseDatasetObject(name);
+  switch (dataset.kind) {
+    case 'unknown':
+      return tellRejected(deps, {object: name, text: `${name} is ignored: ${dataset.reason}`});
+    case 'spec':
+      return takeSpec(deps, dataset.run, name);
+    case 'stream':
+      if (await registerStream(deps, name, dataset.run, dataset.stream)) await wake(deps);
+      return;
+    default:
+      return dataset satisfies never;
+  }
+}
+
+/** Registers every stream of a run that lies in the bucket, as if each had just been dropped. */
+export async function takeRun(deps: Deps, run: string): Promise<void> {
+  for (const object of await deps.objects.list(datasetPrefix(run))) {
+    const dataset = parseDatasetObject(object.name);
+    if (dataset.kind === 'stream' && dataset.run === run)
+      await registerStream(deps, object.name, run, dataset.stream);
+  }
+  await wake(deps);
+}
+
+async function wake(deps: Deps): Promise<void> {
+  await deps.ticker.on();
+  await lookForWork(deps);
+}
+
+/** `run.json` came, perhaps late: a run that waits for a good one begins; a run whose spec is frozen is left as it is. */
+async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
+  const known = await runRecords.get(deps.store, run);
+  try {
+    const text = await readText(deps, name);
+    if (text === undefined) return;
+    const {spec} = completeSpec(parseRunSpec(text, name), deps.config);
+    if (known?.spec_hash && known.spec_hash !== specHash(spec))
+      throw new Rejected(
+        `${name} is ignored: the spec of run "${run}" was frozen when its first stream was accepted`,
+      );
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return tellRejected(deps, {object: name, run, text: error.message});
+  }
+  if (known && !known.spec) await takeRun(deps, run);
+}
+
+async function registerStream(deps: Deps, name: string, run: string, stream: string): Promise<boolean> {
+  const object = await deps.objects.head(name);
+  if (!object) return false;
+  const parent = await ensureRun(deps, run);
+  if (!parent?.spec || !parent.spec_hash) return false;
+  const {model} = parent.spec as RunSpec;
+  const refused = await deps.store.transaction(async tx => {
+    const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
+    const now = deps.now();
+    if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
+    if (current.status === 'cancelled')
+      return `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
+    const {next, refusal, text} = register(object, existing, run, stream, {
+      bucket: deps.objects.bucket,
+      model,
+      now,
+    });
+    if (next && next !== existing) {
+      streamRecords.set(tx, next);
+      tell(tx, {kind: 'stream', run, stream, object: name, text}, now);
+      if (next.status === 'pending' && (current.status === 'completed' || current.status === 'failed'))
+        runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+    }
+    return refusal;
+  });
+  if (refused !== undefined) {
+    await tellRejected(deps, {object: name, run, stream, text: refused});
+    return false;
+  }
+  const advanced = await advanceStream(deps, run, stream);
+  return advanced?.status === 'pending' || advanced?.status === 'in_progress';
+}
+
+type Registered = {next: Stream | undefined; refusal: string | undefined; text: string};
+
+function register(
+  object: ObjectInfo,
+  existing: Stream | undefined,
+  run: string,
+  stream: string,
+  at: {bucket: string; model: string; now: number},
+): Registered {
+  const content = {
+    object: object.name,
+    generation: object.generation,
+    size_bytes: object.size_bytes,
+    crc32c: object.crc32c,
+  };
+  if (!existing) {
+    const fresh = newStream(run, workerIdOf(stream), content, at);
+    if (object.size_bytes > 0)
+      return {
+        next: fresh,
+        refusal: undefined,
+        text: `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`,
+      };
+    const refusal = `${object.name} is empty: it holds no record`;
+    return {next: {...fresh, status: 'failed', last_error: refusal}, refusal, text: refusal};
+  }
+  const again = registerAgain(existing, content, at.now);
+  switch (again.kind) {
+    case 'unchanged':
+      return {next: existing, refusal: undefined, text: again.why};
+    case 'changed':
+      return {next: again.stream, refusal: undefined, text: `Stream ${run}/${stream}: ${again.why}`};
+    case 'refused':
+      return {next: again.stream ?? existing, refusal: again.reason, text: again.reason};
+    default:
+      return again satisfies never;
+  }
+}
+
+/** The run with its frozen spec; a run whose `run.json` is bad is recorded as failed and waits for a good one. */
+async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
+  const known = await runRecords.get(deps.store, run);
+  if (known?.spec) return known;
+  let frozen: {spec: RunSpec; spec_hash: string; placement: RunPlacement} | undefined;
+  let reason: string | null = null;
+  try {
+    frozen = await freezeSpec(deps, run);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    reason = error.message;
+  }
+  return deps.store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (current?.spec || (current && current.reason === reason && !frozen)) return current;
+    const now = deps.now();
+    const next: Run = {
+      ...newRun(run, now),
+      status: frozen ? 'active' : 'failed',
+      reason,
+      spec: frozen?.spec ?? null,
+      spec_hash: frozen?.spec_hash ?? null,
+      pool: frozen?.placement.pool ?? deps.config.pool.pool,
+      priority: frozen?.placement.priority ?? 0,
+    };
+    runRecords.set(tx, next);
+    const text =
+      reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
+    tell(tx, {kind: reason ? 'rejected' : 'run', run, text}, now);
+    return next;
+  });
+}
+
+/** Creating the manifest is what freezes a spec: whoever is second takes the spec that is there. */
+async function freezeSpec(deps: Deps, run: string) {
+  const written = await readText(deps, specObject(run));
+  const input = written === undefined ? {} : parseRunSpec(written, specObject(run));
+  const {spec, placement} = completeSpec(input, deps.config);
+  if (placement.pool !== deps.config.pool.pool)
+    throw new Rejected(
+      `${specObject(run)}: there is no pool "${placement.pool}", only "${deps.config.pool.pool}"`,
+    );
+  const spec_hash = specHash(spec);
+  const text = `${JSON.stringify({schema: 'gleaner/1', run, spec, spec_hash}, null, 2)}\n`;
+  const outcome = await deps.objects.create(manifestObject(run), Buffer.from(text), {
+    content_type: 'application/json',
+  });
+  if (outcome === 'created') return {spec, spec_hash, placement};
+  const name = manifestObject(run);
+  const frozen = parseJson(manifest, (await readText(deps, name)) ?? '', name);
+  const kept = completeSpec(frozen.spec, deps.config);
+  if (frozen.run !== run || frozen.spec_hash !== specHash(kept.spec))
+    throw new Rejected(
+      `${name} is not the manifest of run "${run}": move it away and drop the streams again`,
+    );
+  return {spec: kept.spec, spec_hash: frozen.spec_hash, placement};
+}
+
+function newRun(
+  run: string,
+  now: number,
+): Omit<Run, 'status' | 'reason' | 'spec' | 'spec_hash' | 'pool' | 'priority'> {
+  return {
+    run,
+    streams_pending: 0,
+    streams_in_progress: 0,
+    streams_completed: 0,
+    streams_failed: 0,
+    total_samples_processed: 0,
+    rejected_samples: 0,
+    total_tokens: 0,
+    total_shards: 0,
+    total_bytes: 0,
+    created_at: iso(now),
+    updated_at: iso(now),
+  };
+}
+
+async function readText(deps: Deps, name: string): Promise<string | undefined> {
+  const bytes = await deps.objects.read(name, {max_bytes: MAX_SPEC_BYTES});
+  return bytes && Buffer.from(bytes).toString('utf8');
+}

@@ -1,0 +1,245 @@
+import {
+  byPreference,
+  type Candidate,
+  grantLease,
+  holds,
+  isClaimable,
+  releaseLease,
+  renewLease,
+} from '../core/lease.ts';
+import {outputPrefix, paths} from '../core/names.ts';
+import {isOpen, isRunnable, type Run} from '../core/run.ts';
+import type {Stream} from '../core/stream.ts';
+import {heardFrom, isAlive, type Worker} from '../core/worker.ts';
+import type {Transaction} from '../ports.ts';
+import type {WorkerRequest} from '../schemas.ts';
+import type {Deps} from './deps.ts';
+import {advanceStream} from './progress.ts';
+import {runRecords, streamRecords, workerRecords} from './records.ts';
+import {tell} from './timeline.ts';
+
+export type WorkerAnswer = {status: 200 | 409; body: object};
+
+type LeaseRequest = Extract<WorkerRequest, {action: 'lease'}>;
+type Heartbeat = Extract<WorkerRequest, {action: 'heartbeat'}>;
+type Release = Extract<WorkerRequest, {action: 'release'}>;
+
+/** What an agent on a TPU asks for and is told. Its words count only while its incarnation is the one the slot has now. */
+export function answerWorker(deps: Deps, request: WorkerRequest): Promise<WorkerAnswer> {
+  switch (request.action) {
+    case 'lease':
+      return lease(deps, request);
+    case 'heartbeat':
+      return heartbeat(deps, request);
+    case 'release':
+      return release(deps, request);
+    default:
+      return request satisfies never;
+  }
+}
+
+async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
+  const worker = await livingWorker(deps, request);
+  if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
+  for (const {run, stream} of await candidates(deps, worker, request.loaded?.spec_hash ?? null)) {
+    const work = await deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
+    if (work) return ok(work);
+  }
+  const idle = {activity: 'idle', work: null, samples_done: null, samples_total: null, tokens_per_s: null};
+  await updateWorker(deps, request, current => heardFrom(current, idle, deps.now()));
+  return ok({action: 'wait', retry_s: deps.config.heartbeat_s, reason: 'every stream is taken or done'});
+}
+
+/** The streams this worker may have, best first. */
+async function candidates(deps: Deps, worker: Worker, loaded: string | null): Promise<Candidate[]> {
+  const now = deps.now();
+  const broken = (error: Error) => deps.log('ERROR', error.message);
+  const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
+  const found: Candidate[] = [];
+  for (const run of runRecords.parseAll(active, broken)) {
+    if (!isRunnable(run) || run.pool !== worker.pool) continue;
+    const open = await deps.store.query(paths.streams(run.run), {
+      where: [{field: 'status', op: 'in', value: ['pending', 'in_progress']}],
+    });
+    for (const stream of streamRecords.parseAll(open, broken)) {
+      if (!isClaimable(stream, now) && !isOwn(stream, worker)) continue;
+      const {spec_hash, priority, created_at} = run;
+      found.push({
+        run: run.run,
+        stream: stream.stream,
+        spec_hash: spec_hash ?? '',
+        priority,
+        run_created_at: created_at,
+      });
+    }
+  }
+  return found.sort(byPreference(loaded));
+}
+
+/** An agent that asks for work has none: a lease in its name is left from before its host restarted. */
+function isOwn(stream: Stream, worker: {name: string; incarnation: number}): boolean {
+  return stream.lease?.worker === worker.name && stream.lease.incarnation === worker.incarnation;
+}
+
+async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run: string, stream: string) {
+  const [parent, current, worker] = [
+    await runRecords.get(tx, run),
+    await streamRecords.get(tx, run, stream),
+    await workerRecords.get(tx, request.worker),
+  ];
+  const now = deps.now();
+  if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
+    return undefined;
+  if (!isAlive(worker) || !(isClaimable(current, now) || isOwn(current, worker))) return undefined;
+  const holder = {worker: worker.name, incarnation: worker.incarnation};
+  const granted = grantLease(current, holder, deps.config.lease_s, now);
+  const said = {samples_done: null, samples_total: null, tokens_per_s: null};
+  streamRecords.set(tx, granted);
+  workerRecords.set(tx, heardFrom(worker, {activity: 'loading', work: `${run}/${stream}`, ...said}, now));
+  const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
+  tell(tx, {kind: 'stream', run, stream, worker: worker.name, text}, now);
+  return workOrder(deps, parent, granted);
+}
+
+function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof grantLease>) {
+  const {object, generation, size_bytes, crc32c} = stream;
+  return {
+    action: 'work',
+    lease: {run: run.run, stream: stream.stream, epoch: stream.epoch, expires_at: stream.lease.expires_at},
+    work: {
+      run: run.run,
+      stream: stream.stream,
+      worker_id: stream.worker_id,
+      bucket: deps.objects.bucket,
+      dataset: {object, generation, size_bytes, crc32c},
+      output_prefix: outputPrefix(run.run, stream.stream),
+      spec: run.spec,
+      spec_hash: run.spec_hash,
+    },
+    heartbeat_s: deps.config.heartbeat_s,
+  };
+}
+
+async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> {
+  return deps.store.transaction(async tx => {
+    const now = deps.now();
+    const claim = request.lease;
+    const worker = await workerRecords.get(tx, request.worker);
+    const stream = claim ? await streamRecords.get(tx, claim.run, claim.stream) : undefined;
+    const run = claim ? await runRecords.get(tx, claim.run) : undefined;
+    if (!isCurrent(worker, request))
+      return ok({...say('exit', notWanted(request)), heartbeat_s: deps.config.heartbeat_s});
+    const renewed =
+      claim && stream && run && isOpen(run)
+        ? renewLease(stream, {...claim, ...holderOf(request)}, deps.config.lease_s, now)
+        : undefined;
+    if (renewed) streamRecords.set(tx, renewed);
+    const {samples_done = null, samples_total = null, tokens_per_s = null} = request.progress ?? {};
+    const work = renewed ? `${renewed.run}/${renewed.stream}` : null;
+    const spoken = heardFrom(
+      worker,
+      {activity: request.phase, work, samples_done, samples_total, tokens_per_s},
+      now,
+    );
+    workerRecords.set(tx, spoken);
+    return ok({
+      ...verdict(request, spoken, renewed, run),
+      lease_expires_at: renewed?.lease?.expires_at ?? null,
+      heartbeat_s: deps.config.heartbeat_s,
+    });
+  });
+}
+
+function verdict(request: Heartbeat, worker: Worker, renewed: Stream | undefined, run: Run | undefined) {
+  if (request.lease && !renewed)
+    return say('stop', `the lease of ${request.lease.run}/${request.lease.stream} is over: ${whyOver(run)}`);
+  if (worker.phase === 'draining') return say(request.lease ? 'drain' : 'exit', notWanted(request));
+  if (run?.status === 'paused') return say('drain', `run ${run.run} is paused`);
+  return say('continue', '');
+}
+
+function whyOver(run: Run | undefined): string {
+  if (!run || isOpen(run)) return 'another worker has it, or it was given back';
+  return `the run is ${run.status}`;
+}
+
+function say(action: 'continue' | 'drain' | 'stop' | 'exit', reason: string) {
+  return {action, reason, lease_expires_at: null as string | null};
+}
+
+async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
+  const {run, stream, epoch} = request.lease;
+  await advanceStream(deps, run, stream);
+  return deps.store.transaction(async tx => {
+    const now = deps.now();
+    const current = await streamRecords.get(tx, run, stream);
+    const worker = await workerRecords.get(tx, request.worker);
+    const claim = {epoch, ...holderOf(request)};
+    const held = current && holds(current, claim);
+    const next = current && releaseLease(current, claim, request.outcome, request.failure, now);
+    if (!next)
+      return {
+        status: 409,
+        body: say('stop', `the lease of ${run}/${stream} is not ${request.worker}'s any more`),
+      };
+    if (next !== current) streamRecords.set(tx, next);
+    if (isCurrent(worker, request) && worker.work === `${run}/${stream}`)
+      workerRecords.set(tx, heardFrom(worker, nothingToDo(request), now));
+    if (held)
+      tell(tx, {kind: 'stream', run, stream, worker: request.worker, text: releaseText(request, next)}, now);
+    return ok(say('continue', ''));
+  });
+}
+
+function nothingToDo(request: Release) {
+  const activity = request.outcome === 'preempted' ? 'preempted' : 'idle';
+  return {activity, work: null, samples_done: null, samples_total: null, tokens_per_s: null};
+}
+
+function releaseText(request: Release, stream: Stream): string {
+  const what = `${request.worker} gave ${stream.run}/${stream.stream} back: ${request.outcome}`;
+  if (!request.failure) return what;
+  const end = stream.status === 'failed' ? '; it is parked' : '';
+  return `${what}, ${request.failure.reason}${end}`;
+}
+
+/** Hears a setup heartbeat and the like outside a transaction of its own kind. */
+async function updateWorker(
+  deps: Deps,
+  request: {worker: string; incarnation: number},
+  change: (worker: Worker) => Worker,
+): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const worker = await workerRecords.get(tx, request.worker);
+    if (isCurrent(worker, request)) workerRecords.set(tx, change(worker));
+  });
+}
+
+async function livingWorker(
+  deps: Deps,
+  request: {worker: string; incarnation: number},
+): Promise<Worker | undefined> {
+  const worker = await workerRecords.get(deps.store, request.worker);
+  return isCurrent(worker, request) ? worker : undefined;
+}
+
+/** A slot that is `creating` is heard too: its node can boot before a tick has seen it READY. */
+function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
+  return (
+    worker !== undefined &&
+    worker.incarnation === request.incarnation &&
+    (isAlive(worker) || worker.phase === 'creating')
+  );
+}
+
+function holderOf(request: {worker: string; incarnation: number}) {
+  return {worker: request.worker, incarnation: request.incarnation};
+}
+
+function notWanted(request: {worker: string; incarnation: number}): string {
+  return `${request.worker}, incarnation ${request.incarnation}, is not wanted any more`;
+}
+
+function ok(body: object): WorkerAnswer {
+  return {status: 200, body};
+}

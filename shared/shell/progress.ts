@@ -1,0 +1,81 @@
+import {foldShards, type Shard} from '../core/checkpoint.ts';
+import {outputPrefix, parseOutputObject, paths, shardListingStart} from '../core/names.ts';
+import {type Stream, withProgress} from '../core/stream.ts';
+import {iso} from '../core/time.ts';
+import {Rejected} from '../errors.ts';
+import type {ObjectInfo} from '../ports.ts';
+import {parseValue, shardMetadata} from '../schemas.ts';
+import type {Deps} from './deps.ts';
+import {runRecords, streamRecords} from './records.ts';
+import {tell} from './timeline.ts';
+
+/**
+ * Moves a stream's checkpoint to what the bucket holds, and answers the stream as it then is. The listing is the truth:
+ * which event led here, how often and in which order does not matter.
+ */
+export async function advanceStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
+  const known = await streamRecords.get(deps.store, run, stream);
+  if (!known || known.status === 'completed') return known;
+  const objects = await deps.objects.list(outputPrefix(run, stream), {
+    start: shardListingStart(run, stream, known.total_shards + 1),
+  });
+  if (objects.length === 0) return known;
+  return deps.store.transaction(async tx => {
+    const [current, parent] = [await streamRecords.get(tx, run, stream), await runRecords.get(tx, run)];
+    if (!current || !parent?.spec_hash) return current;
+    const now = deps.now();
+    const folded = foldListing(current, parent.spec_hash, objects);
+    if (folded.kind === 'error') {
+      if (current.status === 'failed') return current;
+      const failed: Stream = {
+        ...current,
+        status: 'failed',
+        lease: null,
+        last_error: folded.reason,
+        updated_at: iso(now),
+      };
+      streamRecords.set(tx, failed);
+      tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} failed: ${folded.reason}`}, now);
+      return failed;
+    }
+    const next = withProgress(current, folded.progress, now);
+    if (next === current) return current;
+    streamRecords.set(tx, next);
+    for (const shard of folded.counted) {
+      tx.set(paths.shard(run, stream, shard.shard), {...shard, stored_at: createdAt(objects, shard.object)});
+      tell(tx, {kind: 'shard', run, stream, object: shard.object, text: storedText(shard)}, now);
+    }
+    if (next.status === 'completed')
+      tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
+    return next;
+  });
+}
+
+function foldListing(stream: Stream, spec_hash: string, objects: ObjectInfo[]) {
+  try {
+    const shards = objects.flatMap(object => readShard(stream, object));
+    return foldShards(stream, {spec_hash, stream_crc32c: stream.crc32c}, shards);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return {kind: 'error' as const, reason: error.message};
+  }
+}
+
+/** The shard an object is; objects beside the shards are none. Throws `Rejected` for a shard that says it is another. */
+function readShard(stream: Stream, object: ObjectInfo): Shard[] {
+  const named = parseOutputObject(object.name);
+  if (!named) return [];
+  const {schema: _, run, stream: of, ...facts} = parseValue(shardMetadata, object.metadata, object.name);
+  if (run !== stream.run || of !== stream.stream || facts.shard !== named.shard)
+    throw new Rejected(`${object.name} says that it is shard ${facts.shard} of ${run}/${of}`);
+  return [{...facts, object: object.name, size_bytes: object.size_bytes}];
+}
+
+function storedText(shard: Shard): string {
+  const rejected = shard.rejected > 0 ? `, ${shard.rejected} rejected` : '';
+  return `Shard ${shard.shard} stored: samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
+}
+
+function createdAt(objects: ObjectInfo[], name: string): string | null {
+  return objects.find(object => object.name === name)?.created_at ?? null;
+}

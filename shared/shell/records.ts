@@ -1,0 +1,143 @@
+/** Documents as the rules know them: read through a schema, because the console lets people edit them. */
+import {z} from 'zod';
+import {paths} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
+import type {Stream} from '../core/stream.ts';
+import type {Worker} from '../core/worker.ts';
+import {Rejected} from '../errors.ts';
+import type {Document, Store, Stored, Transaction} from '../ports.ts';
+
+const count = z.number().int().min(0);
+const instant = z.string();
+const text = z.string();
+
+const progress = {
+  last_processed_sample_idx: z.number().int().min(-1),
+  total_samples_processed: count,
+  total_shards: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_bytes: count,
+  finished: z.boolean(),
+};
+
+const streamDocument: z.ZodType<Stream> = z.object({
+  run: text,
+  stream: text,
+  worker_id: count,
+  object: text,
+  generation: text,
+  size_bytes: count,
+  crc32c: text,
+  dataset_path: text,
+  model_path: text,
+  status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
+  epoch: count,
+  lease: z.object({worker: text, incarnation: count, epoch: count, expires_at: instant}).nullable(),
+  ...progress,
+  failures: count,
+  last_error: text.nullable(),
+  created_at: instant,
+  updated_at: instant,
+});
+
+const runDocument: z.ZodType<Run> = z.object({
+  run: text,
+  status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
+  reason: text.nullable(),
+  spec: z.record(text, z.unknown()).nullable(),
+  spec_hash: text.nullable(),
+  pool: text,
+  priority: z.number().int(),
+  streams_pending: count,
+  streams_in_progress: count,
+  streams_completed: count,
+  streams_failed: count,
+  total_samples_processed: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_shards: count,
+  total_bytes: count,
+  created_at: instant,
+  updated_at: instant,
+});
+
+const workerDocument: z.ZodType<Worker> = z.object({
+  name: text,
+  pool: text,
+  zone: text,
+  slot: count,
+  phase: z.enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone']),
+  phase_since_at: instant,
+  incarnation: count,
+  provider_state: text.nullable(),
+  health: text.nullable(),
+  heartbeat_at: instant.nullable(),
+  activity: text.nullable(),
+  work: text.nullable(),
+  samples_done: count.nullable(),
+  samples_total: count.nullable(),
+  tokens_per_s: z.number().nullable(),
+  blocked_until_at: instant.nullable(),
+  asked_at: instant.nullable(),
+  recreate: z.boolean(),
+  last_death: text.nullable(),
+  last_error: text.nullable(),
+  created_at: instant,
+  updated_at: instant,
+});
+
+/** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
+function kind<T extends object>(schema: z.ZodType<T>) {
+  const parse = (path: string, data: Document): T => {
+    const parsed = schema.safeParse(data);
+    if (parsed.success) return parsed.data;
+    const issue = parsed.error.issues[0];
+    throw new Rejected(
+      `Failed to read ${path}: ${issue?.path.join('.')}: ${issue?.message}. Somebody edited it: mend the field or delete the document`,
+      {cause: parsed.error},
+    );
+  };
+  return {
+    get: async (from: Store | Transaction, path: string): Promise<T | undefined> => {
+      const data = await from.get(path);
+      return data && parse(path, data);
+    },
+    parse,
+    /** Those that can be read; each that cannot goes to `onBroken`, so that one broken document stops nobody else. */
+    parseAll: (stored: Stored[], onBroken: (error: Rejected) => void): T[] =>
+      stored.flatMap(({path, data}) => {
+        try {
+          return [parse(path, data)];
+        } catch (error) {
+          if (!(error instanceof Rejected)) throw error;
+          onBroken(error);
+          return [];
+        }
+      }),
+    set: (tx: Transaction, path: string, value: T) => tx.set(path, value as unknown as Document),
+  };
+}
+
+const runs = kind(runDocument);
+const streams = kind(streamDocument);
+const workers = kind(workerDocument);
+
+export const runRecords = {
+  ...runs,
+  get: (from: Store | Transaction, run: string) => runs.get(from, paths.run(run)),
+  set: (tx: Transaction, run: Run) => runs.set(tx, paths.run(run.run), run),
+};
+
+export const streamRecords = {
+  ...streams,
+  get: (from: Store | Transaction, run: string, stream: string) =>
+    streams.get(from, paths.stream(run, stream)),
+  set: (tx: Transaction, stream: Stream) => streams.set(tx, paths.stream(stream.run, stream.stream), stream),
+};
+
+export const workerRecords = {
+  ...workers,
+  get: (from: Store | Transaction, name: string) => workers.get(from, paths.worker(name)),
+  set: (tx: Transaction, worker: Worker) => workers.set(tx, paths.worker(worker.name), worker),
+};

@@ -1,0 +1,38 @@
+import {createHash} from 'node:crypto';
+import {paths} from '../core/names.ts';
+import {iso} from '../core/time.ts';
+import type {Document, Transaction} from '../ports.ts';
+import type {Deps} from './deps.ts';
+
+export type TimelineEvent = {
+  kind: 'run' | 'stream' | 'shard' | 'worker' | 'rejected' | 'control';
+  text: string;
+  run?: string;
+  stream?: string;
+  worker?: string;
+  object?: string;
+};
+
+const KEPT_DAYS = 30;
+const MAX_TEXT = 4000;
+
+/**
+ * Writes one decision beside the change that it tells of. The id is made from what happened and when, so that a
+ * transaction that runs again writes the same document.
+ */
+export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
+  const text = event.text.slice(0, MAX_TEXT);
+  const id = createHash('sha256')
+    .update(JSON.stringify([now, event]))
+    .digest('hex')
+    .slice(0, 20);
+  const document: Document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
+  tx.set(paths.event(id), document);
+}
+
+/** Records input that was refused: on the timeline for people, and in the log. */
+export async function tellRejected(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
+  const now = deps.now();
+  deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
+  await deps.store.transaction(async tx => tell(tx, {kind: 'rejected', ...event}, now));
+}
