@@ -1,0 +1,90 @@
+import {existsSync} from 'node:fs';
+import {join, resolve} from 'node:path';
+import {startLocalCloud} from '../local/cloud.ts';
+import {CliError} from './errors.ts';
+import {addressIn} from './home.ts';
+
+/** What a command needs to know of the cloud it works on. */
+export type Connection = {
+  /** Where Cloud Storage is; undefined for Google's own. */
+  storage_endpoint: string | undefined;
+  project: string;
+  bucket: string;
+  /** `sqlite:FILE` or `firestore`. */
+  store: string;
+  close(): Promise<void>;
+};
+
+export type Where = {port?: number | undefined; dir?: string | undefined};
+
+const DEFAULT_URL = 'http://127.0.0.1:8790';
+const DEFAULT_DIR = '.gleaner/local';
+
+/** `GET /_local` of a running local cloud. */
+export type LocalInfo = {url: string; project: string; bucket: string; pubsub_endpoint: string; dir: string; store_file: string};
+
+/**
+ * Finds the cloud: the one on `--port`, the one whose folder is `--dir` (running, or just its files), the one that
+ * `gleaner local env` pointed this shell at, the one on the default port, or the files of the default folder.
+ */
+export async function connect({port, dir}: Where): Promise<Connection> {
+  if (port) return running(await localInfo(`http://127.0.0.1:${port}`));
+  if (dir !== undefined) return openFolder(dir);
+  const url = process.env.GLEANER_LOCAL_URL;
+  if (url) return running(await localInfo(url));
+  const info = await tryLocalInfo(DEFAULT_URL);
+  if (info) return running(info);
+  const {GLEANER_BUCKET: bucket, GLEANER_PROJECT: project} = process.env;
+  if (bucket && project)
+    return {
+      storage_endpoint: undefined,
+      project,
+      bucket,
+      store: process.env.GLEANER_STORE ?? 'firestore',
+      close: async () => {},
+    };
+  return openFolder(DEFAULT_DIR);
+}
+
+export async function localInfo(url: string): Promise<LocalInfo> {
+  const info = await tryLocalInfo(url);
+  if (!info) throw new CliError(`no local cloud answers at ${url}: start one with \`gleaner local up\`, or name its --port`);
+  return info;
+}
+
+async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
+  try {
+    const response = await fetch(`${url}/_local`, {signal: AbortSignal.timeout(5000)});
+    return response.ok ? ((await response.json()) as LocalInfo) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function running(info: LocalInfo): Connection {
+  return {
+    storage_endpoint: info.url,
+    project: info.project,
+    bucket: info.bucket,
+    store: `sqlite:${info.store_file}`,
+    close: async () => {},
+  };
+}
+
+/** A folder whose cloud runs is reached through it; one that does not gets its storage opened for as long as this command lasts. */
+async function openFolder(folder: string): Promise<Connection> {
+  const dir = resolve(folder);
+  if (!existsSync(join(dir, 'cloud.db')))
+    throw new CliError(`there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`);
+  const address = await addressIn(dir);
+  const live = address && (await tryLocalInfo(address));
+  if (live && live.dir === dir) return running(live);
+  const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
+  return {
+    storage_endpoint: cloud.url,
+    project: cloud.project,
+    bucket: cloud.bucket,
+    store: `sqlite:${cloud.storeFile}`,
+    close: () => cloud.close(),
+  };
+}

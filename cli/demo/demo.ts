@@ -1,0 +1,200 @@
+import {existsSync} from 'node:fs';
+import {readdir, readFile, rm} from 'node:fs/promises';
+import {basename, join, relative, resolve} from 'node:path';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {openStore} from '../../shared/compose.ts';
+import {outputPrefix, parseOutputObject, specObject, streamObject} from '../../shared/core/names.ts';
+import type {Run} from '../../shared/core/run.ts';
+import type {Store} from '../../shared/ports.ts';
+import type {RunSpecInput} from '../../shared/schemas.ts';
+import {streamRecords} from '../../shared/shell/records.ts';
+import {CliError} from '../errors.ts';
+import {type Home, startHome} from '../home.ts';
+import {stopSignal} from '../local.ts';
+import {describe, type Report, verifyRun} from '../verify.ts';
+import {listRuns, timeline, viewRun} from '../view.ts';
+import {type InputStream, writeStreams} from './input.ts';
+import {liveView} from './live.ts';
+
+export type DemoOptions = {
+  input?: string[];
+  model?: string;
+  streams: number;
+  workers: number;
+  preempt: number;
+  dir?: string;
+  port: number;
+  keep?: boolean;
+  json?: boolean;
+};
+
+const DEFAULT_DIR = '.gleaner/demo';
+/** Without a stored shard or a change of status for this long, something is wrong that waiting will not mend. */
+const STUCK_MS = 300_000;
+
+/** Drops streams, lets workers extract, preempts one, and verifies what came out. Exit 0 only if all of it is right. */
+export async function demo(options: DemoOptions): Promise<void> {
+  const live = liveView(options.json ? process.stderr : process.stdout, options.json === true);
+  const started = Date.now();
+  const dir = await prepareFolder(options.dir);
+  const inputs = await checkInputs(options);
+  const interrupted = stopSignal().then(() => 'interrupted' as const);
+  const home = await startHome({dir, port: options.port, workers: options.workers, say: live.say});
+  const store = await openStore({store: `sqlite:${home.cloud.storeFile}`, project: home.cloud.project});
+  try {
+    const run = await freeRunId(store);
+    const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
+    const preemptions = injectPreemptions(home, store, run, options, live.say);
+    await drop(home, run, streams, options);
+    const outcome = await Promise.race([watch(store, run, live), interrupted]);
+    if (outcome === 'interrupted') {
+      process.exitCode = 130;
+      return;
+    }
+    const report = await verifyRun(connectionTo(home), run, () => {});
+    report.ok &&= outcome.status === 'completed';
+    const seconds = Math.round((Date.now() - started) / 1000);
+    tellResult(home, outcome, report, preemptions(), seconds, options);
+    process.exitCode = report.ok ? 0 : 1;
+    if (options.keep) {
+      live.say(`The local cloud stays up at ${home.cloud.url} until Ctrl-C`);
+      await interrupted;
+    }
+  } finally {
+    await store.close();
+    await home.close();
+  }
+}
+
+/** The default folder starts empty each time; a folder that somebody named keeps what it has and gets a further run. */
+async function prepareFolder(named: string | undefined): Promise<string> {
+  const dir = resolve(named ?? DEFAULT_DIR);
+  if (!existsSync(dir)) return dir;
+  const isOurs = existsSync(join(dir, 'cloud.db'));
+  if (!isOurs && (await readdir(dir)).length > 0)
+    throw new CliError(`${dir} holds something else: give --dir an empty folder, or one of an earlier demo`);
+  if (named === undefined) await rm(dir, {recursive: true, force: true});
+  return dir;
+}
+
+async function checkInputs({input = [], model}: DemoOptions): Promise<string[]> {
+  for (const file of input) if (!existsSync(file)) throw new CliError(`--input ${file} does not exist`);
+  if (model !== undefined && !existsSync(join(model, 'config.json')))
+    throw new CliError(`--model ${model} is no model folder: it has no config.json`);
+  return input;
+}
+
+async function freeRunId(store: Store): Promise<string> {
+  const taken = new Set((await listRuns(store)).map(run => run.run));
+  for (let n = 1; ; n++) {
+    const id = n === 1 ? 'demo' : `demo-${n}`;
+    if (!taken.has(id)) return id;
+  }
+}
+
+/** The spec first, because it is frozen with the first stream; then the streams, as `gcloud storage cp` would. */
+async function drop(home: Home, run: string, streams: InputStream[], options: DemoOptions): Promise<void> {
+  const spec: RunSpecInput = {
+    model: options.model === undefined ? home.model : resolve(options.model),
+    max_seq_length: 4096,
+    shard_size_gb: await shardSize(home, streams, options.model),
+  };
+  await home.objects.create(specObject(run), Buffer.from(JSON.stringify(spec, null, 2)));
+  for (const [index, stream] of streams.entries()) {
+    const name = streamObject(run, String(index).padStart(3, '0'));
+    await home.objects.create(name, await readFile(stream.file), {content_type: 'application/jsonl'});
+  }
+}
+
+/** Small enough for about a dozen shards a stream, so that there is something to lose and to see. */
+async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
+  const config = model
+    ? await readFile(join(model, 'config.json'))
+    : await home.objects.read('models/tiny/config.json', {max_bytes: 1 << 20});
+  const {num_hidden_layers = 1, hidden_size = 1} = JSON.parse(Buffer.from(config ?? '{}').toString('utf8'));
+  const smallest = Math.min(...streams.map(stream => stream.bytes));
+  const tokens = smallest / 4;
+  return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / 12 / 1e9);
+}
+
+/**
+ * Preempts the worker of a stream without notice at the moment its second shard is stored, then of the next stream, and
+ * again further on. Returns how many it has done.
+ */
+function injectPreemptions(
+  home: Home,
+  store: Store,
+  run: string,
+  options: DemoOptions,
+  say: (line: string) => void,
+): () => number {
+  let done = 0;
+  home.cloud.onObject(object => {
+    const shard = parseOutputObject(object.name);
+    if (shard?.run !== run || done >= options.preempt || object.metadata?.final === 'true') return;
+    const target = done % options.streams;
+    const from = 2 + 2 * Math.floor(done / options.streams);
+    if (Number(shard.stream) !== target || shard.shard < from) return;
+    done++;
+    streamRecords
+      .get(store, run, shard.stream)
+      .then(stream => home.cloud.fault('preempt', stream?.lease?.worker ?? ''))
+      .then(
+        what => say(`--------  ${what}, in the middle of stream ${shard.stream}`),
+        (error: Error) => {
+          done--;
+          say(`--------  No preemption this time: ${error.message}`);
+        },
+      );
+  });
+  return () => done;
+}
+
+/** Until the run has ended and every TPU is gone. */
+async function watch(store: Store, run: string, live: ReturnType<typeof liveView>): Promise<Run> {
+  let last = '';
+  let changed = Date.now();
+  for (;;) {
+    const view = await viewRun(store, run);
+    if (view) {
+      live.show(view, await timeline(store, run));
+      const ended = !['active', 'paused'].includes(view.run.status);
+      if (ended && view.workers.length === 0) return view.run;
+      const now = JSON.stringify([view.run, view.streams, view.workers.map(worker => worker.phase)]);
+      if (now !== last) changed = Date.now();
+      last = now;
+    }
+    if (Date.now() - changed > STUCK_MS)
+      throw new CliError(`nothing has happened for ${STUCK_MS / 1000} s: the logs are in the folder's logs/`);
+    await sleep(250);
+  }
+}
+
+function connectionTo(home: Home) {
+  const {url, project, bucket, storeFile} = home.cloud;
+  return {storage_endpoint: url, project, bucket, store: `sqlite:${storeFile}`, close: async () => {}};
+}
+
+function tellResult(
+  home: Home,
+  run: Run,
+  report: Report,
+  preemptions: number,
+  seconds: number,
+  options: DemoOptions,
+): void {
+  const {dir, bucket} = home.cloud;
+  const shards = join(dir, 'buckets', bucket, 'activations', run.run);
+  if (options.json) {
+    process.stdout.write(`${JSON.stringify({...report, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`);
+    return;
+  }
+  const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
+  process.stdout.write(`
+${describe(report)}
+${preemptions} preemption${preemptions === 1 ? '' : 's'} survived, ${seconds} s; every TPU is gone and the ticker is off.
+The shards: ${relative(process.cwd(), shards)}
+Try next:   npx gleaner verify ${run.run} --dir ${relative(process.cwd(), dir) || '.'}
+            ls ${first}
+${run.reason ? `${basename(dir)}: ${run.reason}\n` : ''}`);
+}

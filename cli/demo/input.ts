@@ -1,0 +1,77 @@
+import {createReadStream, createWriteStream} from 'node:fs';
+import {mkdir, stat} from 'node:fs/promises';
+import {join} from 'node:path';
+import {createInterface} from 'node:readline';
+import {finished} from 'node:stream/promises';
+import {CliError} from '../errors.ts';
+
+export type InputStream = {file: string; records: number; bytes: number};
+
+const SAMPLE_TASKS = 160;
+
+/** Writes sample tasks, in the shape of ARC tasks, as JSON lines: the same ones every time. */
+export function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
+  const random = seeded(7);
+  const pick = (n: number) => Math.floor(random() * n);
+  for (let index = 0; index < count; index++) {
+    const [height, width, colours] = [3 + pick(8), 3 + pick(8), 2 + pick(4)];
+    const grid = () => Array.from({length: height}, () => Array.from({length: width}, () => pick(colours)));
+    const mirrored = (rows: number[][]) => rows.map(row => [...row].reverse());
+    const pair = () => {
+      const input = grid();
+      return {input, output: mirrored(input)};
+    };
+    const train = Array.from({length: 2 + pick(3)}, pair);
+    yield JSON.stringify({task_id: `mirror_${String(index).padStart(4, '0')}`, train, test: [{input: grid()}]});
+  }
+}
+
+/** A small linear congruential generator: sample data needs to repeat, not to be random. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** Splits lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. */
+export async function writeStreams(folder: string, inputs: string[], count: number): Promise<InputStream[]> {
+  const total = await countLines(inputs);
+  if (total < count)
+    throw new CliError(`${total} records do not fill ${count} streams: give fewer --streams or more --input`);
+  await mkdir(folder, {recursive: true});
+  const streams: InputStream[] = [];
+  const lines = readLines(inputs);
+  for (let index = 0; index < count; index++) {
+    const records = Math.floor(total / count) + (index < total % count ? 1 : 0);
+    const file = join(folder, `stream_${String(index).padStart(3, '0')}.jsonl`);
+    const out = createWriteStream(file);
+    for (let written = 0; written < records; written++) {
+      const {value} = await lines.next();
+      if (!out.write(`${value}\n`)) await new Promise(resolve => out.once('drain', resolve));
+    }
+    out.end();
+    await finished(out);
+    streams.push({file, records, bytes: (await stat(file)).size});
+  }
+  return streams;
+}
+
+async function countLines(inputs: string[]): Promise<number> {
+  let count = 0;
+  for await (const _ of readLines(inputs)) count++;
+  return count;
+}
+
+async function* readLines(inputs: string[]): AsyncGenerator<string> {
+  if (inputs.length === 0) yield* sampleTasks();
+  for (const file of inputs) {
+    const input = createReadStream(file);
+    try {
+      yield* createInterface({input, crlfDelay: Number.POSITIVE_INFINITY});
+    } catch (error) {
+      throw new CliError(`Failed to read --input ${file}: ${(error as Error).message}`);
+    }
+  }
+}

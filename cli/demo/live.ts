@@ -1,0 +1,38 @@
+import {printable, type RunView, streamLine, type TimelineEntry, workerLine} from '../view.ts';
+
+/** Shows a run as it happens: on a terminal the bars stay below and the timeline scrolls above, elsewhere only lines are added. */
+export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
+  const fixed = out.isTTY && !quiet;
+  const shown = new Set<string>();
+  let height = 0;
+  let lastBars = '';
+  const erase = () => (fixed && height > 0 ? `\u001b[${height}A\u001b[J` : '');
+
+  function show(view: RunView, events: TimelineEntry[]): void {
+    if (quiet) return;
+    const news = events.filter(event => !shown.has(event.id));
+    for (const event of news) shown.add(event.id);
+    const lines = news.map(event => `${event.at.slice(11, 19)}  ${printable(event.text)}`);
+    const bars = [
+      ...view.streams.map(stream => streamLine(stream, view.workers)),
+      view.workers.map(workerLine).join('   ') || 'no TPU',
+    ].map(line => printable(line).slice(0, Math.max(40, (out.columns ?? 120) - 1)));
+    if (fixed) {
+      out.write(`${erase()}${[...lines, ...bars].join('\n')}\n`);
+      height = bars.length;
+    } else if (lines.length > 0) {
+      out.write(`${lines.join('\n')}\n`);
+      const text = bars.slice(0, -1).join('\n');
+      if (text !== lastBars && lines.some(line => line.includes('Shard'))) out.write(`${text}\n`);
+      lastBars = text;
+    }
+  }
+
+  function say(line: string): void {
+    if (quiet) return;
+    out.write(`${erase()}${printable(line)}\n`);
+    height = 0;
+  }
+
+  return {show, say};
+}

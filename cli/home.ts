@@ -1,0 +1,105 @@
+import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join, resolve} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {type LocalCloud, startLocalCloud} from '../local/cloud.ts';
+import {openObjects} from '../shared/google/objects.ts';
+import type {Objects} from '../shared/ports.ts';
+import {packWorker} from './bundle.ts';
+import {CliError} from './errors.ts';
+import {runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+
+const ADDRESS_FILE = 'address.json';
+const MODEL_PREFIX = 'models/tiny/';
+const FUNCTIONS = fileURLToPath(new URL('../functions/index.ts', import.meta.url));
+export const ZONE = 'us-central1-a';
+
+export type Home = {cloud: LocalCloud; objects: Objects; model: string; close(): Promise<void>};
+
+/**
+ * Gleaner at home on a local cloud: storage and the rest of Google's services on 127.0.0.1, the functions deployed, the
+ * worker bundle and a tiny model in the bucket. What `dir` holds from before goes on where it was.
+ */
+export async function startHome(options: {
+  dir: string;
+  port: number;
+  workers: number;
+  say: (line: string) => void;
+}): Promise<Home> {
+  const {say, workers} = options;
+  const dir = resolve(options.dir);
+  say('Preparing the Python environment of the workers (the first time downloads it)');
+  await workerPython(say);
+  const worker = await packWorker();
+  const cloud = await startLocalCloud({
+    dir,
+    port: options.port,
+    function_host: {entry: FUNCTIONS, env: functionEnvironment(workers, worker.sha256)},
+    vm_env: {UV_CACHE_DIR: UV_CACHE},
+  });
+  try {
+    const {project, bucket, url} = cloud;
+    const objects = await openObjects({project, bucket, endpoint: url});
+    await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
+    await provideTinyModel(objects, say);
+    await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
+    const close = async () => {
+      await rm(join(dir, ADDRESS_FILE), {force: true});
+      await cloud.close();
+    };
+    return {cloud, objects, model: tinyModel(bucket), close};
+  } catch (error) {
+    await cloud.close();
+    throw error;
+  }
+}
+
+/** Where the cloud that works in `dir` says it is, if one left word there. */
+export async function addressIn(dir: string): Promise<string | undefined> {
+  try {
+    return JSON.parse(await readFile(join(dir, ADDRESS_FILE), 'utf8')).url;
+  } catch {
+    return undefined;
+  }
+}
+
+function tinyModel(bucket: string): string {
+  return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
+}
+
+/** The times of a cloud whose machines boot in seconds and whose tick comes every second. */
+function functionEnvironment(workers: number, bundle: string): Record<string, string> {
+  return {
+    GLEANER_BUNDLE: bundle,
+    GLEANER_DEFAULT_MODEL: tinyModel('gleaner-local'),
+    GLEANER_ZONES: ZONE,
+    GLEANER_WORKERS_PER_ZONE: String(workers),
+    GLEANER_HEARTBEAT_S: '1',
+    GLEANER_LEASE_S: '15',
+    GLEANER_SILENT_S: '15',
+    GLEANER_CREATE_S: '60',
+    GLEANER_BOOT_S: '60',
+    GLEANER_SETUP_S: '900',
+    GLEANER_DRAIN_S: '60',
+    GLEANER_REPAIR_S: '60',
+    GLEANER_ASK_AGAIN_S: '5',
+    GLEANER_CREATE_WAIT_S: '5',
+    GLEANER_AUDIT_S: '3',
+  };
+}
+
+/** Uploads the tiny random model that runs without a `model` of their own use, once for each bucket. */
+async function provideTinyModel(objects: Objects, say: (line: string) => void): Promise<void> {
+  if (await objects.head(`${MODEL_PREFIX}config.json`)) return;
+  say('Making a tiny random model');
+  const folder = await mkdtemp(join(tmpdir(), 'gleaner-model-'));
+  try {
+    const made = await runWorkerModule(['gleaner_worker.tiny_model', folder, '--seed', '0'], {}, () => {});
+    if (made.code !== 0)
+      throw new CliError(`Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`);
+    const names = (await readdir(folder)).sort((a, b) => Number(a === 'config.json') - Number(b === 'config.json'));
+    for (const name of names) await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
+  } finally {
+    await rm(folder, {recursive: true, force: true});
+  }
+}

@@ -1,0 +1,69 @@
+import {localInfo} from './connect.ts';
+import {CliError} from './errors.ts';
+import {startHome, ZONE} from './home.ts';
+
+export async function up(options: {port: number; dir: string; workers: number; json?: boolean}): Promise<void> {
+  const stopped = stopSignal();
+  const home = await startHome({...options, say: line => process.stderr.write(`${line}\n`)});
+  const {url, project, bucket, dir} = home.cloud;
+  if (options.json) process.stdout.write(`${JSON.stringify({ready: true, url, project, bucket, dir})}\n`);
+  else process.stdout.write(welcome(url, home.cloud.port, bucket));
+  await stopped;
+  process.stderr.write('Stopping\n');
+  await home.close();
+}
+
+/** Resolves at the first Ctrl-C or SIGTERM. */
+export function stopSignal(): Promise<void> {
+  return new Promise(resolve => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
+  });
+}
+
+function welcome(url: string, port: number, bucket: string): string {
+  const flag = port === 8790 ? '' : ` --port ${port}`;
+  return `Gleaner's local cloud is up at ${url}. In another terminal:
+
+  eval "$(npx gleaner local env${flag})"
+  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl
+  npx gleaner status my-run${flag}
+
+Ctrl-C stops it; what it holds stays in its folder.
+`;
+}
+
+/** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
+export async function printEnvironment({port}: {port: number}): Promise<void> {
+  const info = await localInfo(`http://127.0.0.1:${port}`);
+  const base = `${info.url}/`;
+  const variables = {
+    CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
+    CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: base,
+    CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: base,
+    CLOUDSDK_AUTH_DISABLE_CREDENTIALS: 'true',
+    CLOUDSDK_CORE_PROJECT: info.project,
+    CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
+    CLOUDSDK_COMPUTE_ZONE: ZONE,
+    STORAGE_EMULATOR_HOST: info.url,
+    PUBSUB_EMULATOR_HOST: info.pubsub_endpoint,
+    PUBSUB_PROJECT_ID: info.project,
+    GOOGLE_CLOUD_PROJECT: info.project,
+    METADATA_SERVER_DETECTION: 'none',
+    BUCKET: info.bucket,
+    GLEANER_LOCAL_URL: info.url,
+  };
+  for (const [name, value] of Object.entries(variables)) process.stdout.write(`export ${name}='${value}'\n`);
+}
+
+export async function fault(kind: string, target: string, options: {port?: number}): Promise<void> {
+  const url = options.port ? `http://127.0.0.1:${options.port}` : (process.env.GLEANER_LOCAL_URL ?? 'http://127.0.0.1:8790');
+  await localInfo(url);
+  const response = await fetch(`${url}/_local/faults`, {
+    method: 'POST',
+    headers: {'content-type': 'application/json'},
+    body: JSON.stringify({kind, target}),
+  });
+  const body = (await response.json()) as {done?: string; error?: {message?: string}};
+  if (!response.ok) throw new CliError(body.error?.message ?? `the local cloud answered ${response.status}`);
+  process.stdout.write(`${body.done}\n`);
+}

@@ -1,0 +1,99 @@
+import {Command, InvalidArgumentError, Option} from 'commander';
+import {LocalCloudError} from '../local/errors.ts';
+import {isRunId} from '../shared/core/names.ts';
+import {CliError} from './errors.ts';
+
+const DEFAULT_PORT = 8790;
+
+const program = new Command('gleaner')
+  .description('LLM activation extraction on spare Cloud TPUs')
+  .version('0.1.0')
+  .showHelpAfterError('(add --help for what is possible)');
+
+const port = () => new Option('--port <port>', 'port of the local cloud').argParser(portNumber);
+const dir = (text: string) => new Option('--dir <folder>', text);
+const json = () => new Option('--json', 'print JSON for programs');
+
+program
+  .command('demo')
+  .description('run the whole path on this machine: streams in, workers, a preemption, verified shards out')
+  .option('--input <files...>', 'JSONL files to extract from, instead of sample tasks')
+  .option('--model <folder>', 'a model folder in the Hugging Face layout, instead of a tiny random one')
+  .option('--streams <n>', 'how many streams to split the input into', positive, 2)
+  .option('--workers <n>', 'how many TPUs there are', positive, 2)
+  .option('--preempt <n>', 'how many preemptions without notice to inject', natural, 1)
+  .addOption(dir('where everything is kept (default: .gleaner/demo, emptied first)'))
+  .addOption(port().default(0, 'any free one'))
+  .option('--keep', 'leave the local cloud running at the end, until Ctrl-C')
+  .addOption(json())
+  .action(async options => (await import('./demo/demo.ts')).demo(options));
+
+const local = program.command('local').description('a small Google Cloud on this machine');
+local
+  .command('up')
+  .description('start it, and stay up until Ctrl-C')
+  .addOption(port().default(DEFAULT_PORT))
+  .addOption(dir('where everything is kept').default('.gleaner/local'))
+  .option('--workers <n>', 'how many TPUs the pool may have', positive, 2)
+  .addOption(json())
+  .action(async options => (await import('./local.ts')).up(options));
+local
+  .command('env')
+  .description('print the export lines that point gcloud and the Google clients at it')
+  .addOption(port().default(DEFAULT_PORT))
+  .action(async options => (await import('./local.ts')).printEnvironment(options));
+local
+  .command('fault')
+  .description('inject a fault; `gleaner local fault help` lists the kinds')
+  .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
+  .argument('[target]', 'a TPU, a zone or a kind of event', '')
+  .addOption(port())
+  .action(async (kind, target, options) => (await import('./local.ts')).fault(kind, target, options));
+
+program
+  .command('status')
+  .description('show runs, or one run with its streams, workers and latest events')
+  .argument('[run]', 'run id', runId)
+  .addOption(port())
+  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(json())
+  .action(async (run, options) => (await import('./status.ts')).status(run, options));
+
+program
+  .command('verify')
+  .description('read a run and every shard of it again, and count what is stored exactly once')
+  .argument('<run>', 'run id', runId)
+  .addOption(port())
+  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(json())
+  .action(async (run, options) => (await import('./verify.ts')).verify(run, options));
+
+function portNumber(text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 0 || value > 65535) throw new InvalidArgumentError('a port is 0 to 65535.');
+  return value;
+}
+
+function positive(text: string): number {
+  const value = natural(text);
+  if (value < 1) throw new InvalidArgumentError('a whole number from 1 up.');
+  return value;
+}
+
+function natural(text: string): number {
+  if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('a whole number from 0 to 9999.');
+  return Number(text);
+}
+
+function runId(text: string): string {
+  if (!isRunId(text)) throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+  return text;
+}
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (!(error instanceof CliError || error instanceof LocalCloudError)) throw error;
+  process.stderr.write(`gleaner: ${error.message}\n`);
+  process.exitCode = 1;
+}

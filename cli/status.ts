@@ -1,0 +1,42 @@
+import {openStore} from '../shared/compose.ts';
+import type {Run} from '../shared/core/run.ts';
+import {connect, type Where} from './connect.ts';
+import {CliError} from './errors.ts';
+import {listRuns, printable, streamLine, viewRun, workerLine} from './view.ts';
+
+export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
+  const connection = await connect(options);
+  const store = await openStore(connection);
+  try {
+    if (run === undefined) {
+      const runs = await listRuns(store);
+      print(options.json, runs, runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']);
+      return;
+    }
+    const view = await viewRun(store, run);
+    if (!view) throw new CliError(`there is no run "${run}": \`gleaner status\` lists the runs`);
+    print(options.json, view, [
+      runLine(view.run),
+      ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
+      ...view.workers.map(worker => `  ${workerLine(worker)}`),
+      ...view.events.map(event => `  ${event.at.slice(11, 19)} ${event.text}`),
+    ]);
+  } finally {
+    await store.close();
+    await connection.close();
+  }
+}
+
+function runLine(run: Run): string {
+  const streams = run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed;
+  const why = run.reason ? `: ${run.reason}` : '';
+  return (
+    `${run.run}  ${run.status}${why}  ${run.streams_completed} of ${streams} streams, ` +
+    `${run.total_samples_processed} samples, ${run.rejected_samples} rejected, ${run.total_shards} shards, ` +
+    `${(run.total_bytes / 1e6).toFixed(1)} MB`
+  );
+}
+
+function print(json: boolean | undefined, value: object, lines: string[]): void {
+  process.stdout.write(json ? `${JSON.stringify(value)}\n` : `${lines.map(printable).join('\n')}\n`);
+}

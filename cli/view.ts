@@ -1,0 +1,72 @@
+import {paths} from '../shared/core/names.ts';
+import type {Run} from '../shared/core/run.ts';
+import type {Stream} from '../shared/core/stream.ts';
+import type {Worker} from '../shared/core/worker.ts';
+import type {Document, Store} from '../shared/ports.ts';
+import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
+
+export type TimelineEntry = {id: string; at: string; kind: string; text: string};
+
+/** One run as its documents show it. */
+export type RunView = {run: Run; streams: Stream[]; workers: Worker[]; events: TimelineEntry[]};
+
+const ignore = () => {};
+
+export async function listRuns(store: Store): Promise<Run[]> {
+  return runRecords.parseAll(await store.query('runs'), ignore);
+}
+
+/** The run with its streams, every worker that is not gone, and the newest events of the run and the workers, oldest first. */
+export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
+  const run = await runRecords.get(store, name);
+  if (!run) return undefined;
+  const streams = streamRecords.parseAll(await store.query(paths.streams(name)), ignore);
+  const workers = workerRecords
+    .parseAll(await store.query('workers'), ignore)
+    .filter(worker => worker.phase !== 'gone');
+  return {run, streams, workers, events: (await timeline(store, name)).slice(-events)};
+}
+
+/** The latest events that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
+export async function timeline(store: Store, run: string, limit = 200): Promise<TimelineEntry[]> {
+  const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
+  return stored
+    .filter(({data}) => data.run === undefined || data.run === run)
+    .map(({id, data}) => ({id, at: text(data, 'at'), kind: text(data, 'kind'), text: text(data, 'text')}))
+    .reverse();
+}
+
+function text(data: Document, field: string): string {
+  const value = data[field];
+  return typeof value === 'string' ? value : '';
+}
+
+const BAR_WIDTH = 24;
+
+/** `stream 007 ████████░░░░  62%  1,240 samples, 5 shards  in_progress on tpu-us-central1-a-0` */
+export function streamLine(stream: Stream, workers: readonly Worker[]): string {
+  const worker = workers.find(({name}) => name === stream.lease?.worker);
+  const seen = stream.last_processed_sample_idx + 1;
+  const total = stream.status === 'completed' ? seen : (worker?.samples_total ?? null);
+  const share = total ? Math.min(1, seen / total) : stream.status === 'completed' ? 1 : 0;
+  const full = Math.round(share * BAR_WIDTH);
+  const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);
+  const rejected = stream.rejected_samples > 0 ? `, ${stream.rejected_samples} rejected` : '';
+  const who = stream.lease ? ` on ${stream.lease.worker}${worker?.activity ? ` (${worker.activity})` : ''}` : '';
+  const why = stream.last_error ? `: ${stream.last_error}` : '';
+  return (
+    `stream ${stream.stream} ${bar} ${String(Math.round(share * 100)).padStart(3)}%  ` +
+    `${stream.total_samples_processed} samples, ${stream.total_shards} shards${rejected}  ${stream.status}${who}${why}`
+  );
+}
+
+/** `us-central1-a-0 working  READY` and so on, for the line under the bars. */
+export function workerLine(worker: Worker): string {
+  return `${worker.name} #${worker.incarnation} ${worker.phase}${worker.activity ? `/${worker.activity}` : ''}`;
+}
+
+/** Control characters of hostile names and messages never reach the terminal. */
+export function printable(line: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to take out
+  return line.replace(/[\u0000-\u001f\u007f-\u009f]/g, '�');
+}
