@@ -21,7 +21,14 @@ const DEFAULT_URL = 'http://127.0.0.1:8790';
 const DEFAULT_DIR = '.gleaner/local';
 
 /** `GET /_local` of a running local cloud. */
-export type LocalInfo = {url: string; project: string; bucket: string; pubsub_endpoint: string; dir: string; store_file: string};
+export type LocalInfo = {
+  url: string;
+  project: string;
+  bucket: string;
+  pubsub_endpoint: string;
+  dir: string;
+  store_file: string;
+};
 
 /**
  * Finds the cloud: the one on `--port`, the one whose folder is `--dir` (running, or just its files), the one that
@@ -48,7 +55,10 @@ export async function connect({port, dir}: Where): Promise<Connection> {
 
 export async function localInfo(url: string): Promise<LocalInfo> {
   const info = await tryLocalInfo(url);
-  if (!info) throw new CliError(`no local cloud answers at ${url}: start one with \`gleaner local up\`, or name its --port`);
+  if (!info)
+    throw new CliError(
+      `no local cloud answers at ${url}: start one with \`gleaner local up\`, or name its --port`,
+    );
   return info;
 }
 
@@ -75,7 +85,9 @@ function running(info: LocalInfo): Connection {
 async function openFolder(folder: string): Promise<Connection> {
   const dir = resolve(folder);
   if (!existsSync(join(dir, 'cloud.db')))
-    throw new CliError(`there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`);
+    throw new CliError(
+      `there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
+    );
   const address = await addressIn(dir);
   const live = address && (await tryLocalInfo(address));
   if (live && live.dir === dir) return running(live);

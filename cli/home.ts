@@ -1,8 +1,8 @@
+import {createWriteStream, mkdirSync} from 'node:fs';
 import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
-import {join, resolve} from 'node:path';
-import {fileURLToPath} from 'node:url';
-import {type LocalCloud, startLocalCloud} from '../local/cloud.ts';
+import {dirname, join, resolve} from 'node:path';
+import {type LocalCloud, type LogLine, startLocalCloud} from '../local/cloud.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
@@ -11,7 +11,6 @@ import {runWorkerModule, UV_CACHE, workerPython} from './python.ts';
 
 const ADDRESS_FILE = 'address.json';
 const MODEL_PREFIX = 'models/tiny/';
-const FUNCTIONS = fileURLToPath(new URL('../functions/index.ts', import.meta.url));
 export const ZONE = 'us-central1-a';
 
 export type Home = {cloud: LocalCloud; objects: Objects; model: string; close(): Promise<void>};
@@ -34,12 +33,13 @@ export async function startHome(options: {
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
-    function_host: {entry: FUNCTIONS, env: functionEnvironment(workers, worker.sha256)},
+    function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
     vm_env: {UV_CACHE_DIR: UV_CACHE},
+    log: logTo(join(dir, 'logs', 'cloud.log')),
   });
   try {
     const {project, bucket, url} = cloud;
-    const objects = await openObjects({project, bucket, endpoint: url});
+    const objects = openObjects({project, bucket, endpoint: url});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, say);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
@@ -63,15 +63,22 @@ export async function addressIn(dir: string): Promise<string | undefined> {
   }
 }
 
+/** What the cloud and the functions say, line by line; the VMs' consoles lie beside it. */
+function logTo(file: string): (line: LogLine) => void {
+  mkdirSync(dirname(file), {recursive: true});
+  const out = createWriteStream(file, {flags: 'a'});
+  return ({at, source, text}) => out.write(`${at} ${source}: ${text}\n`);
+}
+
 function tinyModel(bucket: string): string {
   return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
 }
 
 /** The times of a cloud whose machines boot in seconds and whose tick comes every second. */
-function functionEnvironment(workers: number, bundle: string): Record<string, string> {
+function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
   return {
     GLEANER_BUNDLE: bundle,
-    GLEANER_DEFAULT_MODEL: tinyModel('gleaner-local'),
+    GLEANER_DEFAULT_MODEL: tinyModel(bucket),
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
     GLEANER_HEARTBEAT_S: '1',
@@ -96,9 +103,14 @@ async function provideTinyModel(objects: Objects, say: (line: string) => void): 
   try {
     const made = await runWorkerModule(['gleaner_worker.tiny_model', folder, '--seed', '0'], {}, () => {});
     if (made.code !== 0)
-      throw new CliError(`Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`);
-    const names = (await readdir(folder)).sort((a, b) => Number(a === 'config.json') - Number(b === 'config.json'));
-    for (const name of names) await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
+      throw new CliError(
+        `Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`,
+      );
+    const names = (await readdir(folder)).sort(
+      (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
+    );
+    for (const name of names)
+      await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
   } finally {
     await rm(folder, {recursive: true, force: true});
   }

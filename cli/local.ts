@@ -2,13 +2,18 @@ import {localInfo} from './connect.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
 
-export async function up(options: {port: number; dir: string; workers: number; json?: boolean}): Promise<void> {
+export async function up(options: {
+  port: number;
+  dir: string;
+  workers: number;
+  json?: boolean;
+}): Promise<void> {
   const stopped = stopSignal();
   const home = await startHome({...options, say: line => process.stderr.write(`${line}\n`)});
   const {url, project, bucket, dir} = home.cloud;
   if (options.json) process.stdout.write(`${JSON.stringify({ready: true, url, project, bucket, dir})}\n`);
   else process.stdout.write(welcome(url, home.cloud.port, bucket));
-  await stopped;
+  await Promise.race([stopped, home.cloud.closed]);
   process.stderr.write('Stopping\n');
   await home.close();
 }
@@ -56,7 +61,9 @@ export async function printEnvironment({port}: {port: number}): Promise<void> {
 }
 
 export async function fault(kind: string, target: string, options: {port?: number}): Promise<void> {
-  const url = options.port ? `http://127.0.0.1:${options.port}` : (process.env.GLEANER_LOCAL_URL ?? 'http://127.0.0.1:8790');
+  const url = options.port
+    ? `http://127.0.0.1:${options.port}`
+    : (process.env.GLEANER_LOCAL_URL ?? 'http://127.0.0.1:8790');
   await localInfo(url);
   const response = await fetch(`${url}/_local/faults`, {
     method: 'POST',

@@ -70,7 +70,8 @@ program
 
 function portNumber(text: string): number {
   const value = Number(text);
-  if (!Number.isInteger(value) || value < 0 || value > 65535) throw new InvalidArgumentError('a port is 0 to 65535.');
+  if (!Number.isInteger(value) || value < 0 || value > 65535)
+    throw new InvalidArgumentError('a port is 0 to 65535.');
   return value;
 }
 
@@ -86,7 +87,8 @@ function natural(text: string): number {
 }
 
 function runId(text: string): string {
-  if (!isRunId(text)) throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+  if (!isRunId(text))
+    throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
   return text;
 }
 

@@ -64,7 +64,10 @@ function exitCode(child: ReturnType<typeof spawn>): Promise<number> {
   });
 }
 
-async function collectLines(stream: NodeJS.ReadableStream, onLine: (line: string) => void): Promise<string[]> {
+async function collectLines(
+  stream: NodeJS.ReadableStream,
+  onLine: (line: string) => void,
+): Promise<string[]> {
   const {createInterface} = await import('node:readline');
   const lines: string[] = [];
   for await (const line of createInterface({input: stream})) {

@@ -6,11 +6,15 @@ import {listRuns, printable, streamLine, viewRun, workerLine} from './view.ts';
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
-  const store = await openStore(connection);
+  const store = openStore(connection);
   try {
     if (run === undefined) {
       const runs = await listRuns(store);
-      print(options.json, runs, runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']);
+      print(
+        options.json,
+        runs,
+        runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket'],
+      );
       return;
     }
     const view = await viewRun(store, run);

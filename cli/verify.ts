@@ -36,13 +36,19 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   }
 }
 
-export async function verifyRun(connection: Connection, run: string, say: (line: string) => void): Promise<Report> {
+export async function verifyRun(
+  connection: Connection,
+  run: string,
+  say: (line: string) => void,
+): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json', '--quiet'];
   const {code, stdout, stderr} = await runWorkerModule(args, env, say);
   const last = stdout.at(-1);
   if (code > 1 || !last)
-    throw new CliError(`Failed to verify ${run}: ${stderr.at(-1) ?? `the verifier ended with ${code} and said nothing`}`);
+    throw new CliError(
+      `Failed to verify ${run}: ${stderr.at(-1) ?? `the verifier ended with ${code} and said nothing`}`,
+    );
   return JSON.parse(last) as Report;
 }
 

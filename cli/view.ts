@@ -52,7 +52,9 @@ export function streamLine(stream: Stream, workers: readonly Worker[]): string {
   const full = Math.round(share * BAR_WIDTH);
   const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);
   const rejected = stream.rejected_samples > 0 ? `, ${stream.rejected_samples} rejected` : '';
-  const who = stream.lease ? ` on ${stream.lease.worker}${worker?.activity ? ` (${worker.activity})` : ''}` : '';
+  const who = stream.lease
+    ? ` on ${stream.lease.worker}${worker?.activity ? ` (${worker.activity})` : ''}`
+    : '';
   const why = stream.last_error ? `: ${stream.last_error}` : '';
   return (
     `stream ${stream.stream} ${bar} ${String(Math.round(share * 100)).padStart(3)}%  ` +

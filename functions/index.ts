@@ -1,4 +1,10 @@
-import {type CloudEvent, cloudEvent, http, type Request, type Response} from '@google-cloud/functions-framework';
+import {
+  type CloudEvent,
+  cloudEvent,
+  http,
+  type Request,
+  type Response,
+} from '@google-cloud/functions-framework';
 import {composeDeps} from '../shared/compose.ts';
 import {loadConfig} from '../shared/config.ts';
 import {Rejected} from '../shared/errors.ts';
@@ -9,8 +15,8 @@ import {onTick} from './on-tick.ts';
 import {onTpu} from './on-tpu.ts';
 import {workerApi} from './worker-api.ts';
 
-let composed: Promise<Deps> | undefined;
-function deps(): Promise<Deps> {
+let composed: Deps | undefined;
+function deps(): Deps {
   composed ??= composeDeps(loadConfig());
   return composed;
 }
@@ -18,7 +24,7 @@ function deps(): Promise<Deps> {
 /** An event that can never succeed is logged and acknowledged; any other error leaves, and the event comes again. */
 function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
-    const ready = await deps();
+    const ready = deps();
     try {
       await handle(ready, event);
     } catch (error) {
@@ -33,7 +39,7 @@ function onRequest(
   handle: (deps: Deps, request: Request, response: Response) => Promise<void>,
 ): void {
   http(name, async (request, response) => {
-    const ready = await deps();
+    const ready = deps();
     try {
       await handle(ready, request, response);
     } catch (error) {

@@ -1,27 +1,24 @@
 import {readFile} from 'node:fs/promises';
 import type {Config} from './config.ts';
+import {openSqliteStore} from './embedded/sqlite-store.ts';
+import {openBus} from './google/bus.ts';
+import {openFirestoreStore} from './google/firestore-store.ts';
+import {openObjects} from './google/objects.ts';
+import {openTicker} from './google/ticker.ts';
+import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
 import type {Deps} from './shell/deps.ts';
 import {jsonLog} from './shell/log.ts';
 
-/**
- * The one place that knows which adapter stands behind which port. Each adapter is imported when it is asked for, so that a
- * function starts with the clients that its deployment uses and no others.
- */
-export async function composeDeps(config: Config): Promise<Deps> {
+/** The one place that knows which adapter stands behind which port. Each loads its client at its first call. */
+export function composeDeps(config: Config): Deps {
   const {project, bucket, endpoints} = config;
-  const [{openObjects}, {openBus}, {openTpus}, {openTicker}] = await Promise.all([
-    import('./google/objects.ts'),
-    import('./google/bus.ts'),
-    import('./google/tpus.ts'),
-    import('./google/ticker.ts'),
-  ]);
   return {
-    store: await openStore(config),
-    objects: await openObjects({project, bucket, endpoint: endpoints.storage}),
-    bus: await openBus({project}),
-    tpus: await openTpus({project, endpoint: endpoints.tpu}),
-    ticker: await openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
+    store: openStore(config),
+    objects: openObjects({project, bucket, endpoint: endpoints.storage}),
+    bus: openBus({project}),
+    tpus: openTpus({project, endpoint: endpoints.tpu}),
+    ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now),
     config,
@@ -29,12 +26,11 @@ export async function composeDeps(config: Config): Promise<Deps> {
   };
 }
 
-export async function openStore(config: Pick<Config, 'store' | 'project'>): Promise<Store> {
-  const [kind, ...rest] = config.store.split(':');
-  const where = rest.join(':');
-  if (kind === 'sqlite') return (await import('./embedded/sqlite-store.ts')).openSqliteStore(where);
-  const {openFirestoreStore} = await import('./google/firestore-store.ts');
-  return openFirestoreStore({project: config.project, ...(where ? {database: where} : {})});
+/** `sqlite:FILE`, `firestore` or `firestore:DATABASE`. */
+export function openStore({store, project}: Pick<Config, 'store' | 'project'>): Store {
+  const [, kind, where] = /^(sqlite|firestore)(?::(.+))?$/.exec(store) ?? [];
+  if (kind === 'sqlite' && where) return openSqliteStore(where);
+  return openFirestoreStore({project, ...(where ? {database: where} : {})});
 }
 
 let script: Promise<string> | undefined;

@@ -40,7 +40,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const inputs = await checkInputs(options);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const home = await startHome({dir, port: options.port, workers: options.workers, say: live.say});
-  const store = await openStore({store: `sqlite:${home.cloud.storeFile}`, project: home.cloud.project});
+  const store = openStore({store: `sqlite:${home.cloud.storeFile}`, project: home.cloud.project});
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
@@ -131,7 +131,7 @@ function injectPreemptions(
   let done = 0;
   home.cloud.onObject(object => {
     const shard = parseOutputObject(object.name);
-    if (shard?.run !== run || done >= options.preempt || object.metadata?.final === 'true') return;
+    if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
     const target = done % options.streams;
     const from = 2 + 2 * Math.floor(done / options.streams);
     if (Number(shard.stream) !== target || shard.shard < from) return;
@@ -186,7 +186,9 @@ function tellResult(
   const {dir, bucket} = home.cloud;
   const shards = join(dir, 'buckets', bucket, 'activations', run.run);
   if (options.json) {
-    process.stdout.write(`${JSON.stringify({...report, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`);
+    process.stdout.write(
+      `${JSON.stringify({...report, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`,
+    );
     return;
   }
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));

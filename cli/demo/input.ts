@@ -1,3 +1,4 @@
+import {once} from 'node:events';
 import {createReadStream, createWriteStream} from 'node:fs';
 import {mkdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
@@ -22,7 +23,11 @@ export function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
       return {input, output: mirrored(input)};
     };
     const train = Array.from({length: 2 + pick(3)}, pair);
-    yield JSON.stringify({task_id: `mirror_${String(index).padStart(4, '0')}`, train, test: [{input: grid()}]});
+    yield JSON.stringify({
+      task_id: `mirror_${String(index).padStart(4, '0')}`,
+      train,
+      test: [{input: grid()}],
+    });
   }
 }
 
@@ -49,7 +54,7 @@ export async function writeStreams(folder: string, inputs: string[], count: numb
     const out = createWriteStream(file);
     for (let written = 0; written < records; written++) {
       const {value} = await lines.next();
-      if (!out.write(`${value}\n`)) await new Promise(resolve => out.once('drain', resolve));
+      if (!out.write(`${value}\n`)) await once(out, 'drain');
     }
     out.end();
     await finished(out);

@@ -54,6 +54,11 @@ function messageOf(error: unknown): string {
     : String((error as {message?: unknown} | null)?.message ?? error);
 }
 
+/** What went wrong, without the list of all earlier attempts that some clients append. */
+export function reasonOf(error: unknown): string {
+  return messageOf(error).split(/\s*: Previous errors/, 1)[0] ?? '';
+}
+
 export function isNotFound(error: unknown): boolean {
   return codeOf(error) === NOT_FOUND;
 }
@@ -131,7 +136,7 @@ export function tpuError(what: string, zone: string, error: unknown): TpuError {
     'bad-request': 'correct the pool',
     transient: 'try again',
   };
-  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${messageOf(error)}; ${advice[kind]}`, {
+  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${reasonOf(error)}; ${advice[kind]}`, {
     cause: error,
   });
 }

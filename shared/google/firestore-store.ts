@@ -1,15 +1,19 @@
 /**
  * The Store in Firestore (Native mode). Transactions are Firestore's own: a read locks the document, and when a lock is lost
- * the client runs the work again, 5 times at most.
+ * the client runs the work again, `attempts` times at most; 5 take about 20 seconds.
  *
  * A commit whose answer is lost is ambiguous: the client sends it again, and may then report ALREADY_EXISTS for a marker of
  * our own making, or any other error, although everything was written. `Store.transaction` says what callers do about it.
  *
  * FIRESTORE_EMULATOR_HOST points the client at Google's emulator.
  */
-import type {Firestore, Query as FirestoreQuery, Timestamp} from '@google-cloud/firestore';
+import type {
+  Firestore,
+  Query as FirestoreQuery,
+  Transaction as FirestoreTransaction,
+} from '@google-cloud/firestore';
 import {Attempt, type Write} from '../attempt.ts';
-import {checkQuery, isInstantField, rangeField, splitDocumentPath} from '../documents.ts';
+import {checkQuery, rangeField, splitDocumentPath} from '../documents.ts';
 import {AlreadyExists, Contention} from '../errors.ts';
 import type {
   CollectionPath,
@@ -21,11 +25,13 @@ import type {
   Stored,
   Transaction,
 } from '../ports.ts';
-import {isAlreadyExists, isContention} from './errors.ts';
+import {isAlreadyExists, isContention, isTransient, reasonOf} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
 import {lazily} from './lazily.ts';
 
-type Options = {projectId: string; databaseId?: string} | {client: Firestore};
+type Options =
+  | {project: string; database?: string; attempts?: number}
+  | {client: Firestore; attempts?: number};
 type Loaded = {firestore: Firestore; module: typeof import('@google-cloud/firestore')};
 
 /** Nothing is loaded or connected before the first call. A client that is passed in is closed with the store. */
@@ -35,13 +41,14 @@ export function openFirestoreStore(options: Options): Store {
 
 class FirestoreStore implements Store {
   readonly #load: () => Promise<Loaded>;
+  readonly #attempts: number;
   #loaded: Firestore | undefined;
 
   constructor(options: Options) {
-    this.#loaded = 'client' in options ? options.client : undefined;
+    this.#attempts = options.attempts ?? 5;
     this.#load = lazily(async () => {
       const module = await import('@google-cloud/firestore');
-      this.#loaded ??= new module.Firestore(options as {projectId: string; databaseId?: string});
+      this.#loaded ??= connect(options, module);
       return {firestore: this.#loaded, module};
     });
   }
@@ -75,40 +82,38 @@ class FirestoreStore implements Store {
 
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     const {firestore, module} = await this.#load();
-    let outcome: Outcome<T> | undefined;
     let created: DocumentPath[] = [];
+    const attempt = async (transaction: FirestoreTransaction): Promise<T> => {
+      let lost: unknown;
+      created = [];
+      const read = async (path: DocumentPath): Promise<Document | undefined> => {
+        const doc = await transaction.get(firestore.doc(path)).catch(error => {
+          lost = error;
+          throw error;
+        });
+        const data = doc.data();
+        return data && fromFirestore(data);
+      };
+      const write = (change: Write): void => {
+        const doc = firestore.doc(change.path);
+        if (change.kind === 'delete') transaction.delete(doc);
+        else transaction[change.kind](doc, toFirestore(change.data, module.Timestamp));
+        if (change.kind === 'create') created.push(change.path);
+      };
+      const outcome = await new Attempt(read, write).run(work).then(
+        value => ({value}),
+        error => ({failure: new WorkFailed('', {cause: error})}),
+      );
+      // Whatever the work made of a failed read, the client has to see it: it decides whether to run the work again.
+      if (lost) throw lost;
+      if ('failure' in outcome) throw outcome.failure;
+      return outcome.value;
+    };
     try {
-      await firestore.runTransaction(async transaction => {
-        let lost: unknown;
-        created = [];
-        const read = async (path: DocumentPath): Promise<Document | undefined> => {
-          try {
-            const data = (await transaction.get(firestore.doc(path))).data();
-            return data && fromFirestore(data);
-          } catch (error) {
-            lost = error;
-            throw error;
-          }
-        };
-        const write = (change: Write): void => {
-          const doc = firestore.doc(change.path);
-          if (change.kind === 'delete') transaction.delete(doc);
-          else transaction[change.kind](doc, toFirestore(change.data, module.Timestamp));
-          if (change.kind === 'create') created.push(change.path);
-        };
-        outcome = await new Attempt(read, write).run(work).then(
-          value => ({value}),
-          error => ({error}),
-        );
-        // Whatever the work made of a failed read, the client has to see it: it decides whether to run the work again.
-        if (lost) throw lost;
-        if ('error' in outcome) throw new WorkFailed();
-      });
+      return await firestore.runTransaction(attempt, {maxAttempts: this.#attempts});
     } catch (error) {
-      if (error instanceof WorkFailed && outcome && 'error' in outcome) throw outcome.error;
-      throw commitFailure(error, created);
+      throw error instanceof WorkFailed ? error.cause : commitFailure(error, created);
     }
-    return (outcome as unknown as {value: T}).value;
   }
 
   async close(): Promise<void> {
@@ -116,10 +121,13 @@ class FirestoreStore implements Store {
   }
 }
 
-type Outcome<T> = {value: T} | {error: unknown};
-
-/** Carries no code, so the client takes it for final whatever the work has thrown. */
+/** Carries what the work threw, and no code of its own that the client might take for a reason to run the work again. */
 class WorkFailed extends Error {}
+
+function connect(options: Options, {Firestore}: Loaded['module']): Firestore {
+  if ('client' in options) return options.client;
+  return new Firestore({projectId: options.project, databaseId: options.database ?? '(default)'});
+}
 
 function select({firestore, module}: Loaded, collection: CollectionPath, query: Query): FirestoreQuery {
   let selected: FirestoreQuery = firestore.collection(collection);
@@ -144,7 +152,7 @@ function byId(a: Stored, b: Stored): number {
 }
 
 function commitFailure(error: unknown, created: DocumentPath[]): Error {
-  const cause = (error as Error).message;
+  const cause = reasonOf(error);
   if (isAlreadyExists(error) && created.length > 0)
     return new AlreadyExists(`Failed to create ${created.join(' or ')}: it is already there`, {cause: error});
   if (isContention(error))
@@ -154,7 +162,6 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
         cause: error,
       },
     );
-  return new Error(`Failed to commit to Firestore: ${cause}; it may have been written all the same`, {
-    cause: error,
-  });
+  const doubt = isTransient(error) ? '; it may have been written all the same' : '';
+  return new Error(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
 }

@@ -1,0 +1,155 @@
+import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
+import {LocalCloudError} from './errors.ts';
+
+/**
+ * WAL with synchronous=NORMAL: a committed transaction is in the kernel's page cache, so it survives `kill -9` of this
+ * process, which is what the local cloud promises. Only a power cut can take back the newest commits, and then all of
+ * a transaction or none of it; FULL would buy that with an fsync per event. Object bytes are fsynced before the row that
+ * names them is written, so no order of failures leaves half an object.
+ */
+const pragmas = `
+  PRAGMA journal_mode = WAL;
+  PRAGMA synchronous = NORMAL;
+  PRAGMA foreign_keys = ON;
+  PRAGMA busy_timeout = 5000;
+`;
+
+const schema = `
+  CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+  CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, created_at TEXT NOT NULL) STRICT;
+  CREATE TABLE IF NOT EXISTS objects (
+    bucket TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL UNIQUE, metageneration INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL, crc32c TEXT NOT NULL, md5 TEXT, component_count INTEGER, fields TEXT NOT NULL,
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL, PRIMARY KEY (bucket, name)) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS uploads (
+    id TEXT PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL, fields TEXT NOT NULL, conditions TEXT NOT NULL,
+    checksums TEXT NOT NULL, total_bytes INTEGER, created_at TEXT NOT NULL, finished TEXT) STRICT;
+  CREATE TABLE IF NOT EXISTS topics (name TEXT PRIMARY KEY) STRICT;
+  CREATE TABLE IF NOT EXISTS dropped_events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, function TEXT NOT NULL, target TEXT NOT NULL, event TEXT NOT NULL,
+    dropped_at TEXT NOT NULL) STRICT;
+  CREATE TABLE IF NOT EXISTS nodes (
+    zone TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, resource TEXT NOT NULL,
+    created_at TEXT NOT NULL, operation TEXT, due_at INTEGER, PRIMARY KEY (zone, name)) STRICT;
+  CREATE TABLE IF NOT EXISTS operations (
+    name TEXT PRIMARY KEY, zone TEXT NOT NULL, target TEXT NOT NULL, verb TEXT NOT NULL, created_at TEXT NOT NULL,
+    ended_at TEXT, error TEXT, response TEXT) STRICT;
+  CREATE TABLE IF NOT EXISTS boots (node TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
+  CREATE TABLE IF NOT EXISTS faults (
+    kind TEXT NOT NULL, target TEXT NOT NULL, amount REAL, PRIMARY KEY (kind, target)) STRICT;
+`;
+
+/** The one database of a local cloud. Everything is synchronous, so a transaction is never interleaved with another. */
+export class CloudDatabase {
+  readonly connection: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  constructor(file: string) {
+    this.connection = new DatabaseSync(file);
+    this.connection.exec(pragmas);
+    this.connection.exec(schema);
+  }
+
+  #prepare(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.connection.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+
+  all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
+    return this.#prepare(sql).all(...values) as Row[];
+  }
+
+  get<Row>(sql: string, ...values: SQLInputValue[]): Row | undefined {
+    return this.#prepare(sql).get(...values) as Row | undefined;
+  }
+
+  /** The number of rows changed. */
+  run(sql: string, ...values: SQLInputValue[]): number {
+    return Number(this.#prepare(sql).run(...values).changes);
+  }
+
+  transaction<T>(work: () => T): T {
+    this.connection.exec('BEGIN IMMEDIATE');
+    try {
+      const result = work();
+      this.connection.exec('COMMIT');
+      return result;
+    } catch (error) {
+      this.connection.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  setting(key: string): string | undefined {
+    return this.get<{value: string}>('SELECT value FROM settings WHERE key = ?', key)?.value;
+  }
+
+  set(key: string, value: string): void {
+    this.run(
+      'INSERT INTO settings VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
+      key,
+      value,
+    );
+  }
+
+  close(): void {
+    this.connection.close();
+  }
+}
+
+export type FolderLock = {note(text: string): void; release(): void};
+
+/**
+ * Holds a folder for one live cloud. The lock is SQLite's own on an empty database, because the kernel lets go of it
+ * when the process dies, however it dies; a pid file would have to be believed.
+ */
+export function lockFolder(dir: string): FolderLock {
+  let connection: DatabaseSync;
+  try {
+    mkdirSync(dir, {recursive: true, mode: 0o700});
+    connection = new DatabaseSync(join(dir, 'lock.db'));
+  } catch (error) {
+    throw unusable(dir, error);
+  }
+  const noteFile = join(dir, 'owner.txt');
+  try {
+    connection.exec('PRAGMA busy_timeout = 0; BEGIN EXCLUSIVE');
+  } catch (error) {
+    connection.close();
+    if (!/locked|busy/i.test((error as Error).message)) throw unusable(dir, error);
+    throw new LocalCloudError(
+      'dir-in-use',
+      `Failed to use ${dir}: another local cloud (${ownerOf(noteFile)}) is running there; use that one, end it, or choose another folder with --dir`,
+      {cause: error},
+    );
+  }
+  return {
+    note: text => writeFileSync(noteFile, `${text}\n`),
+    release: () => {
+      connection.exec('ROLLBACK');
+      connection.close();
+    },
+  };
+}
+
+function ownerOf(noteFile: string): string {
+  try {
+    return readFileSync(noteFile, 'utf8').trim();
+  } catch {
+    return 'it has only just started';
+  }
+}
+
+function unusable(dir: string, cause: unknown): LocalCloudError {
+  return new LocalCloudError(
+    'dir-unusable',
+    `Failed to use the folder ${dir}: ${(cause as Error).message}; make it writable or choose another with --dir`,
+    {cause},
+  );
+}

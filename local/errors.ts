@@ -1,0 +1,75 @@
+import type {JsonObject} from './json.ts';
+
+/** What stops the local cloud itself; the message says what to do about it. */
+export class LocalCloudError extends Error {
+  override name = 'LocalCloudError';
+  readonly code: 'port-in-use' | 'dir-in-use' | 'dir-unusable' | 'bad-triggers' | 'bad-fault' | 'closed';
+  constructor(code: LocalCloudError['code'], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** gRPC's words for HTTP's numbers, as Google's REST front end maps them. */
+const statusWords: Record<number, string> = {
+  400: 'INVALID_ARGUMENT',
+  401: 'UNAUTHENTICATED',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  409: 'ALREADY_EXISTS',
+  412: 'FAILED_PRECONDITION',
+  416: 'OUT_OF_RANGE',
+  429: 'RESOURCE_EXHAUSTED',
+  499: 'CANCELLED',
+  500: 'INTERNAL',
+  501: 'UNIMPLEMENTED',
+  503: 'UNAVAILABLE',
+};
+
+const reasons: Record<number, string> = {
+  400: 'invalid',
+  403: 'forbidden',
+  404: 'notFound',
+  405: 'methodNotAllowed',
+  409: 'conflict',
+  411: 'required',
+  412: 'conditionNotMet',
+  413: 'uploadTooLarge',
+  416: 'requestedRangeNotSatisfiable',
+  429: 'rateLimitExceeded',
+  500: 'backendError',
+  501: 'notImplemented',
+  503: 'backendError',
+};
+
+/** An answer that is an error, in the shape that Google's clients read. */
+export class ApiError extends Error {
+  override name = 'ApiError';
+  readonly status: number;
+  readonly reason: string;
+  /** gRPC's word for the status. */
+  readonly word: string;
+  readonly headers: Record<string, string>;
+  constructor(
+    status: number,
+    message: string,
+    options: {reason?: string; word?: string; headers?: Record<string, string>; cause?: unknown} = {},
+  ) {
+    super(message, {cause: options.cause});
+    this.status = status;
+    this.reason = options.reason ?? reasons[status] ?? 'backendError';
+    this.word = options.word ?? statusWords[status] ?? 'UNKNOWN';
+    this.headers = options.headers ?? {};
+  }
+
+  body(): JsonObject {
+    return {
+      error: {
+        code: this.status,
+        message: this.message,
+        status: this.word,
+        errors: [{message: this.message, domain: 'global', reason: this.reason}],
+      },
+    };
+  }
+}

@@ -1,0 +1,179 @@
+import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import type {Readable} from 'node:stream';
+import {pipeline} from 'node:stream/promises';
+import {ApiError, LocalCloudError} from './errors.ts';
+import type {JsonObject} from './json.ts';
+
+export type Request = {
+  method: string;
+  /** As sent, before percent-decoding. */
+  path: string;
+  /** What the template's `{names}` matched, decoded. */
+  params: Record<string, string>;
+  query: URLSearchParams;
+  headers: IncomingMessage['headers'];
+  body: IncomingMessage;
+  /** Aborted when the client goes away. */
+  signal: AbortSignal;
+};
+
+export type Reply = {
+  status?: number;
+  headers?: Record<string, string | string[] | undefined>;
+  json?: JsonObject;
+  body?: string | Buffer | Readable;
+};
+
+export type Handler = (request: Request) => Reply | Promise<Reply>;
+
+/** Method (`*` is any), template, handler. `{name}` is one segment or less of it, `{name...}` is all that is left. The first match wins. */
+export type Route = readonly [method: string, template: string, handler: Handler];
+
+type CompiledRoute = {method: string; pattern: RegExp; names: string[]; handler: Handler};
+
+function compile([method, template, handler]: Route): CompiledRoute {
+  const names: string[] = [];
+  const pattern = template.replace(/\{(\w+)(\.\.\.)?\}|[.+*?^$()|[\]\\]/g, (match, name, rest) => {
+    if (name === undefined) return `\\${match}`;
+    names.push(name);
+    return rest ? '(.*)' : '([^/]+?)';
+  });
+  return {method, pattern: new RegExp(`^${pattern}$`, 's'), names, handler};
+}
+
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw new ApiError(400, `Failed to read "${segment}" in the path: it is not percent-encoded UTF-8`);
+  }
+}
+
+/** Answers a request from a table of routes. What no route knows gets a 404 that names it. */
+export function router(routes: readonly Route[]): (request: Omit<Request, 'params'>) => Promise<Reply> {
+  const compiled = routes.map(compile);
+  return async request => {
+    for (const {method, pattern, names, handler} of compiled) {
+      if (method !== '*' && method !== request.method && !(method === 'GET' && request.method === 'HEAD'))
+        continue;
+      const match = pattern.exec(request.path);
+      if (!match) continue;
+      const params = Object.fromEntries(names.map((name, i) => [name, decode(match[i + 1] ?? '')]));
+      return handler({...request, params});
+    }
+    throw new ApiError(404, `Nothing is at ${request.method} ${request.path} in the local cloud`);
+  };
+}
+
+/**
+ * A web page in the user's browser can reach 127.0.0.1 too. Foreign pages are known by their Origin,
+ * and rebound DNS names by their Host; neither gets in.
+ */
+function refuseStrangers(headers: IncomingMessage['headers']): void {
+  const isLocal = (host: string) => /^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?$/i.test(host);
+  if (headers.host !== undefined && !isLocal(headers.host)) {
+    throw new ApiError(
+      403,
+      `Refused host "${headers.host}": the local cloud answers to 127.0.0.1 and localhost only`,
+    );
+  }
+  const origin = headers.origin;
+  if (origin !== undefined && !isLocal(origin.replace(/^https?:\/\//, ''))) {
+    throw new ApiError(
+      403,
+      `Refused a request from the web page ${origin}: it is not part of the local cloud`,
+    );
+  }
+}
+
+async function send(reply: Reply, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const body = reply.json === undefined ? (reply.body ?? '') : `${JSON.stringify(reply.json)}\n`;
+  for (const [name, value] of Object.entries(reply.headers ?? {})) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
+  if (reply.json !== undefined) response.setHeader('content-type', 'application/json; charset=UTF-8');
+  response.statusCode = reply.status ?? 200;
+  const isWhole = typeof body === 'string' || Buffer.isBuffer(body);
+  if (
+    isWhole &&
+    response.statusCode !== 204 &&
+    response.statusCode !== 304 &&
+    !response.hasHeader('content-length')
+  ) {
+    response.setHeader('content-length', Buffer.byteLength(body));
+  }
+  if (request.method === 'HEAD' || isWhole) {
+    if (!isWhole) body.destroy();
+    response.end(request.method === 'HEAD' ? undefined : body);
+    return;
+  }
+  // A client that hangs up in mid-download ends the pipeline with an error that concerns nobody.
+  await pipeline(body, response).catch(() => response.destroy());
+}
+
+export type HttpServer = {port: number; url: string; close(): Promise<void>};
+
+/** Serves `handle` on 127.0.0.1. `trouble` hears of errors that are ours, not the caller's. */
+export async function serve(
+  handle: (request: Omit<Request, 'params'>) => Promise<Reply>,
+  options: {port: number; trouble: (error: unknown, request: string) => void},
+): Promise<HttpServer> {
+  const server = createServer({requestTimeout: 0, keepAliveTimeout: 75_000}, (request, response) => {
+    const hangUp = new AbortController();
+    response.once('close', () => hangUp.abort());
+    const answer = async (): Promise<Reply> => {
+      try {
+        refuseStrangers(request.headers);
+        const [path = '/', search = ''] = (request.url ?? '/').split(/\?(.*)/s);
+        return await handle({
+          method: request.method ?? 'GET',
+          path,
+          query: new URLSearchParams(search),
+          headers: request.headers,
+          body: request,
+          signal: hangUp.signal,
+        });
+      } catch (error) {
+        if (error instanceof ApiError)
+          return {status: error.status, headers: error.headers, json: error.body()};
+        if (!hangUp.signal.aborted) options.trouble(error, `${request.method} ${request.url}`);
+        return {status: 500, json: new ApiError(500, `Internal error: ${(error as Error).message}`).body()};
+      }
+    };
+    answer()
+      .then(reply => send(reply, request, response))
+      .catch(error => {
+        options.trouble(error, `${request.method} ${request.url}`);
+        response.destroy();
+      });
+  });
+  server.on('clientError', (_error, socket) => socket.destroy());
+  const port = await listen(server, options.port);
+  return {
+    port,
+    url: `http://127.0.0.1:${port}`,
+    close: () =>
+      new Promise(resolve => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function listen(server: Server, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(error.code === 'EADDRINUSE' || error.code === 'EACCES' ? portInUse(port, error) : error);
+    });
+    server.listen(port, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
+  });
+}
+
+export function portInUse(port: number, cause: unknown): LocalCloudError {
+  return new LocalCloudError(
+    'port-in-use',
+    `Failed to listen on 127.0.0.1:${port}: another program has the port or it is reserved; end that program or choose another with --port`,
+    {cause},
+  );
+}

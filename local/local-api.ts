@@ -1,0 +1,42 @@
+import {ApiError, LocalCloudError} from './errors.ts';
+import type {Route} from './http.ts';
+import {type JsonObject, optionalString, readJson} from './json.ts';
+
+export type LocalApi = {
+  info: () => JsonObject;
+  fault: (kind: string, target: string) => Promise<string>;
+  shutdown: () => void;
+};
+
+/** What only a local cloud has: its state at a glance, faults, and an end. */
+export function localRoutes({info, fault, shutdown}: LocalApi): Route[] {
+  return [
+    ['GET', '/_local', () => ({json: info()})],
+    [
+      'POST',
+      '/_local/faults',
+      async ({body}) => {
+        const {kind, target} = await readJson(body);
+        try {
+          const done = await fault(
+            optionalString(kind, 'kind') ?? '',
+            optionalString(target, 'target') ?? '',
+          );
+          return {json: {done}};
+        } catch (error) {
+          if (error instanceof LocalCloudError) throw new ApiError(400, error.message);
+          throw error;
+        }
+      },
+    ],
+    [
+      'POST',
+      '/_local/shutdown',
+      () => {
+        // After the answer is out.
+        setTimeout(shutdown, 50);
+        return {json: {done: 'shutting down'}};
+      },
+    ],
+  ];
+}

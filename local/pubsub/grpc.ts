@@ -1,0 +1,69 @@
+import {createRequire} from 'node:module';
+import {
+  loadPackageDefinition,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServiceClientConstructor,
+  type sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
+import {fromJSON} from '@grpc/proto-loader';
+import {ApiError} from '../errors.ts';
+import {portInUse} from '../http.ts';
+import type {Topics} from './topics.ts';
+
+type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKey: string};
+
+export type GrpcServer = {port: number; close(): void};
+
+/** `google.pubsub.v1.Publisher`, the door that `new PubSub()` uses when PUBSUB_EMULATOR_HOST is set. */
+export async function servePublisher(topics: Topics, options: {port: number}): Promise<GrpcServer> {
+  const server = new Server({'grpc.max_receive_message_length': 16_000_000});
+  server.addService(publisherService(), {
+    Publish: unary(({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
+      messageIds: topics.publish(
+        topic,
+        messages.map(({data, attributes, orderingKey}) => ({
+          data: Buffer.from(data).toString('base64'),
+          attributes,
+          ...(orderingKey ? {orderingKey} : {}),
+        })),
+      ),
+    })),
+    GetTopic: unary(({topic}: {topic: string}) => topics.get(topic)),
+    CreateTopic: unary(({name}: {name: string}) => topics.create(name)),
+    ListTopics: unary(({project}: {project: string}) => ({
+      topics: topics.list(project.replace(/^projects\//, '')),
+    })),
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync(`127.0.0.1:${options.port}`, ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(portInUse(options.port, error)) : resolve(bound),
+    );
+  });
+  return {port, close: () => server.forceShutdown()};
+}
+
+function publisherService(): ServiceClientConstructor['service'] {
+  const protos = createRequire(import.meta.url)('@google-cloud/pubsub-api/build/protos/protos.json');
+  const definition = fromJSON(protos, {longs: String, enums: String, defaults: true});
+  const root = loadPackageDefinition(definition) as unknown as {
+    google: {pubsub: {v1: {Publisher: ServiceClientConstructor}}};
+  };
+  return root.google.pubsub.v1.Publisher.service;
+}
+
+function unary<Request, Response>(answer: (request: Request) => Response) {
+  return (call: ServerUnaryCall<Request, Response>, callback: sendUnaryData<Response>): void => {
+    try {
+      callback(null, answer(call.request));
+    } catch (error) {
+      const word = error instanceof ApiError ? error.word : 'INTERNAL';
+      callback({
+        code: status[word as keyof typeof status] ?? status.UNKNOWN,
+        details: (error as Error).message,
+      });
+    }
+  };
+}

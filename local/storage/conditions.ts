@@ -1,0 +1,65 @@
+import {ApiError} from '../errors.ts';
+import type {StoredObject} from './resource.ts';
+
+const names = [
+  'ifGenerationMatch',
+  'ifGenerationNotMatch',
+  'ifMetagenerationMatch',
+  'ifMetagenerationNotMatch',
+] as const;
+
+/** What must hold of the object that has the name now. Generation 0 stands for "there is none". */
+export type Conditions = Partial<Record<(typeof names)[number], number>>;
+
+export function wholeNumber(query: URLSearchParams, name: string): number | undefined {
+  const text = query.get(name);
+  if (text === null || text === '') return undefined;
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value)) {
+    throw new ApiError(400, `Invalid value for ${name}: "${text}" is not a whole number`);
+  }
+  return value;
+}
+
+/** `suffix` is for copies, whose source has conditions of its own: ifSourceGenerationMatch. */
+export function conditionsFrom(query: URLSearchParams, of: 'object' | 'source' = 'object'): Conditions {
+  const conditions: Conditions = {};
+  for (const name of names) {
+    const value = wholeNumber(query, of === 'source' ? name.replace('if', 'ifSource') : name);
+    if (value !== undefined) conditions[name] = value;
+  }
+  return conditions;
+}
+
+/** The first condition that does not hold, or undefined. */
+export function brokenCondition(
+  conditions: Conditions,
+  object: StoredObject | undefined,
+): string | undefined {
+  const generation = object?.generation ?? 0;
+  const metageneration = object?.metageneration ?? 0;
+  const {ifGenerationMatch, ifGenerationNotMatch, ifMetagenerationMatch, ifMetagenerationNotMatch} =
+    conditions;
+  if (ifGenerationMatch !== undefined && ifGenerationMatch !== generation) return 'ifGenerationMatch';
+  if (ifGenerationNotMatch !== undefined && ifGenerationNotMatch === generation)
+    return 'ifGenerationNotMatch';
+  if (ifMetagenerationMatch !== undefined && ifMetagenerationMatch !== metageneration) {
+    return 'ifMetagenerationMatch';
+  }
+  if (ifMetagenerationNotMatch !== undefined && ifMetagenerationNotMatch === metageneration) {
+    return 'ifMetagenerationNotMatch';
+  }
+  return undefined;
+}
+
+export function requireConditions(conditions: Conditions, object: StoredObject | undefined): void {
+  const broken = brokenCondition(conditions, object);
+  if (!broken) return;
+  const now = object
+    ? `its generation is ${object.generation}.${object.metageneration}`
+    : 'there is no such object';
+  throw new ApiError(
+    412,
+    `At least one of the pre-conditions you specified did not hold: ${broken}=${conditions[broken as keyof Conditions]}, and ${now}`,
+  );
+}

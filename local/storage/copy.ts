@@ -1,0 +1,90 @@
+import {ApiError} from '../errors.ts';
+import type {Reply, Request} from '../http.ts';
+import {isObject, type JsonObject, readJson} from '../json.ts';
+import {type Blobs, readFrom} from './blobs.ts';
+import {type Conditions, conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
+import type {ObjectTable} from './objects.ts';
+import {checkObjectName, type Fields, fieldsOf, resourceOf, type StoredObject} from './resource.ts';
+
+type Stores = {objects: ObjectTable; blobs: Blobs};
+
+async function copied({objects, blobs}: Stores, request: Request): Promise<StoredObject> {
+  const {bucket = '', object = '', to_bucket = '', to_object = ''} = request.params;
+  const resource = await readJson(request.body);
+  const source = objects.get(bucket, object, wholeNumber(request.query, 'sourceGeneration'));
+  requireConditions(conditionsFrom(request.query, 'source'), source);
+  checkObjectName(to_object);
+  objects.bucket(to_bucket);
+  // A body replaces all that is said about the object, an empty one keeps it.
+  const hasBody = Object.keys(resource).length > 0;
+  const {contentType} = source.fields;
+  const fields: Fields = hasBody
+    ? {...(contentType ? {contentType} : {}), ...fieldsOf(resource)}
+    : source.fields;
+  const file = await blobs.draftOf(source.generation);
+  const {size_bytes, crc32c, md5, component_count} = source;
+  const bytes = {file, size_bytes, crc32c, md5, ...(component_count === null ? {} : {component_count})};
+  return objects.create(to_bucket, to_object, bytes, fields, conditionsFrom(request.query));
+}
+
+export async function copy(stores: Stores, request: Request): Promise<Reply> {
+  return {json: resourceOf(await copied(stores, request), `http://${request.headers.host}`)};
+}
+
+/** Always done in one go: on one disk a copy is a second name for the bytes. */
+export async function rewrite(stores: Stores, request: Request): Promise<Reply> {
+  const object = await copied(stores, request);
+  const size = String(object.size_bytes);
+  return {
+    json: {
+      kind: 'storage#rewriteResponse',
+      totalBytesRewritten: size,
+      objectSize: size,
+      done: true,
+      resource: resourceOf(object, `http://${request.headers.host}`),
+    },
+  };
+}
+
+export async function compose({objects, blobs}: Stores, request: Request): Promise<Reply> {
+  const {bucket = '', object: name = ''} = request.params;
+  const body = await readJson(request.body);
+  const parts = Array.isArray(body.sourceObjects) ? body.sourceObjects : [];
+  if (parts.length === 0 || parts.length > 32) {
+    throw new ApiError(
+      400,
+      `Failed to compose ${name}: it needs 1 to 32 sourceObjects and was given ${parts.length}`,
+    );
+  }
+  const sources = parts.map(part => sourceOf(objects, bucket, isObject(part) ? part : {}));
+  const destination = isObject(body.destination) ? body.destination : {};
+  const conditions = conditionsFrom(request.query);
+  requireConditions(conditions, objects.find(bucket, name));
+  const {md5: _none, ...draft} = await blobs.draft(concatenated(blobs, sources));
+  const component_count = sources.reduce((count, source) => count + (source.component_count ?? 1), 0);
+  const fields = fieldsOf(destination);
+  if (!fields.contentType && sources[0]?.fields.contentType)
+    fields.contentType = sources[0].fields.contentType;
+  const made = await objects.create(bucket, name, {...draft, md5: null, component_count}, fields, conditions);
+  if (request.query.get('deleteSourceObjects') === 'true') {
+    for (const source of sources) await objects.delete(bucket, source.name, {});
+  }
+  return {json: resourceOf(made, `http://${request.headers.host}`)};
+}
+
+function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): StoredObject {
+  const generation = part.generation === undefined ? undefined : Number(part.generation);
+  const source = objects.get(bucket, String(part.name ?? ''), generation);
+  const wanted = isObject(part.objectPreconditions) ? part.objectPreconditions.ifGenerationMatch : undefined;
+  const conditions: Conditions = wanted === undefined ? {} : {ifGenerationMatch: Number(wanted)};
+  requireConditions(conditions, source);
+  return source;
+}
+
+async function* concatenated(blobs: Blobs, sources: StoredObject[]): AsyncGenerator<Buffer> {
+  for (const source of sources) {
+    const handle = await blobs.open(source.generation);
+    if (source.size_bytes > 0) yield* readFrom(handle, 0, source.size_bytes - 1) as AsyncIterable<Buffer>;
+    else await handle.close();
+  }
+}

@@ -1,0 +1,212 @@
+import type {CloudDatabase} from '../database.ts';
+import {ApiError} from '../errors.ts';
+import type {Blobs} from './blobs.ts';
+import {type Conditions, requireConditions} from './conditions.ts';
+import {checkObjectName, type Fields, type StoredObject} from './resource.ts';
+import type {BucketView} from './view.ts';
+
+type Row = Omit<StoredObject, 'fields'> & {fields: string};
+
+export type Finished = {
+  file: string;
+  size_bytes: number;
+  crc32c: string;
+  md5: string | null;
+  component_count?: number;
+};
+
+export type ObjectEvents = {
+  /** Inside the transaction that makes the change. */
+  recorded(kind: 'finalized' | 'deleted', object: StoredObject): void;
+  /** After it. */
+  committed(kind: 'finalized' | 'deleted', object: StoredObject): void;
+};
+
+/** The rows of all buckets. Bytes are in `Blobs`; whoever hands them over has stored and fsynced them. */
+export class ObjectTable {
+  readonly #database: CloudDatabase;
+  readonly #blobs: Blobs;
+  readonly #view: BucketView;
+  readonly #events: ObjectEvents;
+
+  constructor(database: CloudDatabase, blobs: Blobs, view: BucketView, events: ObjectEvents) {
+    this.#database = database;
+    this.#blobs = blobs;
+    this.#view = view;
+    this.#events = events;
+  }
+
+  buckets(): {name: string; created_at: string}[] {
+    return this.#database.all('SELECT * FROM buckets ORDER BY name');
+  }
+
+  bucket(name: string): {name: string; created_at: string} {
+    const found = this.#database.get<{name: string; created_at: string}>(
+      'SELECT * FROM buckets WHERE name = ?',
+      name,
+    );
+    if (!found) throw new ApiError(404, `The specified bucket does not exist: ${name}`);
+    return found;
+  }
+
+  makeBucket(name: string): {name: string; created_at: string} {
+    if (!/^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/.test(name)) {
+      throw new ApiError(400, `Invalid bucket name: '${name}'; use 3 to 63 of a-z, 0-9, "-", "_" and "."`);
+    }
+    const made = this.#database.run(
+      'INSERT INTO buckets VALUES (?, ?) ON CONFLICT DO NOTHING',
+      name,
+      new Date().toISOString(),
+    );
+    if (made === 0) throw new ApiError(409, `The bucket ${name} exists already; you own it`);
+    return this.bucket(name);
+  }
+
+  find(bucket: string, name: string): StoredObject | undefined {
+    const row = this.#database.get<Row>('SELECT * FROM objects WHERE bucket = ? AND name = ?', bucket, name);
+    return row && fromRow(row);
+  }
+
+  /** The object, in the generation that was asked for if any; only the newest is kept. */
+  get(bucket: string, name: string, generation?: number): StoredObject {
+    this.bucket(bucket);
+    const object = this.find(bucket, name);
+    if (!object || (generation !== undefined && generation !== object.generation)) {
+      const version = generation === undefined ? '' : `#${generation}`;
+      throw new ApiError(404, `No such object: ${bucket}/${name}${version}`);
+    }
+    return object;
+  }
+
+  /** Makes finished bytes the newest generation of a name. The draft is gone afterwards, whatever happened. */
+  async create(
+    bucket: string,
+    name: string,
+    bytes: Finished,
+    fields: Fields,
+    conditions: Conditions,
+    also: (object: StoredObject) => void = () => {},
+  ): Promise<StoredObject> {
+    let before: StoredObject | undefined;
+    let generation: number | undefined;
+    let object: StoredObject;
+    try {
+      checkObjectName(name);
+      object = this.#database.transaction(() => {
+        this.bucket(bucket);
+        before = this.find(bucket, name);
+        requireConditions(conditions, before);
+        generation = this.#nextGeneration();
+        this.#blobs.seal(bytes.file, generation);
+        const now = new Date().toISOString();
+        const {size_bytes, crc32c, md5, component_count = null} = bytes;
+        const made = {
+          ...{bucket, name, generation, metageneration: 1, size_bytes, crc32c, md5, component_count, fields},
+          ...{created_at: now, updated_at: now},
+        };
+        this.#insert(made);
+        this.#events.recorded('finalized', made);
+        also(made);
+        return made;
+      });
+    } catch (error) {
+      await this.#blobs.discard(bytes.file);
+      if (generation !== undefined) await this.#blobs.drop(generation);
+      throw error;
+    }
+    this.#view.show(bucket, name, this.#blobs.file(object.generation));
+    this.#events.committed('finalized', object);
+    if (before) await this.#blobs.drop(before.generation);
+    return object;
+  }
+
+  /** Changes what is said about an object; its bytes and generation stay. */
+  update(
+    bucket: string,
+    name: string,
+    change: (fields: Fields) => Fields,
+    conditions: Conditions,
+    generation?: number,
+  ): StoredObject {
+    return this.#database.transaction(() => {
+      const object = this.get(bucket, name, generation);
+      requireConditions(conditions, object);
+      const fields = change(object.fields);
+      const updated_at = new Date().toISOString();
+      const metageneration = object.metageneration + 1;
+      this.#database.run(
+        'UPDATE objects SET fields = ?, metageneration = ?, updated_at = ? WHERE generation = ?',
+        JSON.stringify(fields),
+        metageneration,
+        updated_at,
+        object.generation,
+      );
+      return {...object, fields, metageneration, updated_at};
+    });
+  }
+
+  async delete(bucket: string, name: string, conditions: Conditions, generation?: number): Promise<void> {
+    const object = this.#database.transaction(() => {
+      const found = this.get(bucket, name, generation);
+      requireConditions(conditions, found);
+      this.#database.run('DELETE FROM objects WHERE generation = ?', found.generation);
+      this.#events.recorded('deleted', found);
+      return found;
+    });
+    this.#view.hide(bucket, name);
+    this.#events.committed('deleted', object);
+    await this.#blobs.drop(object.generation);
+  }
+
+  /** Sets disk and rows in order after a crash, and answers how many stray files went. */
+  recover(isUpload: (id: string) => boolean): number {
+    const rows = this.#database.all<Pick<Row, 'bucket' | 'name' | 'generation'>>(
+      'SELECT bucket, name, generation FROM objects',
+    );
+    const generations = new Set(rows.map(row => row.generation));
+    const swept = this.#blobs.sweep(generation => generations.has(generation), isUpload);
+    this.#view.repair(rows.map(row => ({...row, blob: this.#blobs.file(row.generation)})));
+    return swept;
+  }
+
+  /** Up to `limit` objects of a bucket in name order (UTF-8 bytes), after `after`, within the bounds. */
+  page(
+    bucket: string,
+    bounds: {after: string; prefix: string; start: string; end: string},
+    limit: number,
+  ): StoredObject[] {
+    const {after, prefix, start, end} = bounds;
+    const rows = this.#database.all<Row>(
+      `SELECT * FROM objects WHERE bucket = ? AND name > ? AND name >= ? AND name <= ? AND name >= ? AND name < ?
+       ORDER BY name LIMIT ?`,
+      ...[bucket, after, prefix, lastWith(prefix), start, end === '' ? lastWith('') : end, limit],
+    );
+    return rows.map(fromRow);
+  }
+
+  #insert(object: StoredObject): void {
+    const {bucket, name, generation, metageneration, size_bytes, crc32c, md5, component_count} = object;
+    this.#database.run(
+      'INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      ...[bucket, name, generation, metageneration, size_bytes, crc32c, md5, component_count],
+      ...[JSON.stringify(object.fields), object.created_at, object.updated_at],
+    );
+  }
+
+  /** Microseconds, as Google's are, and never twice nor backwards, also when the clock goes back. */
+  #nextGeneration(): number {
+    const last = Number(this.#database.setting('last_generation') ?? 0);
+    const generation = Math.max(Date.now() * 1000, last + 1);
+    this.#database.set('last_generation', String(generation));
+    return generation;
+  }
+}
+
+/** Not before any name with this prefix: a name has at most 1024 bytes, and this is the highest character so often. */
+export function lastWith(prefix: string): string {
+  return prefix + '\u{10ffff}'.repeat(256);
+}
+
+function fromRow(row: Row): StoredObject {
+  return {...row, fields: JSON.parse(row.fields) as Fields};
+}

@@ -1,0 +1,162 @@
+import type {CloudDatabase} from '../database.ts';
+import {ApiError} from '../errors.ts';
+import type {Handler, Reply, Request, Route} from '../http.ts';
+import {optionalString, readJson} from '../json.ts';
+import {Blobs} from './blobs.ts';
+import {conditionsFrom, wholeNumber} from './conditions.ts';
+import {compose, copy, rewrite} from './copy.ts';
+import {download, isObjectFound, readable} from './download.ts';
+import {listObjects} from './list.ts';
+import {type ObjectEvents, ObjectTable} from './objects.ts';
+import {bucketResource, patched, resourceOf} from './resource.ts';
+import {ResumableUploads} from './resumable.ts';
+import {insert} from './upload.ts';
+import {BucketView} from './view.ts';
+
+export type Storage = {
+  objects: ObjectTable;
+  routes: Route[];
+  /** `GET /BUCKET/OBJECT`, the XML API's address of the bytes. It matches nearly every path, so it comes last. */
+  lastRoute: Route;
+  recover(): number;
+};
+
+/** Cloud Storage's JSON API on a folder and a database. */
+export function openStorage(dir: string, database: CloudDatabase, events: ObjectEvents): Storage {
+  const blobs = new Blobs(dir);
+  const objects = new ObjectTable(database, blobs, new BucketView(dir), events);
+  const resumable = new ResumableUploads(database, blobs, objects);
+  const stores = {objects, blobs, resumable};
+  return {
+    objects,
+    routes: [...objectRoutes(stores), ...bucketRoutes(objects)],
+    lastRoute: ['GET', '/{bucket}/{object...}', request => plainDownload(objects, blobs, request)],
+    recover: () => objects.recover(id => resumable.isOpen(id)),
+  };
+}
+
+const urlOf = (request: Request) => `http://${request.headers.host}`;
+
+function objectRoutes(stores: {objects: ObjectTable; blobs: Blobs; resumable: ResumableUploads}): Route[] {
+  const {objects, blobs, resumable} = stores;
+
+  const get: Handler = request => {
+    if (request.query.get('alt') === 'media') return download(objects, blobs, request);
+    const found = readable(objects, request);
+    return isObjectFound(found) ? {json: resourceOf(found, urlOf(request))} : found;
+  };
+
+  const patch: Handler = async request => {
+    const {bucket = '', object = ''} = request.params;
+    const change = await readJson(request.body);
+    const generation = wholeNumber(request.query, 'generation');
+    const conditions = conditionsFrom(request.query);
+    const updated = objects.update(bucket, object, fields => patched(fields, change), conditions, generation);
+    return {json: resourceOf(updated, urlOf(request))};
+  };
+
+  const update: Handler = async request => {
+    const {bucket = '', object = ''} = request.params;
+    const resource = await readJson(request.body);
+    const conditions = conditionsFrom(request.query);
+    const updated = objects.update(bucket, object, () => patched({}, resource), conditions);
+    return {json: resourceOf(updated, urlOf(request))};
+  };
+
+  const remove: Handler = async request => {
+    const {bucket = '', object = ''} = request.params;
+    const generation = wholeNumber(request.query, 'generation');
+    await objects.delete(bucket, object, conditionsFrom(request.query), generation);
+    return {status: 204, body: ''};
+  };
+
+  const upload: Handler = request => insert(stores, request);
+  const resume: Handler = request => resumable.put(request);
+  const cancel: Handler = request => resumable.cancel(request);
+  const object = '/storage/v1/b/{bucket}/o/{object}';
+  const target = 'b/{to_bucket}/o/{to_object}';
+  return [
+    ['POST', '/upload/storage/v1/b/{bucket}/o', upload],
+    ['PUT', '/upload/storage/v1/b/{bucket}/o', resume],
+    ['DELETE', '/upload/storage/v1/b/{bucket}/o', cancel],
+    // gcloud's own name for the same.
+    ['POST', '/resumable/upload/storage/v1/b/{bucket}/o', upload],
+    ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
+    ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
+    ['GET', '/download/storage/v1/b/{bucket}/o/{object}', request => download(objects, blobs, request)],
+    [
+      'GET',
+      '/storage/v1/b/{bucket}/o',
+      request => ({json: listObjects(objects, request.params.bucket ?? '', request.query, urlOf(request))}),
+    ],
+    ['POST', `${object}/copyTo/${target}`, request => copy(stores, request)],
+    ['POST', `${object}/rewriteTo/${target}`, request => rewrite(stores, request)],
+    ['POST', `${object}/compose`, request => compose(stores, request)],
+    ['GET', object, get],
+    ['PATCH', object, patch],
+    ['PUT', object, update],
+    ['DELETE', object, remove],
+    [
+      'GET',
+      '/storage/v1/b/{bucket}/o/{object...}',
+      ({params}) => {
+        const encoded = encodeURIComponent(params.object ?? '');
+        throw new ApiError(404, `No such object path: percent-encode its slashes, …/o/${encoded}`);
+      },
+    ],
+  ];
+}
+
+function bucketRoutes(objects: ObjectTable): Route[] {
+  const make: Handler = async request => {
+    const name = optionalString((await readJson(request.body)).name, 'name') ?? '';
+    return {json: bucketResource(objects.makeBucket(name), urlOf(request))};
+  };
+  const bucket = '/storage/v1/b/{bucket}';
+  return [
+    [
+      'GET',
+      '/storage/v1/b',
+      request => {
+        const prefix = request.query.get('prefix') ?? '';
+        const found = objects.buckets().filter(({name}) => name.startsWith(prefix));
+        const items = found.map(entry => bucketResource(entry, urlOf(request)));
+        return {json: {kind: 'storage#buckets', ...(items.length > 0 ? {items} : {})}};
+      },
+    ],
+    ['POST', '/storage/v1/b', make],
+    [
+      'GET',
+      bucket,
+      request => ({json: bucketResource(objects.bucket(request.params.bucket ?? ''), urlOf(request))}),
+    ],
+    [
+      'GET',
+      `${bucket}/storageLayout`,
+      request => {
+        const {name} = objects.bucket(request.params.bucket ?? '');
+        return {
+          json: {kind: 'storage#storageLayout', bucket: name, location: 'US', locationType: 'multi-region'},
+        };
+      },
+    ],
+    [
+      'GET',
+      `${bucket}/iam/testPermissions`,
+      request => ({
+        json: {kind: 'storage#testIamPermissionsResponse', permissions: request.query.getAll('permissions')},
+      }),
+    ],
+  ];
+}
+
+function plainDownload(objects: ObjectTable, blobs: Blobs, request: Request): Promise<Reply> {
+  const {bucket = '', object = ''} = request.params;
+  if (!objects.find(bucket, object)) {
+    throw new ApiError(
+      404,
+      `Nothing is at GET ${request.path} in the local cloud: no such API, no such object`,
+    );
+  }
+  return download(objects, blobs, request);
+}

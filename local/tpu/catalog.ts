@@ -1,0 +1,45 @@
+/** The zones that have TPUs. */
+export const zones = [
+  ...[
+    'us-central1-a',
+    'us-central1-b',
+    'us-central1-c',
+    'us-central1-f',
+    'us-central2-b',
+    'us-east1-b',
+    'us-east1-d',
+  ],
+  ...['us-east5-a', 'us-east5-b', 'us-east5-c', 'us-west1-a', 'us-west1-c', 'us-west4-a', 'us-south1-a'],
+  ...['europe-west4-a', 'europe-west4-b', 'asia-northeast1-b'],
+];
+
+/** Slices of one host: a "VM" here is one process group. */
+export const acceleratorTypes = [
+  ...[
+    'v2-8',
+    'v3-8',
+    'v4-8',
+    'v5litepod-1',
+    'v5litepod-4',
+    'v5litepod-8',
+    'v5p-8',
+    'v6e-1',
+    'v6e-4',
+    'v6e-8',
+  ],
+];
+
+export const runtimeVersions = [
+  ...['tpu-ubuntu2204-base', 'v2-alpha-tpuv5', 'v2-alpha-tpuv5-lite', 'v2-alpha-tpuv6e'],
+];
+
+/** Node.State and Node.Health by their numbers in the proto. */
+export const stateNumbers = {CREATING: 1, READY: 2, DELETING: 5, PREEMPTED: 11} as const;
+export const healthNumbers = {HEALTHY: 1} as const;
+
+export type NodeState = keyof typeof stateNumbers;
+
+/** Google's Node clients over REST ask for enums as numbers: `$alt=json;enum-encoding=int`. */
+export function wantsNumbers(query: URLSearchParams): boolean {
+  return (query.get('$alt') ?? query.get('alt') ?? '').includes('enum-encoding=int');
+}

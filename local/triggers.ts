@@ -1,0 +1,32 @@
+import {readFileSync} from 'node:fs';
+import {z} from 'zod';
+import {LocalCloudError} from './errors.ts';
+
+const trigger = z.discriminatedUnion('kind', [
+  z.object({kind: z.literal('object-finalized')}),
+  z.object({kind: z.literal('topic'), topic: z.string().min(1)}),
+  z.object({kind: z.literal('schedule')}),
+  z.object({kind: z.literal('http')}),
+]);
+const file = z.object({functions: z.array(z.object({name: z.string().min(1), trigger}))});
+
+export type FunctionTrigger = z.infer<typeof file>['functions'][number];
+
+/** What calls which function: the file that Terraform reads for the real cloud. */
+export function readTriggers(path: string): FunctionTrigger[] {
+  try {
+    return file.parse(JSON.parse(readFileSync(path, 'utf8'))).functions;
+  } catch (error) {
+    throw new LocalCloudError(
+      'bad-triggers',
+      `Failed to read the triggers in ${path}: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+export function topicsOf(triggers: FunctionTrigger[]): string[] {
+  return [...new Set(triggers.flatMap(({trigger: on}) => (on.kind === 'topic' ? [on.topic] : [])))];
+}

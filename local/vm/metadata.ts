@@ -1,0 +1,175 @@
+import {createHash} from 'node:crypto';
+import {EventEmitter, once} from 'node:events';
+import type {Reply, Request} from '../http.ts';
+import {serve} from '../http.ts';
+import type {TpuNode} from '../tpu/nodes.ts';
+
+type Leaf = string | ((query: URLSearchParams) => string);
+type Tree = {[key: string]: Leaf | Tree};
+
+const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
+
+/** The metadata server of one VM, on a port of its own as GCE_METADATA_HOST names it. */
+export class MetadataServer {
+  readonly #changes = new EventEmitter();
+  readonly #tree: Tree;
+  #isPreempted = false;
+  #close: (() => Promise<void>) | undefined;
+  port = 0;
+
+  constructor(node: TpuNode, project: string) {
+    this.#changes.setMaxListeners(0);
+    this.#tree = metadataTree(node, project, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
+  }
+
+  async start(trouble: (error: unknown) => void): Promise<void> {
+    const server = await serve(request => this.#answer(request), {port: 0, trouble});
+    this.port = server.port;
+    this.#close = server.close;
+  }
+
+  announcePreemption(): void {
+    this.#isPreempted = true;
+    this.#changes.emit('change');
+  }
+
+  async stop(): Promise<void> {
+    await this.#close?.();
+  }
+
+  async #answer({method, path, query, headers, signal}: Omit<Request, 'params'>): Promise<Reply> {
+    // Google's libraries ask for the root first, to find out whether they are on a VM.
+    if (path === '/') return {headers: flavor, body: 'computeMetadata/\n'};
+    if (headers['metadata-flavor'] !== 'Google' || headers['x-forwarded-for'] !== undefined) {
+      return refusal(403, 'Missing Metadata-Flavor:Google header');
+    }
+    if (method !== 'GET' && method !== 'HEAD') return refusal(405, `${method} is not allowed`);
+    const keys = path
+      .split('/')
+      .filter(key => key !== '')
+      .map(decodeURIComponent);
+    const first = this.#read(keys, path, query);
+    if (query.get('wait_for_change') !== 'true' || first.status) return first;
+    const last = query.get('last_etag') ?? first.headers?.etag;
+    const timeout_s = Number(query.get('timeout_sec') ?? 0);
+    const timeout = timeout_s > 0 ? AbortSignal.timeout(timeout_s * 1000) : undefined;
+    const over = AbortSignal.any(timeout ? [signal, timeout] : [signal]);
+    let now = first;
+    while (now.headers?.etag === last && !over.aborted) {
+      await once(this.#changes, 'change', {signal: over}).catch(() => {});
+      now = this.#read(keys, path, query);
+    }
+    return now;
+  }
+
+  #read(keys: string[], path: string, query: URLSearchParams): Reply {
+    let found: Leaf | Tree | undefined = this.#tree;
+    for (const key of keys) {
+      found = typeof found === 'object' && Object.hasOwn(found, key) ? found[key] : undefined;
+    }
+    if (found === undefined) return refusal(404, `There is no metadata at ${path}`);
+    const isJson = query.get('alt') === 'json';
+    if (typeof found !== 'object') {
+      const text = read(found, query);
+      const isObject = text.startsWith('{');
+      return isObject || isJson
+        ? content(isObject ? text : JSON.stringify(text), 'application/json')
+        : content(text, 'application/text');
+    }
+    if (!path.endsWith('/') && query.get('recursive') !== 'true') {
+      return {status: 301, headers: {...flavor, location: `${path}/`}, body: ''};
+    }
+    if (query.get('recursive') !== 'true') {
+      const lines = Object.entries(found).map(([key, value]) =>
+        typeof value === 'object' ? `${key}/` : key,
+      );
+      return content(lines.map(line => `${line}\n`).join(''), 'application/text');
+    }
+    return content(JSON.stringify(plain(found, query, keys.at(-1) === 'attributes')), 'application/json');
+  }
+}
+
+function read(leaf: Leaf, query: URLSearchParams): string {
+  return typeof leaf === 'function' ? leaf(query) : leaf;
+}
+
+/** As JSON the server writes its own keys in camel case, and the user's as they are. */
+function plain(tree: Tree, query: URLSearchParams, isUsers: boolean): object {
+  const camel = (key: string) => key.replace(/-([a-z])/g, (_dash, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(
+    Object.entries(tree)
+      .filter(([key]) => isUsers || (key !== 'token' && key !== 'identity'))
+      .map(([key, value]) => [
+        isUsers ? key : camel(key),
+        typeof value === 'object' ? plain(value, query, key === 'attributes') : read(value, query),
+      ]),
+  );
+}
+
+function content(text: string, type: string): Reply {
+  const etag = createHash('sha256').update(text).digest('hex').slice(0, 16);
+  return {headers: {...flavor, 'content-type': type, etag}, body: text};
+}
+
+function refusal(status: number, reason: string): Reply {
+  return {status, headers: {...flavor, 'content-type': 'text/plain'}, body: `${reason}\n`};
+}
+
+function metadataTree(node: TpuNode, project: string, preempted: () => string): Tree {
+  const {name, zone, id, spec} = node;
+  const email = `worker@${project}.iam.gserviceaccount.com`;
+  const account: Tree = {
+    aliases: 'default\n',
+    email,
+    scopes: 'https://www.googleapis.com/auth/cloud-platform\n',
+    token: JSON.stringify({access_token: `local-${id}`, expires_in: 3599, token_type: 'Bearer'}),
+    identity: query => identityToken(query.get('audience') ?? '', email, node, project),
+  };
+  return {
+    computeMetadata: {
+      v1: {
+        project: {'project-id': project, 'numeric-project-id': '1', attributes: {}},
+        instance: {
+          id,
+          name,
+          hostname: `${name}.${zone}.c.${project}.internal`,
+          zone: `projects/1/zones/${zone}`,
+          description: name,
+          'machine-type': `projects/1/machineTypes/${spec.acceleratorType}`,
+          preempted,
+          'maintenance-event': 'NONE',
+          attributes: {
+            'agent-worker-number': '0',
+            'accelerator-type': spec.acceleratorType,
+            'instance-id': name,
+            'worker-network-endpoints': 'unknown:unknown:127.0.0.1',
+            ...spec.metadata,
+          },
+          'service-accounts': {default: account, [email]: account},
+        },
+        universe: {'universe-domain': 'googleapis.com', universe_domain: 'googleapis.com'},
+      },
+    },
+  };
+}
+
+/** Shaped like Google's identity token. Nobody signed it: on this machine the loopback address is the only guard. */
+function identityToken(audience: string, email: string, node: TpuNode, project: string): string {
+  const now_s = Math.floor(Date.now() / 1000);
+  const {name, zone, id} = node;
+  const payload = {
+    aud: audience,
+    azp: id,
+    email,
+    email_verified: true,
+    exp: now_s + 3600,
+    iat: now_s,
+    iss: 'https://accounts.google.com',
+    sub: id,
+    google: {
+      compute_engine: {instance_id: id, instance_name: name, project_id: project, project_number: 1, zone},
+    },
+  };
+  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  return `${encode({alg: 'none', typ: 'JWT'})}.${encode(payload)}.`;
+}

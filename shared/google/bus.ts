@@ -1,0 +1,52 @@
+import type {PubSub, Topic} from '@google-cloud/pubsub';
+import type {Bus, Document} from '../ports.ts';
+import {isNotFound, reasonOf} from './errors.ts';
+import {lazily} from './lazily.ts';
+
+type Options = {
+  project: string;
+  /** How long a publish may take, its repetitions included. The client's own limit is 10 minutes, longer than a function lives. */
+  deadline_ms?: number;
+};
+
+/** Pub/Sub. PUBSUB_EMULATOR_HOST points the client at Google's emulator. */
+export function openBus({project, deadline_ms = 10_000}: Options): Bus {
+  const open = lazily(async () => {
+    const {PubSub} = await import('@google-cloud/pubsub');
+    return new PubSub({projectId: project});
+  });
+  const topics = new Map<string, Topic>();
+  return {
+    async publish(topic: string, message: Document): Promise<string> {
+      const opened = topics.get(topic) ?? topicOf(await open(), topic, deadline_ms);
+      topics.set(topic, opened);
+      try {
+        return await opened.publishMessage({json: message});
+      } catch (cause) {
+        const advice = isNotFound(cause) ? '; apply the Terraform, which makes the topics' : '';
+        throw new Error(`Failed to publish to ${topic}: ${reasonOf(cause)}${advice}`, {cause});
+      }
+    },
+  };
+}
+
+function topicOf(pubsub: PubSub, topic: string, deadline_ms: number): Topic {
+  return pubsub.topic(topic, {
+    // A function waits for its one message: collecting several would only keep it waiting.
+    batching: {maxMessages: 1},
+    gaxOpts: {
+      timeout: deadline_ms,
+      retry: {
+        backoffSettings: {
+          initialRetryDelayMillis: 100,
+          retryDelayMultiplier: 2,
+          maxRetryDelayMillis: 2000,
+          initialRpcTimeoutMillis: 5000,
+          rpcTimeoutMultiplier: 1,
+          maxRpcTimeoutMillis: 5000,
+          totalTimeoutMillis: deadline_ms,
+        },
+      },
+    },
+  });
+}

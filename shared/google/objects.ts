@@ -1,0 +1,122 @@
+import type {Bucket, File, FileMetadata} from '@google-cloud/storage';
+import {ObjectTooLarge} from '../errors.ts';
+import type {ObjectInfo, Objects} from '../ports.ts';
+import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
+import {lazily} from './lazily.ts';
+
+/** Cloud Storage; `endpoint` is where it is instead of Google's own address. */
+export function openObjects(options: {
+  project: string;
+  bucket: string;
+  endpoint?: string | undefined;
+}): Objects {
+  return new StorageObjects(options);
+}
+
+class StorageObjects implements Objects {
+  readonly bucket: string;
+  readonly #open: () => Promise<Bucket>;
+
+  constructor({project, bucket, endpoint}: Parameters<typeof openObjects>[0]) {
+    this.bucket = bucket;
+    this.#open = lazily(async () => {
+      const {Storage} = await import('@google-cloud/storage');
+      const storage = new Storage({
+        projectId: project,
+        ...(endpoint ? {apiEndpoint: endpoint} : {}),
+        retryOptions: {maxRetries: 3, totalTimeout: 60},
+      });
+      return storage.bucket(bucket);
+    });
+  }
+
+  async list(prefix: string, {start}: {start?: string} = {}): Promise<ObjectInfo[]> {
+    const from = start && start > prefix ? {startOffset: start} : {};
+    try {
+      const [files] = await (await this.#open()).getFiles({prefix, ...from, autoPaginate: true});
+      return files.map(({metadata}) => infoOf(metadata));
+    } catch (error) {
+      throw this.#failure('list', prefix, error);
+    }
+  }
+
+  async head(name: string): Promise<ObjectInfo | undefined> {
+    try {
+      const [metadata] = await (await this.#file(name)).getMetadata();
+      return infoOf(metadata);
+    } catch (error) {
+      if (isNotFound(error) && !isBucketMissing(error)) return undefined;
+      throw this.#failure('look at', name, error);
+    }
+  }
+
+  async read(name: string, {max_bytes}: {max_bytes: number}): Promise<Uint8Array | undefined> {
+    for (;;) {
+      const info = await this.head(name);
+      if (!info) return undefined;
+      if (info.size_bytes > max_bytes)
+        throw new ObjectTooLarge(
+          `Failed to read gs://${this.bucket}/${name}: it has ${info.size_bytes} bytes and the most is ${max_bytes}`,
+        );
+      try {
+        // The generation that was looked at, so that the size holds; as it is stored, so gzip is not undone.
+        const file = await this.#file(name, info.generation);
+        const [bytes] = await file.download({decompress: false, validation: 'crc32c'});
+        return bytes;
+      } catch (error) {
+        // Replaced or deleted since we looked: look again.
+        if (!isNotFound(error)) throw this.#failure('read', name, error);
+      }
+    }
+  }
+
+  /** When an answer is lost, the client asks again and 'exists' may mean the object that this very call made. */
+  async create(
+    name: string,
+    bytes: Uint8Array,
+    {content_type, metadata}: {content_type?: string; metadata?: Record<string, string>} = {},
+  ): Promise<'created' | 'exists'> {
+    try {
+      await (await this.#file(name)).save(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), {
+        resumable: false,
+        validation: 'crc32c',
+        preconditionOpts: {ifGenerationMatch: 0},
+        contentType: content_type ?? 'application/octet-stream',
+        ...(metadata ? {metadata: {metadata}} : {}),
+      });
+      return 'created';
+    } catch (error) {
+      if (isPreconditionFailed(error)) return 'exists';
+      throw this.#failure('create', name, error);
+    }
+  }
+
+  async delete(name: string): Promise<void> {
+    try {
+      await (await this.#file(name)).delete();
+    } catch (error) {
+      if (!isNotFound(error) || isBucketMissing(error)) throw this.#failure('delete', name, error);
+    }
+  }
+
+  async #file(name: string, generation?: string): Promise<File> {
+    return (await this.#open()).file(name, generation === undefined ? {} : {generation});
+  }
+
+  #failure(verb: string, name: string, cause: unknown): Error {
+    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}`, {cause});
+  }
+}
+
+function infoOf(metadata: FileMetadata): ObjectInfo {
+  return {
+    name: String(metadata.name),
+    generation: String(metadata.generation),
+    size_bytes: Number(metadata.size),
+    crc32c: String(metadata.crc32c),
+    created_at: new Date(String(metadata.timeCreated)).toISOString(),
+    metadata: Object.fromEntries(
+      Object.entries(metadata.metadata ?? {}).map(([key, value]) => [key, String(value)]),
+    ),
+  };
+}

@@ -1,0 +1,211 @@
+/** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
+import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {createInterface} from 'node:readline';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {fileURLToPath} from 'node:url';
+import type {Report} from '../../cli/verify.ts';
+import type {RunView} from '../../cli/view.ts';
+import {openBus} from '../../shared/google/bus.ts';
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Document, Objects} from '../../shared/ports.ts';
+
+const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+
+export type Ready = {ready: true; url: string; project: string; bucket: string; dir: string};
+export type LocalState = {
+  ticker: unknown;
+  tpus: {name: string; state: string}[];
+  deliveries_pending: number;
+  dead_letters: unknown;
+  pubsub_endpoint: string;
+};
+
+/** Runs `gleaner ARGS` to its end. */
+export function gleaner(
+  args: string[],
+  options: {env?: Record<string, string>; cwd?: string} = {},
+): Promise<{code: number; stdout: string; stderr: string}> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      env: {...process.env, ...options.env},
+      cwd: options.cwd,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let stdout = '';
+    let stderr = '';
+    child.stdout.on('data', chunk => (stdout += chunk));
+    child.stderr.on('data', chunk => (stderr += chunk));
+    child.once('error', reject);
+    child.once('close', code => resolve({code: code ?? 1, stdout, stderr}));
+  });
+}
+
+export class TestHome {
+  readonly dir: string;
+  readonly workers: number;
+  ready!: Ready;
+  objects!: Objects;
+  #child: ChildProcess | undefined;
+
+  private constructor(dir: string, workers: number) {
+    this.dir = dir;
+    this.workers = workers;
+  }
+
+  static async start(workers = 2): Promise<TestHome> {
+    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers);
+    await home.up();
+    return home;
+  }
+
+  async up(): Promise<void> {
+    const args = [
+      'local',
+      'up',
+      '--port',
+      '0',
+      '--dir',
+      this.dir,
+      '--workers',
+      String(this.workers),
+      '--json',
+    ];
+    const child = spawn(process.execPath, [MAIN, ...args], {stdio: ['ignore', 'pipe', 'pipe']});
+    this.#child = child;
+    let said = '';
+    child.stderr.on('data', chunk => (said += chunk));
+    const first = new Promise<string>((resolve, reject) => {
+      createInterface({input: child.stdout}).once('line', resolve);
+      child.once('exit', code => reject(new Error(`local up ended with ${code}: ${said}`)));
+    });
+    this.ready = JSON.parse(await first);
+    const {project, bucket, url} = this.ready;
+    this.objects = openObjects({project, bucket, endpoint: url});
+  }
+
+  get pid(): number {
+    if (this.#child?.pid === undefined) throw new Error('the cloud does not run');
+    return this.#child.pid;
+  }
+
+  /** `kill -9` of the process that is the cloud. */
+  async killHard(): Promise<void> {
+    const child = this.#child;
+    if (!child) return;
+    const gone = new Promise(resolve => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await gone;
+    this.#child = undefined;
+  }
+
+  async stop(): Promise<void> {
+    const child = this.#child;
+    if (child && child.exitCode === null) {
+      const gone = new Promise(resolve => child.once('exit', resolve));
+      child.kill('SIGTERM');
+      await gone;
+    }
+    this.#child = undefined;
+  }
+
+  async remove(): Promise<void> {
+    await this.stop();
+    rmSync(this.dir, {recursive: true, force: true});
+  }
+
+  async drop(name: string, content: string | Buffer): Promise<void> {
+    await this.objects.create(name, Buffer.from(content));
+  }
+
+  async publish(message: Document | string): Promise<void> {
+    const {pubsub_endpoint} = await this.state();
+    process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
+    if (typeof message !== 'string') {
+      await openBus({project: this.ready.project}).publish('control', message);
+      return;
+    }
+    const response = await fetch(
+      `${this.ready.url}/v1/projects/${this.ready.project}/topics/control:publish`,
+      {
+        method: 'POST',
+        headers: {'content-type': 'application/json'},
+        body: JSON.stringify({messages: [{data: Buffer.from(message).toString('base64')}]}),
+      },
+    );
+    if (!response.ok) throw new Error(`publish answered ${response.status}`);
+  }
+
+  async state(): Promise<LocalState> {
+    return (await (await fetch(`${this.ready.url}/_local`)).json()) as LocalState;
+  }
+
+  async fault(kind: string, target: string): Promise<void> {
+    const response = await fetch(`${this.ready.url}/_local/faults`, {
+      method: 'POST',
+      headers: {'content-type': 'application/json'},
+      body: JSON.stringify({kind, target}),
+    });
+    if (!response.ok) throw new Error(await response.text());
+  }
+
+  async view(run: string): Promise<RunView | undefined> {
+    const {code, stdout} = await gleaner(['status', run, '--json', '--dir', this.dir]);
+    return code === 0 ? JSON.parse(stdout) : undefined;
+  }
+
+  async verify(run: string): Promise<Report> {
+    const {stdout, stderr} = await gleaner(['verify', run, '--json', '--dir', this.dir]);
+    if (!stdout.trim()) throw new Error(`verify said nothing: ${stderr}`);
+    return JSON.parse(stdout);
+  }
+
+  /** Asks again until `done` holds; the error shows what was there last. */
+  async until<T>(
+    what: string,
+    ask: () => Promise<T>,
+    done: (value: T) => boolean,
+    seconds = 120,
+  ): Promise<T> {
+    const end = Date.now() + seconds * 1000;
+    for (;;) {
+      const value = await ask().catch((error: Error) => error);
+      if (!(value instanceof Error) && done(value)) return value;
+      if (Date.now() > end)
+        throw new Error(
+          `${what} did not happen in ${seconds} s; last: ${value instanceof Error ? value.stack : JSON.stringify(value)}`,
+        );
+      await sleep(200);
+    }
+  }
+
+  runEnds(run: string, seconds = 180): Promise<RunView | undefined> {
+    const ended = (view: RunView | undefined) =>
+      view !== undefined && !['active', 'paused'].includes(view.run.status) && view.workers.length === 0;
+    return this.until(`the end of ${run}`, () => this.view(run), ended, seconds);
+  }
+}
+
+export type Process = {pid: number; ppid: number; pgid: number; args: string};
+
+export function processes(): Process[] {
+  const table = execFileSync('ps', ['-eo', 'pid=,ppid=,pgid=,args='], {encoding: 'utf8'});
+  return table.split('\n').flatMap(line => {
+    const match = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(.*)$/.exec(line);
+    return match
+      ? [{pid: Number(match[1]), ppid: Number(match[2]), pgid: Number(match[3]), args: match[4] ?? ''}]
+      : [];
+  });
+}
+
+/** Records of `words` words each: long enough to fill several shards, and all different. */
+export function texts(count: number, seed: string, words = 60): string {
+  return Array.from({length: count}, (_, index) => {
+    const text = Array.from({length: words}, (_, word) => `${seed}${(index * 31 + word * 17) % 97}`).join(
+      ' ',
+    );
+    return `${JSON.stringify({text: `${index} ${text}`})}\n`;
+  }).join('');
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {processes, TestHome, texts} from './home.ts';
+import {SPEC} from './path.test.ts';
+
+const KILLS = Number(process.env.GLEANER_KILLS ?? 12);
+const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
+
+/** Every shard of a run: its name after the run, and its bytes' checksum. */
+async function shards(home: TestHome, run: string): Promise<Record<string, string>> {
+  const objects = await home.objects.list(`activations/${run}/tpu_`);
+  return Object.fromEntries(
+    objects.map(({name, crc32c, size_bytes}) => [name.replace(run, 'RUN'), `${crc32c} ${size_bytes}`]),
+  );
+}
+
+async function dropRun(home: TestHome, run: string): Promise<void> {
+  await home.drop(`datasets/${run}/run.json`, SPEC);
+  for (const [index, name] of STREAMS.entries())
+    await home.drop(name.replace('RUN', run), texts(900 + 100 * index, `s${index}`));
+}
+
+describe('kill at random', function () {
+  this.timeout(900_000);
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start();
+  });
+  after(() => home.remove());
+
+  it(`completes, verifies and is byte-identical after ${KILLS} kills of workers, function host and cloud`, async () => {
+    await dropRun(home, 'calm');
+    await home.runEnds('calm');
+    const undisturbed = await shards(home, 'calm');
+    assert.ok(Object.keys(undisturbed).length > 8, 'several shards a stream');
+
+    await dropRun(home, 'wild');
+    const victims = ['worker', 'worker', 'functions', 'cloud'] as const;
+    let seed = 12345;
+    const random = () => (seed = (Math.imul(seed, 1103515245) + 12345) >>> 0) / 2 ** 32;
+    const killed = {worker: 0, functions: 0, cloud: 0};
+    for (let kill = 0; kill < KILLS; kill++) {
+      await sleep(500 + random() * 5500);
+      const victim = victims[kill % victims.length] ?? 'worker';
+      if (victim === 'cloud') {
+        await home.killHard();
+        await home.up();
+        killed.cloud++;
+      } else if (victim === 'functions') {
+        const host = processes().find(({ppid, args}) => ppid === home.pid && args.includes('function-host'));
+        if (host) killed.functions += signal(host.pid);
+      } else {
+        const groups = [
+          ...new Set(
+            processes()
+              .filter(({args}) => args.includes(`${home.dir}/vms/`))
+              .map(({pgid}) => pgid),
+          ),
+        ];
+        const group = groups[Math.floor(random() * groups.length)];
+        if (group !== undefined && group > 1) killed.worker += signal(-group);
+      }
+    }
+    assert.ok(killed.worker > 0 && killed.functions > 0 && killed.cloud > 0, JSON.stringify(killed));
+    const view = await home.runEnds('wild', 400);
+    assert.equal(view?.run.status, 'completed', JSON.stringify(view));
+    const report = await home.verify('wild');
+    assert.equal(report.ok, true, JSON.stringify(report));
+    assert.deepEqual(await shards(home, 'wild'), undisturbed);
+  });
+
+  it('leaves no process behind when the cloud itself is killed', async () => {
+    await dropRun(home, 'orphan');
+    const ours = () => processes().filter(({args}) => args.includes(home.dir));
+    await home.until(
+      'a running worker',
+      async () => ours(),
+      list => list.some(({args}) => args.includes('gleaner_worker')),
+    );
+    await home.killHard();
+    await home.until(
+      'the end of every process',
+      async () => ours(),
+      list => list.length === 0,
+      15,
+    );
+    await home.up();
+  });
+});
+
+/** 1 when the signal was delivered, 0 when the victim was gone already. */
+function signal(pid: number): number {
+  try {
+    process.kill(pid, 'SIGKILL');
+    return 1;
+  } catch {
+    return 0;
+  }
+}

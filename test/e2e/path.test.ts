@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import {gzipSync} from 'node:zlib';
+import {TestHome, texts} from './home.ts';
+
+/** Small shards, so that a stream of a few hundred records has several. */
+export const SPEC = JSON.stringify({shard_size_gb: 0.002});
+
+describe('the whole path on a local cloud', function () {
+  this.timeout(600_000);
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start();
+  });
+  after(() => home.remove());
+
+  it('turns dropped streams into verified shards, and then no TPU is left and the ticker is off', async () => {
+    await home.drop('datasets/first/run.json', SPEC);
+    await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
+    await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
+    const view = await home.runEnds('first');
+    assert.equal(view?.run.status, 'completed');
+    const report = await home.verify('first');
+    assert.deepEqual(
+      {ok: report.ok, once: report.stored_once, problems: report.problems},
+      {ok: true, once: 200, problems: []},
+    );
+    const state = await home.until(
+      'quiet',
+      () => home.state(),
+      state => state.tpus.length === 0 && isOff(state.ticker),
+      30,
+    );
+    assert.deepEqual(state.tpus, []);
+  });
+
+  it('wakes up when a further stream is dropped into a run that was complete', async () => {
+    await home.drop('datasets/first/stream_002.jsonl', texts(40, 'c'));
+    await home.until(
+      'the new stream',
+      () => home.view('first'),
+      view => view?.streams.length === 3,
+      30,
+    );
+    const view = await home.runEnds('first');
+    assert.equal(view?.run.total_samples_processed, 240);
+    assert.equal((await home.verify('first')).ok, true);
+  });
+
+  it('keeps every bad line in rejects.jsonl with its reason, stores the rest, and lets other streams pass', async () => {
+    const good = (n: number) => JSON.stringify({text: `good record ${n}`});
+    const lines = [
+      '\ufeff' + good(0),
+      `${good(1)}\r`,
+      'not json',
+      '{"unknown": "field"}',
+      '',
+      '[1, 2]',
+      '{"text": 7}',
+      good(2),
+      JSON.stringify({text: 'word '.repeat(20_000)}),
+      good(3),
+    ];
+    const bytes = Buffer.concat([
+      Buffer.from(lines.join('\n')),
+      Buffer.from('\n{"text": "\xff"}\n', 'latin1'),
+      Buffer.from(good(4)),
+    ]);
+    await home.drop('datasets/bad/stream_000.jsonl', bytes);
+    await home.drop('datasets/bad/stream_001.jsonl', '');
+    await home.drop('datasets/bad/stream_2.jsonl', good(0));
+    await home.drop('datasets/bad/stream_003.jsonl', `${good(9)}\n`);
+    await home.drop('datasets/bad/stream_003.jsonl.gz', gzipSync(good(9)));
+    const view = await home.runEnds('bad');
+    const byStream = new Map(view?.streams.map(stream => [stream.stream, stream]));
+    assert.equal(byStream.get('000')?.status, 'completed');
+    assert.equal(byStream.get('000')?.total_samples_processed, 5);
+    assert.equal(byStream.get('000')?.rejected_samples, 7);
+    assert.equal(byStream.get('001')?.status, 'failed');
+    assert.match(byStream.get('001')?.last_error ?? '', /stream_001\.jsonl is empty/);
+    assert.equal(byStream.get('003')?.status, 'completed');
+    assert.equal(byStream.has('002'), false);
+    const rejects = await home.objects.read('activations/bad/tpu_0/rejects.jsonl', {max_bytes: 1e6});
+    const reasons = Buffer.from(rejects ?? '')
+      .toString('utf8')
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line));
+    assert.deepEqual(
+      reasons.map(reject => reject.line),
+      [3, 4, 5, 6, 7, 9, 11],
+    );
+    assert.match(reasons.find(reject => reject.line === 9).reason, /2048/);
+    const told = view?.events.map(event => event.text).join('\n') ?? '';
+    assert.match(told, /stream_2\.jsonl/);
+    assert.match(told, /stream_003\.jsonl\.gz has the same index/);
+  });
+
+  it('parks a run whose model is missing with the reason, and nobody else waits for it', async () => {
+    await home.drop(
+      'datasets/nomodel/run.json',
+      JSON.stringify({model: `gs://${home.ready.bucket}/models/none`}),
+    );
+    await home.drop('datasets/nomodel/stream_000.jsonl', texts(5, 'd'));
+    await home.drop('datasets/fine/stream_000.jsonl', texts(20, 'e'));
+    const [bad, fine] = await Promise.all([home.runEnds('nomodel'), home.runEnds('fine')]);
+    assert.equal(bad?.run.status, 'failed');
+    assert.match(bad?.run.reason ?? '', /models\/none/);
+    assert.equal(fine?.run.status, 'completed');
+  });
+
+  it('pauses, resumes and stops a run by message, and records what cannot be applied', async () => {
+    await home.drop('datasets/told/run.json', SPEC);
+    await home.drop('datasets/told/stream_000.jsonl', texts(2000, 'f'));
+    await home.until(
+      'the first shard',
+      () => home.view('told'),
+      view => (view?.run.total_shards ?? 0) > 0 || (view?.streams[0]?.total_shards ?? 0) > 0,
+    );
+    await home.publish({action: 'pause', run: 'told'});
+    const paused = await home.until(
+      'the pause',
+      () => home.view('told'),
+      view => view?.run.status === 'paused' && view.workers.length === 0,
+    );
+    assert.equal(paused?.streams[0]?.status, 'pending');
+    for (const bad of [
+      'not json',
+      '{"action":"dance","run":"told"}',
+      '{"action":"pause","run":"told","x":1}',
+      '{"action":"pause","run":"nobody"}',
+    ])
+      await home.publish(bad);
+    await home.publish({action: 'resume', run: 'told'});
+    await home.until(
+      'the resumption',
+      () => home.view('told'),
+      view => (view?.streams[0]?.total_shards ?? 0) > (paused?.streams[0]?.total_shards ?? 0),
+    );
+    await home.publish({action: 'stop', run: 'told'});
+    const stopped = await home.runEnds('told');
+    assert.equal(stopped?.run.status, 'cancelled');
+    const told = await home.view('told');
+    assert.equal(told?.run.status, 'cancelled');
+  });
+
+  it('refuses to mix two contents of one stream', async () => {
+    await home.drop('datasets/mixed/run.json', SPEC);
+    await home.drop('datasets/mixed/stream_000.jsonl', texts(2000, 'g'));
+    await home.until(
+      'the first shard',
+      () => home.view('mixed'),
+      view => (view?.streams[0]?.total_shards ?? 0) > 0,
+    );
+    const upload = await fetch(
+      `${home.ready.url}/upload/storage/v1/b/${home.ready.bucket}/o?uploadType=media&name=${encodeURIComponent('datasets/mixed/stream_000.jsonl')}`,
+      {method: 'POST', body: texts(50, 'h')},
+    );
+    assert.equal(upload.status, 200);
+    const view = await home.runEnds('mixed');
+    assert.equal(view?.run.status, 'failed');
+    assert.match(view?.streams[0]?.last_error ?? '', /overwritten/);
+    assert.equal((await home.verify('mixed')).ok, false);
+  });
+});
+
+function isOff(ticker: unknown): boolean {
+  return /PAUSED|false|off/i.test(JSON.stringify(ticker));
+}
