@@ -22,6 +22,7 @@ export function composeDeps(config: Config): Deps {
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now),
     config,
+    taken: new Set(),
     startupScript,
   };
 }

@@ -10,7 +10,11 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const BIN = fileURLToPath(new URL('../node_modules/.bin/', import.meta.url));
 
 /** Runs a command, shows what it prints, and answers its exit code and its lines. */
-function run(command: string, args: string[], env: Record<string, string> = {}): Promise<{code: number; lines: string[]}> {
+function run(
+  command: string,
+  args: string[],
+  env: Record<string, string> = {},
+): Promise<{code: number; lines: string[]}> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: ROOT,
@@ -57,7 +61,15 @@ async function pytest(): Promise<Counts> {
   const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, CACHE], {UV_CACHE_DIR: UV_CACHE});
   const python = made.lines.at(-1);
   if (made.code !== 0 || !python) return {passed: 0, failed: 1, skipped: 0};
-  const {code, lines} = await run(python, ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/worker']);
+  const {code, lines} = await run(python, [
+    '-m',
+    'pytest',
+    '-q',
+    '-rs',
+    '-p',
+    'no:cacheprovider',
+    'test/worker',
+  ]);
   const summary = lines.slice(-1);
   return counted(code, {
     passed: numberBefore(summary, /(\d+) passed/),

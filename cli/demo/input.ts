@@ -32,7 +32,7 @@ export function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
 }
 
 /** A small linear congruential generator: sample data needs to repeat, not to be random. */
-function seeded(seed: number): () => number {
+export function seeded(seed: number): () => number {
   let state = seed;
   return () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;

@@ -68,7 +68,8 @@ export function newWorker(
     name,
     ...slot,
     phase: 'gone',
-    phase_since_at: iso(now),
+    // Gone since ever: any look at the nodes is newer.
+    phase_since_at: iso(0),
     incarnation: 0,
     provider_state: null,
     health: null,

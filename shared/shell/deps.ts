@@ -12,6 +12,8 @@ export type Deps = {
   now: Now;
   log: Log;
   config: Config;
+  /** Stream objects, `name#generation`, that this process knows to be registered or refused. */
+  taken: Set<string>;
   /** The text of `worker-startup/startup.sh`, which every node is given. */
   startupScript: () => Promise<string>;
 };

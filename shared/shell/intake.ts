@@ -21,10 +21,10 @@ import {
   specHash,
 } from '../spec.ts';
 import type {Deps} from './deps.ts';
-import {lookForWork} from './look.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
+import {lookForWork} from './workers.ts';
 
 /** An object was finalised: a stream to work on, the spec of a run, a shard, or nothing of ours. */
 export async function takeObject(deps: Deps, name: string): Promise<void> {
@@ -56,6 +56,22 @@ export async function takeRun(deps: Deps, run: string): Promise<void> {
       await registerStream(deps, object.name, run, dataset.stream);
   }
   await wake(deps);
+}
+
+/**
+ * Takes the streams whose events never came. What this process has taken once it does not read again: an object's name and
+ * generation stand for one content for ever.
+ */
+export async function takeMissedStreams(deps: Deps): Promise<void> {
+  for (const object of await deps.objects.list('datasets/')) {
+    const dataset = parseDatasetObject(object.name);
+    const version = `${object.name}#${object.generation}`;
+    if (dataset.kind !== 'stream' || deps.taken.has(version)) continue;
+    const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
+    if (known?.object !== object.name || known.generation !== object.generation)
+      await registerStream(deps, object.name, dataset.run, dataset.stream);
+    deps.taken.add(version);
+  }
 }
 
 async function wake(deps: Deps): Promise<void> {

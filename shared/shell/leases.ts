@@ -15,7 +15,7 @@ import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, workerRecords} from './records.ts';
+import {runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
@@ -42,7 +42,8 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const worker = await livingWorker(deps, request);
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   for (const {run, stream} of await candidates(deps, worker, request.loaded?.spec_hash ?? null)) {
-    const work = await deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
+    const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
+    const work = await unlessBroken(deps, grant);
     if (work) return ok(work);
   }
   const idle = {activity: 'idle', work: null, samples_done: null, samples_total: null, tokens_per_s: null};

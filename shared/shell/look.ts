@@ -1,71 +1,36 @@
 import {isExpired, revokeLease} from '../core/lease.ts';
-import {logObject, parseWorkerName, paths} from '../core/names.ts';
-import {wantedSlots} from '../core/pool.ts';
+import {paths} from '../core/names.ts';
 import {isRunnable, type Run, summarizeRun} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
-import {isOlderThan, iso} from '../core/time.ts';
-import {
-  decideWorker,
-  newWorker,
-  type Observation,
-  type Phase,
-  type Worker,
-  type WorkerAction,
-  type WorkerDecision,
-} from '../core/worker.ts';
-import type {Filter, Tpu, Transaction} from '../ports.ts';
+import {isOlderThan} from '../core/time.ts';
+import type {Phase} from '../core/worker.ts';
 import type {Deps} from './deps.ts';
-import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
+import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, workerRecords} from './records.ts';
+import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
+import {lookAtWorkers, openRuns, unfinishedStreams} from './workers.ts';
 
 /**
  * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost.
  * With nothing left to do it switches the beat off, and on again if something came meanwhile.
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
+  const at_ms = deps.now();
   const {tpus, unreachable} = await deps.tpus.list();
-  const nodes = new Map(tpus.map(tpu => [tpu.name, tpu]));
-  const observe = (name: string, zone: string): Observation => {
-    const tpu = nodes.get(name);
-    if (tpu) return {kind: 'node', state: tpu.state, health: tpu.health, incarnation: incarnationOf(tpu)};
-    return unreachable.includes(zone) ? {kind: 'unknown'} : {kind: 'absent'};
-  };
+  const look = {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
+  await takeMissedStreams(deps);
   const runs = await openRuns(deps);
   const unfinished = new Map<string, number>();
   for (const run of runs) {
-    const left = await lookAtRun(deps, run);
-    if (isRunnable(left.run)) unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + left.unfinished);
+    const left = await unlessBroken(deps, () => lookAtRun(deps, run));
+    if (left && isRunnable(left.run))
+      unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + left.unfinished);
   }
-  const busy = await lookAtWorkers(deps, unfinished, observe, tpus);
+  const busy = await lookAtWorkers(deps, unfinished, look);
   if (busy || [...unfinished.values()].some(count => count > 0)) return;
   await deps.ticker.off();
   if (await isAnythingLeft(deps)) await deps.ticker.on();
-}
-
-/** After work came in: asks for the TPUs it wants without waiting for the tick, concluding nothing about nodes it has not seen. */
-export async function lookForWork(deps: Deps): Promise<void> {
-  await lookAtWorkers(deps, await unfinishedStreams(deps), () => ({kind: 'unknown'}), []);
-}
-
-/** How many unfinished streams the runnable runs of each pool have. */
-async function unfinishedStreams(deps: Deps): Promise<Map<string, number>> {
-  const unfinished = new Map<string, number>();
-  for (const run of await openRuns(deps)) {
-    if (!isRunnable(run)) continue;
-    const where: Filter[] = [{field: 'status', op: 'in', value: ['pending', 'in_progress']}];
-    const count = await deps.store.count(paths.streams(run.run), where);
-    unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + count);
-  }
-  return unfinished;
-}
-
-async function openRuns(deps: Deps): Promise<Run[]> {
-  const open = await deps.store.query('runs', {
-    where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
-  });
-  return runRecords.parseAll(open, error => deps.log('ERROR', error.message));
 }
 
 /** Expires leases, audits checkpoints against the bucket, and sums the run up. */
@@ -73,7 +38,10 @@ async function lookAtRun(deps: Deps, run: Run): Promise<{run: Run; unfinished: n
   const stored = await deps.store.query(paths.streams(run.run));
   const streams = streamRecords.parseAll(stored, error => deps.log('ERROR', error.message, {run: run.run}));
   const looked: Stream[] = [];
-  for (const stream of streams) looked.push(isUnfinished(stream) ? await lookAtStream(deps, stream) : stream);
+  for (const stream of streams)
+    looked.push(
+      (isUnfinished(stream) && (await unlessBroken(deps, () => lookAtStream(deps, stream)))) || stream,
+    );
   const summed = await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run.run);
     if (!current) return run;
@@ -109,94 +77,6 @@ async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {
     const text = `The lease of ${stream.run}/${stream.stream} ran out: ${current.lease?.worker} did not renew it`;
     tell(tx, {kind: 'stream', run: stream.run, stream: stream.stream, text}, now);
     return free;
-  });
-}
-
-/** Decides about every slot that has a worker or should have one; true while any is not gone. */
-async function lookAtWorkers(
-  deps: Deps,
-  unfinished: ReadonlyMap<string, number>,
-  observe: (name: string, zone: string) => Observation,
-  tpus: readonly Tpu[],
-): Promise<boolean> {
-  const now = deps.now();
-  const {pool} = deps.config;
-  const stored = await deps.store.query('workers');
-  const workers = new Map(
-    workerRecords
-      .parseAll(stored, error => deps.log('ERROR', error.message))
-      .map(worker => [worker.name, worker]),
-  );
-  const wanted = wantedSlots(pool, workers, unfinished.get(pool.pool) ?? 0, now);
-  let busy = false;
-  for (const name of new Set([...workers.keys(), ...wanted, ...managed(tpus)])) {
-    const place = parseWorkerName(name);
-    if (!place) continue;
-    const worker = await lookAtWorker(deps, name, place, observe(name, place.zone), wanted.has(name));
-    busy ||= worker.phase !== 'gone';
-  }
-  return busy;
-}
-
-/** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
-function managed(tpus: readonly Tpu[]): string[] {
-  return tpus.filter(tpu => tpu.labels['managed-by'] === MANAGED['managed-by']).map(tpu => tpu.name);
-}
-
-/** Null when the node has no such label: nothing says then that it is not the present life. */
-function incarnationOf(tpu: Tpu): number | null {
-  const label = tpu.labels[INCARNATION_LABEL];
-  return label !== undefined && /^\d{1,9}$/.test(label) ? Number(label) : null;
-}
-
-async function lookAtWorker(
-  deps: Deps,
-  name: string,
-  place: {pool: string; zone: string; slot: number},
-  observation: Observation,
-  wanted: boolean,
-): Promise<Worker> {
-  let actions: WorkerAction[] = [];
-  const worker = await deps.store.transaction(async tx => {
-    const now = deps.now();
-    const current = (await workerRecords.get(tx, name)) ?? newWorker(name, place, now);
-    const stream = await streamOf(tx, current);
-    const decision = decideWorker(current, observation, wanted, deps.config.limits, now);
-    actions = decision.actions;
-    if (decision.worker === current) return current;
-    workerRecords.set(tx, {...decision.worker, updated_at: iso(now)});
-    if (current.phase !== 'deleting' && decision.worker.phase === 'deleting') {
-      recordAttempt(tx, current, decision, now);
-      if (stream) streamRecords.set(tx, revokeLease(stream, now));
-    }
-    for (const text of decision.events) tell(tx, {kind: 'worker', worker: name, text}, now);
-    return decision.worker;
-  });
-  await publishActions(deps, actions);
-  return worker;
-}
-
-/** The stream whose lease the worker has, so that its death frees the stream at once. */
-async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undefined> {
-  const [run, stream] = worker.work?.split('/') ?? [];
-  if (!run || !stream) return undefined;
-  const found = await streamRecords.get(tx, run, stream);
-  const {lease} = found ?? {};
-  return lease?.worker === worker.name && lease.incarnation === worker.incarnation ? found : undefined;
-}
-
-/** Each life of a slot leaves a document behind: how long it was, what ended it, where its log is. */
-function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision, now: number): void {
-  tx.set(paths.attempt(worker.name, worker.incarnation), {
-    worker: worker.name,
-    incarnation: worker.incarnation,
-    cause:
-      decision.worker.last_death === worker.last_death ? 'not needed any more' : decision.worker.last_death,
-    last_phase: worker.phase,
-    provider_state: decision.worker.provider_state,
-    work: worker.work,
-    log: logObject(worker.name, worker.incarnation),
-    ended_at: iso(now),
   });
 }
 

@@ -6,6 +6,7 @@ import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
 import type {Document, Store, Stored, Transaction} from '../ports.ts';
+import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
 const instant = z.string();
@@ -117,6 +118,17 @@ function kind<T extends object>(schema: z.ZodType<T>) {
       }),
     set: (tx: Transaction, path: string, value: T) => tx.set(path, value as unknown as Document),
   };
+}
+
+/** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */
+export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await part();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    deps.log('ERROR', error.message);
+    return undefined;
+  }
 }
 
 const runs = kind(runDocument);

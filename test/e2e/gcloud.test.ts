@@ -4,8 +4,7 @@ import {mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-import {gleaner, TestHome, texts} from './home.ts';
-import {SPEC} from './path.test.ts';
+import {gleaner, SPEC, TestHome, texts} from './home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 

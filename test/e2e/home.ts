@@ -200,6 +200,9 @@ export function processes(): Process[] {
   });
 }
 
+/** Small shards, so that a stream of a few hundred records has several. */
+export const SPEC = JSON.stringify({shard_size_gb: 0.002});
+
 /** Records of `words` words each: long enough to fill several shards, and all different. */
 export function texts(count: number, seed: string, words = 60): string {
   return Array.from({length: count}, (_, index) => {

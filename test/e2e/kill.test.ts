@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {processes, TestHome, texts} from './home.ts';
-import {SPEC} from './path.test.ts';
+import {seeded} from '../../cli/demo/input.ts';
+import {processes, SPEC, TestHome, texts} from './home.ts';
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 12);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
@@ -36,8 +36,7 @@ describe('kill at random', function () {
 
     await dropRun(home, 'wild');
     const victims = ['worker', 'worker', 'functions', 'cloud'] as const;
-    let seed = 12345;
-    const random = () => (seed = (Math.imul(seed, 1103515245) + 12345) >>> 0) / 2 ** 32;
+    const random = seeded(12345);
     const killed = {worker: 0, functions: 0, cloud: 0};
     for (let kill = 0; kill < KILLS; kill++) {
       await sleep(500 + random() * 5500);

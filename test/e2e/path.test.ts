@@ -1,9 +1,6 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
-import {TestHome, texts} from './home.ts';
-
-/** Small shards, so that a stream of a few hundred records has several. */
-export const SPEC = JSON.stringify({shard_size_gb: 0.002});
+import {SPEC, TestHome, texts} from './home.ts';
 
 describe('the whole path on a local cloud', function () {
   this.timeout(600_000);
@@ -49,7 +46,7 @@ describe('the whole path on a local cloud', function () {
   it('keeps every bad line in rejects.jsonl with its reason, stores the rest, and lets other streams pass', async () => {
     const good = (n: number) => JSON.stringify({text: `good record ${n}`});
     const lines = [
-      '\ufeff' + good(0),
+      `\ufeff${good(0)}`,
       `${good(1)}\r`,
       'not json',
       '{"unknown": "field"}',
