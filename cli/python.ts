@@ -1,4 +1,6 @@
 import {spawn} from 'node:child_process';
+import {createHash} from 'node:crypto';
+import {readFile} from 'node:fs/promises';
 import {homedir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
@@ -9,6 +11,7 @@ export const WORKER_FOLDER = fileURLToPath(new URL('../worker-startup', import.m
 /** Downloads and environments are shared by every local cloud of this user, as a package mirror near the VMs would be. */
 export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner');
 export const UV_CACHE = join(CACHE, 'uv');
+export const JAX_CACHE = join(CACHE, 'jax');
 
 let environment: Promise<string> | undefined;
 
@@ -18,9 +21,19 @@ export function workerPython(say: (line: string) => void): Promise<string> {
   return environment;
 }
 
+/** One environment for each content of a lock file. */
+export async function environmentFolder(lock: string): Promise<string> {
+  const hash = createHash('sha256')
+    .update(await readFile(lock))
+    .digest('hex');
+  return join(CACHE, `env-${hash.slice(0, 16)}`);
+}
+
 async function makeEnvironment(say: (line: string) => void): Promise<string> {
-  const script = 'source "$1/startup.sh"; make_environment "$2" "$1/requirements.lock"';
-  const child = spawn('bash', ['-c', script, 'bash', WORKER_FOLDER, CACHE], {
+  const lock = join(WORKER_FOLDER, 'requirements.lock');
+  const folder = await environmentFolder(lock);
+  const script = 'source "$1"; make_environment "$2" "$3"';
+  const child = spawn('bash', ['-c', script, 'bash', join(WORKER_FOLDER, 'startup.sh'), folder, lock], {
     env: {...process.env, UV_CACHE_DIR: UV_CACHE},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -30,7 +43,7 @@ async function makeEnvironment(say: (line: string) => void): Promise<string> {
   const python = (await printed).at(-1);
   if (code !== 0 || !python)
     throw new CliError(
-      `Failed to make the Python environment in ${CACHE} (exit ${code}): ${(await said).slice(-5).join(' | ')}`,
+      `Failed to make the Python environment in ${folder} (exit ${code}): ${(await said).slice(-5).join(' | ')}`,
     );
   return python;
 }
@@ -46,7 +59,7 @@ export async function runWorkerModule(
   const python = await workerPython(say);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
-    env: {...process.env, PYTHONDONTWRITEBYTECODE: '1', ...env},
+    env: {...process.env, PYTHONDONTWRITEBYTECODE: '1', JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([

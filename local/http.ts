@@ -13,7 +13,7 @@ export type Request = {
   params: Record<string, string>;
   query: URLSearchParams;
   headers: IncomingMessage['headers'];
-  body: IncomingMessage;
+  body: Readable;
   /** Aborted when the client goes away. */
   signal: AbortSignal;
 };
@@ -143,6 +143,8 @@ export async function serve(
     };
     answer()
       .then(reply => send(reply, request, response))
+      // What a refused client still sends is read past: it hears the answer only when its bytes are out.
+      .then(() => request.resume())
       .catch(error => {
         options.trouble(error, `${request.method} ${request.url}`);
         response.destroy();

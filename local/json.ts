@@ -1,4 +1,4 @@
-import type {IncomingMessage} from 'node:http';
+import type {Readable} from 'node:stream';
 import {ApiError} from './errors.ts';
 
 export type Json = string | number | boolean | null | Json[] | JsonObject;
@@ -23,10 +23,15 @@ export function parseJson(text: string, what: string): JsonObject {
   return value;
 }
 
-export async function readBytes(body: AsyncIterable<Buffer>, limit: number, what: string): Promise<Buffer> {
+/** The chunks of a request. Who stops reading early leaves the connection whole, so that the answer still gets out. */
+export function chunksOf(body: Readable): AsyncIterable<Buffer> {
+  return body.iterator({destroyOnReturn: false});
+}
+
+export async function readBytes(body: Readable, limit: number, what: string): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of body) {
+  for await (const chunk of chunksOf(body)) {
     size += chunk.length;
     if (size > limit) throw new ApiError(413, `Failed to read ${what}: it is larger than ${limit} bytes`);
     chunks.push(chunk);
@@ -35,7 +40,7 @@ export async function readBytes(body: AsyncIterable<Buffer>, limit: number, what
 }
 
 /** The body as an object; no body is an empty one. */
-export async function readJson(body: IncomingMessage, limit = 1 << 20): Promise<JsonObject> {
+export async function readJson(body: Readable, limit = 1 << 20): Promise<JsonObject> {
   const bytes = await readBytes(body, limit, 'the request body');
   return bytes.length === 0 ? {} : parseJson(bytes.toString('utf8'), 'the request body');
 }

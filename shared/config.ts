@@ -1,4 +1,5 @@
 import {z} from 'zod';
+import {isZone} from './core/names.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
@@ -20,7 +21,14 @@ const environment = z.object({
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
   GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
-  GLEANER_ZONES: z.string().min(1).default('us-central1-a'),
+  GLEANER_ZONES: z
+    .string()
+    .default('us-central1-a')
+    .transform(text => text.split(',').map(zone => zone.trim()))
+    .refine(
+      zones => zones.every(isZone) && new Set(zones).size === zones.length,
+      'zones such as us-central1-a, each once, with commas between them',
+    ),
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
@@ -75,12 +83,11 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       accelerator: v.GLEANER_ACCELERATOR,
       runtime_version: v.GLEANER_RUNTIME_VERSION,
       spot: v.GLEANER_SPOT === 'true',
-      zones: v.GLEANER_ZONES.split(','),
+      zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
     },
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,
-    create_wait_s: v.GLEANER_CREATE_WAIT_S,
     audit_s: v.GLEANER_AUDIT_S,
     limits: {
       create_s: v.GLEANER_CREATE_S,
@@ -90,6 +97,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       drain_s: v.GLEANER_DRAIN_S,
       ask_again_s: v.GLEANER_ASK_AGAIN_S,
       repair_s: v.GLEANER_REPAIR_S,
+      retry_s: v.GLEANER_CREATE_WAIT_S,
     },
   };
 }

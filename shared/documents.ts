@@ -19,6 +19,11 @@ const ALTERNATIVES = 30;
 
 const RESERVED = /^__.*__$/s;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+/**
+ * What JSON has to escape. In Node 24 JSON.parse may take an escaped name for another that begins alike
+ * (https://github.com/nodejs/node/issues/63785), so a document that has one would not come back as it was.
+ */
+const ESCAPED = /["\\\p{Cc}]/u;
 const QUERY_FIELD = /^[\w-]+(\.[\w-]+)*$/;
 
 /** Whether a field, or the last field of a dotted path, holds an instant. */
@@ -88,7 +93,7 @@ type Count = {indexEntries: number};
 /** The bytes that the field takes, name included. */
 function checkField(path: DocumentPath, at: string[], field: string, value: unknown, count: Count): number {
   const here = [...at, field];
-  const fault = field === '' ? 'is empty' : nameFault(field);
+  const fault = fieldNameFault(field);
   if (fault) throw invalidField(path, here, `its name ${fault}`);
   if (isInstantField(field) && value !== null && !isInstant(value as Value))
     throw invalidField(path, here, `a name in _at holds an instant like 2026-01-02T03:04:05.678Z, or null`);
@@ -185,6 +190,11 @@ function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value
       collection,
       `the text for ${field} is not valid Unicode, or over ${SEARCHABLE_BYTES} bytes`,
     );
+}
+
+function fieldNameFault(field: string): string | undefined {
+  if (field === '') return 'is empty';
+  return ESCAPED.test(field) ? 'holds a quote, a backslash or a control character' : nameFault(field);
 }
 
 function nameFault(name: string): string | undefined {

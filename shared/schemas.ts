@@ -13,6 +13,11 @@ const streamText = z.string().regex(/^\d{3,9}$/);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const digits = z.string().regex(/^\d{1,19}$/);
 
+/** Half a character, which JSON can hold and an error message can quote, is nothing that a document can hold. */
+function toWellFormed(text: string): string {
+  return text.toWellFormed();
+}
+
 const layers = z.union([
   z.literal('all'),
   z.string().regex(/^\d{1,4}-\d{1,4}$/, 'layers: "all", a range such as "0-23", or a list of numbers'),
@@ -81,7 +86,9 @@ export const pubsubEvent = z
   .object({message: z.object({data: z.string().optional(), messageId: z.string().optional()})})
   .transform(({message}) => Buffer.from(message.data ?? '', 'base64').toString('utf8'));
 
-const whole = digits.transform(Number);
+const whole = digits
+  .transform(Number)
+  .refine(Number.isSafeInteger, `a whole number of at most ${Number.MAX_SAFE_INTEGER}`);
 /** A shard's custom metadata: strings, because Cloud Storage keeps nothing else. */
 export const shardMetadata = z.object({
   schema: z.literal('gleaner/1'),
@@ -130,7 +137,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     lease,
     outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
     failure: z
-      .object({kind: z.enum(['stream', 'model', 'infrastructure']), reason: z.string().max(20_000)})
+      .object({kind: z.enum(['stream', 'model', 'infrastructure']), reason: z.string().max(20_000).transform(toWellFormed)})
       .nullable(),
     progress: progress.nullable().optional(),
   }),
@@ -144,7 +151,7 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
+    throw new Rejected(`${what} is not JSON: ${toWellFormed((error as Error).message)}`, {cause: error});
   }
   return parseValue(schema, value, what);
 }

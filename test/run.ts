@@ -2,7 +2,7 @@
 import {spawn, spawnSync} from 'node:child_process';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {CACHE, UV_CACHE, WORKER_FOLDER} from '../cli/python.ts';
+import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../cli/python.ts';
 
 type Counts = {passed: number; failed: number; skipped: number};
 
@@ -48,7 +48,11 @@ function numberBefore(lines: string[], pattern: RegExp): number {
 }
 
 async function mocha(): Promise<Counts> {
-  const {code, lines} = await run(`${BIN}mocha`, ['--no-color']);
+  const {code, lines} = await run(process.execPath, [
+    'node_modules/mocha/bin/mocha.js',
+    '--no-color',
+    'test/**/*.test.ts',
+  ]);
   return counted(code, {
     passed: numberBefore(lines, /^ {2}(\d+) passing/),
     failed: numberBefore(lines, /^ {2}(\d+) failing/),
@@ -57,8 +61,10 @@ async function mocha(): Promise<Counts> {
 }
 
 async function pytest(): Promise<Counts> {
-  const script = 'source "$1/startup.sh"; make_environment "$2" test/worker/requirements.lock';
-  const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, CACHE], {UV_CACHE_DIR: UV_CACHE});
+  const lock = `${ROOT}test/worker/requirements.lock`;
+  const script = 'source "$1/startup.sh"; make_environment "$2" "$3"';
+  const args = ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(lock), lock];
+  const made = await run('bash', args, {UV_CACHE_DIR: UV_CACHE});
   const python = made.lines.at(-1);
   if (made.code !== 0 || !python) return {passed: 0, failed: 1, skipped: 0};
   const {code, lines} = await run(python, [

@@ -1,8 +1,8 @@
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {isObject, type JsonObject, readJson} from '../json.ts';
+import {isObject, type Json, type JsonObject, optionalString, readJson} from '../json.ts';
 import {type Blobs, readFrom} from './blobs.ts';
-import {type Conditions, conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
+import {conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';
 import {checkObjectName, type Fields, fieldsOf, resourceOf, type StoredObject} from './resource.ts';
 
@@ -73,12 +73,16 @@ export async function compose({objects, blobs}: Stores, request: Request): Promi
 }
 
 function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): StoredObject {
-  const generation = part.generation === undefined ? undefined : Number(part.generation);
-  const source = objects.get(bucket, String(part.name ?? ''), generation);
-  const wanted = isObject(part.objectPreconditions) ? part.objectPreconditions.ifGenerationMatch : undefined;
-  const conditions: Conditions = wanted === undefined ? {} : {ifGenerationMatch: Number(wanted)};
-  requireConditions(conditions, source);
+  const {name, generation, objectPreconditions} = part;
+  const source = objects.get(bucket, optionalString(name, 'name') ?? '', numberOf(generation));
+  const wanted = isObject(objectPreconditions) ? numberOf(objectPreconditions.ifGenerationMatch) : undefined;
+  requireConditions(wanted === undefined ? {} : {ifGenerationMatch: wanted}, source);
   return source;
+}
+
+/** Generations are sent as strings, numbers, or null. */
+function numberOf(value: Json | undefined): number | undefined {
+  return value === undefined || value === null ? undefined : Number(value);
 }
 
 async function* concatenated(blobs: Blobs, sources: StoredObject[]): AsyncGenerator<Buffer> {

@@ -3,7 +3,7 @@ import {open} from 'node:fs/promises';
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import type {JsonObject} from '../json.ts';
+import {chunksOf, type JsonObject} from '../json.ts';
 import {type Blobs, Summer, sizeOf, sumFile, writeAll} from './blobs.ts';
 import {type Claims, claimsInHeaders, requireSums} from './claims.ts';
 import type {Conditions} from './conditions.ts';
@@ -136,7 +136,7 @@ export class ResumableUploads {
     const handle = await open(file, 'a');
     let at = start;
     try {
-      for await (const chunk of request.body as AsyncIterable<Buffer>) {
+      for await (const chunk of chunksOf(request.body)) {
         // A client that did not hear our answer sends some bytes again.
         const fresh = chunk.subarray(Math.max(0, summer.size_bytes - at));
         at += chunk.length;

@@ -2,6 +2,7 @@ import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Handler, Reply, Request, Route} from '../http.ts';
 import {optionalString, readJson} from '../json.ts';
+import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';
 import {compose, copy, rewrite} from './copy.ts';
@@ -27,12 +28,21 @@ export function openStorage(dir: string, database: CloudDatabase, events: Object
   const objects = new ObjectTable(database, blobs, new BucketView(dir), events);
   const resumable = new ResumableUploads(database, blobs, objects);
   const stores = {objects, blobs, resumable};
+  const routes = [...objectRoutes(stores), ...bucketRoutes(objects)];
   return {
     objects,
-    routes: [...objectRoutes(stores), ...bucketRoutes(objects)],
+    routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute(routes)],
     lastRoute: ['GET', '/{bucket}/{object...}', request => plainDownload(objects, blobs, request)],
     recover: () => objects.recover(id => resumable.isOpen(id)),
   };
+}
+
+/**
+ * Node's client takes STORAGE_EMULATOR_HOST as the address of the API itself and leaves `/storage/v1` away, where Python's adds
+ * it. No bucket is called `b`, for names have three letters or more.
+ */
+function withoutPrefix([method, path, handle]: Route): Route[] {
+  return path.startsWith('/storage/v1/b') ? [[method, path.slice('/storage/v1'.length), handle]] : [];
 }
 
 const urlOf = (request: Request) => `http://${request.headers.host}`;

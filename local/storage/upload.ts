@@ -1,7 +1,7 @@
 import {createGunzip} from 'node:zlib';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {type JsonObject, optionalString, parseJson, readBytes} from '../json.ts';
+import {chunksOf, type JsonObject, optionalString, parseJson, readBytes} from '../json.ts';
 import type {Blobs} from './blobs.ts';
 import {type Claims, claimsIn, claimsInHeaders, requireSums} from './claims.ts';
 import {conditionsFrom, requireConditions} from './conditions.ts';
@@ -34,11 +34,11 @@ async function insertMedia(upload: Upload, request: Request): Promise<Reply> {
     contentType: headers['content-type'],
     contentEncoding: query.get('contentEncoding') ?? undefined,
   });
-  return store(upload, request, query.get('name') ?? '', fields, {}, unzipped(request, request.body));
+  return store(upload, request, query.get('name') ?? '', fields, {}, unzipped(request));
 }
 
 async function insertMultipart(upload: Upload, request: Request): Promise<Reply> {
-  const body = unzipped(request, request.body);
+  const body = unzipped(request);
   const {metadata, mediaHeaders, media} = await readRelated(body, request.headers['content-type'] ?? '');
   const resource = parseJson(metadata === '' ? '{}' : metadata, 'the first part of the upload');
   const fields = fieldsOf(resource);
@@ -104,8 +104,8 @@ function nameOf(request: Request, resource: JsonObject): string {
 }
 
 /** A body that was zipped for the journey only. */
-function unzipped(request: Request, body: AsyncIterable<Buffer>): AsyncIterable<Buffer> {
-  if (request.headers['content-encoding'] !== 'gzip') return body;
+function unzipped(request: Request): AsyncIterable<Buffer> {
+  if (request.headers['content-encoding'] !== 'gzip') return chunksOf(request.body);
   const gunzip = createGunzip();
   request.body.once('error', error => gunzip.destroy(error));
   return request.body.pipe(gunzip);

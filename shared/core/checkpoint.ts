@@ -61,6 +61,11 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
       return {kind: 'error', reason: `${shard.object} and ${twin.object} are both shard ${shard.shard}`};
     const foreign = foreignTo(origin, shard);
     if (foreign) return {kind: 'error', reason: foreign};
+    if (progress.finished && shard.shard > progress.total_shards)
+      return {
+        kind: 'error',
+        reason: `${shard.object} comes after shard ${progress.total_shards}, which says that it is the last`,
+      };
     if (shard.shard !== progress.total_shards + 1) continue;
     const misfit = misfitAfter(progress, last, shard);
     if (misfit) return {kind: 'error', reason: misfit};
@@ -77,11 +82,6 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
     counted.push(shard);
   }
   const behind = sorted.filter(shard => shard.shard > progress.total_shards);
-  if (progress.finished && behind[0])
-    return {
-      kind: 'error',
-      reason: `${behind[0].object} comes after shard ${progress.total_shards}, which says that it is the last`,
-    };
   return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard)};
 }
 

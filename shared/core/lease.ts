@@ -99,12 +99,15 @@ export type Candidate = {
   priority: number;
   run_created_at: string;
   stream: string;
+  /** The worker has it already, and does not know: its host restarted, or the answer that gave it was lost. */
+  own: boolean;
 };
 
-/** Best first: the run whose model is loaded already, then priority (higher first), then the older run, then the index. */
+/** Best first: its own, then the run whose model is loaded, then priority (higher first), then the older run, then the index. */
 export function byPreference(loaded_spec_hash: string | null): (a: Candidate, b: Candidate) => number {
   const rank = (c: Candidate) => (c.spec_hash === loaded_spec_hash ? 0 : 1);
   return (a, b) =>
+    Number(b.own) - Number(a.own) ||
     rank(a) - rank(b) ||
     b.priority - a.priority ||
     a.run_created_at.localeCompare(b.run_created_at) ||

@@ -3,6 +3,7 @@
 const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
 const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|pkl\.gz)$/;
+const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
 const NODE = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
 
 /** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
@@ -21,6 +22,10 @@ export type Slot = {pool: string; zone: string; slot: number};
 
 export function isRunId(text: string): boolean {
   return RUN.test(text);
+}
+
+export function isZone(text: string): boolean {
+  return ZONE.test(text);
 }
 
 /** `7` -> `007`: the name of a stream in its run, and its document id. */

@@ -1,4 +1,5 @@
 import {workerName} from './names.ts';
+import {isOlderThan} from './time.ts';
 import type {Phase, Worker} from './worker.ts';
 import {isBlocked} from './worker.ts';
 
@@ -35,9 +36,13 @@ const KEEP_ORDER: Record<Phase, number> = {
   draining: 5,
 };
 
+/** A node that takes longer than this to go away holds up its slot, and not the work. */
+const STUCK_DELETE_S = 600;
+
 /**
  * The names of the slots that should have a TPU: as many as there are unfinished streams, and no more than there are slots.
- * A slot that is being deleted counts, for it will be made again; one that its zone refused is passed over while it waits.
+ * A slot that is being deleted counts, for it will be made again, unless that takes too long; one that its zone refused is
+ * passed over while it waits.
  */
 export function wantedSlots(
   pool: Pool,
@@ -47,6 +52,8 @@ export function wantedSlots(
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
+    if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
+      return KEEP_ORDER.draining;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const candidates = slotsOf(pool).filter(slot => {

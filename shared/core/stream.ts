@@ -66,8 +66,8 @@ export type Registration =
 
 /**
  * A stream object was finalised where the run has this index already. The same content again changes nothing but the
- * generation to fetch. New content is taken while nothing was ever leased; after that it is refused and the stream fails,
- * because its shards would mix two contents.
+ * generation to fetch. New content is taken while nothing was ever leased; after that it is refused and an unfinished stream
+ * fails, because its shards would mix two contents. A completed one stays what it is.
  */
 export function registerAgain(stream: Stream, content: Content, now: number): Registration {
   if (content.object !== stream.object)
@@ -91,6 +91,7 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
       why: 'the stream was replaced before any work on it began',
     };
   const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
+  if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};
   return {
     kind: 'refused',
     stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},

@@ -47,17 +47,24 @@ export type Limits = {
   /** How long an asked-for create or delete may stay without effect before it is asked for again. */
   ask_again_s: number;
   repair_s: number;
+  /** How long a slot waits after its zone gave it no node. */
+  retry_s: number;
 };
 
-/** What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded. */
+/**
+ * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded.
+ * `foreign`: a node without our label, which somebody else made and which is not ours to delete.
+ */
 export type Observation =
   | {kind: 'unknown'}
   | {kind: 'absent'}
+  | {kind: 'foreign'}
   | {kind: 'node'; state: string; health: string; incarnation: number | null};
 
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
 
-export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]};
+/** `death` is why this life of the slot ended before its work did. */
+export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]; death?: string};
 
 export function newWorker(
   name: string,
@@ -113,6 +120,7 @@ export function decideWorker(
   limits: Limits,
   now: number,
 ): WorkerDecision {
+  if (observation.kind === 'foreign') return decideForeign(worker, wanted, limits, now);
   const seen = withProvider(worker, observation);
   switch (worker.phase) {
     case 'gone':
@@ -130,9 +138,19 @@ export function decideWorker(
   }
 }
 
+/** Somebody else has the name: the slot waits, and the pool takes another one meanwhile. */
+function decideForeign(worker: Worker, wanted: boolean, limits: Limits, now: number): WorkerDecision {
+  if (worker.phase === 'gone' && (!wanted || isBlocked(worker, now))) return unchanged(worker);
+  const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
+  const gone = {...createRefused(worker, reason, limits.retry_s, now), ...IDLE};
+  return {worker: gone, actions: [], events: [`${worker.name} cannot be created: ${reason}`], death: reason};
+}
+
 function decideGone(worker: Worker, observation: Observation, wanted: boolean, now: number): WorkerDecision {
-  if (observation.kind === 'node')
-    return toDeleting(worker, `${worker.name} exists, though nobody wants it: deleting it`, now);
+  if (observation.kind === 'node') {
+    const event = `${worker.name} exists, though nobody wants it: deleting it`;
+    return toDeleting(outgrow(worker, observation), event, now);
+  }
   if (!wanted || isBlocked(worker, now)) return unchanged(worker);
   return toCreating(worker, now);
 }
@@ -152,8 +170,7 @@ function decideDeleting(
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
-  if (observation.kind === 'unknown' || !isOlderThan(worker.asked_at, limits.ask_again_s, now))
-    return unchanged(worker);
+  if (observation.kind === 'unknown' || !isTimeToAskAgain(worker, limits, now)) return unchanged(worker);
   return {worker: {...worker, asked_at: iso(now)}, actions: [ask('delete', worker)], events: []};
 }
 
@@ -164,8 +181,17 @@ function decideLiving(
   limits: Limits,
   now: number,
 ): WorkerDecision {
+  if (observation.kind === 'node' && isOtherLife(worker, observation.incarnation)) {
+    const death = `the node of that name is incarnation ${observation.incarnation}, not ${worker.incarnation}`;
+    return toDeleting(outgrow(worker, observation), `${worker.name} is lost: ${death}; deleting it`, now, death);
+  }
   const death = causeOfDeath(worker, observation, limits, now);
-  if (death) return toDeleting(worker, `${worker.name} is lost: ${death}; deleting it`, now, death);
+  if (death) {
+    // A node that never came up says what a refusal says: this zone has none to give now.
+    const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
+    const event = `${worker.name} is lost: ${death}; deleting it`;
+    return toDeleting({...worker, blocked_until_at}, event, now, death);
+  }
   if (worker.recreate)
     return toDeleting(worker, `${worker.name} is made again, as asked`, now, 'recreate was asked for');
   if (!wanted && worker.phase === 'working') {
@@ -186,10 +212,19 @@ function decideLiving(
         actions: [],
         events: [`${worker.name} is READY and boots`],
       };
-    if (observation.kind === 'absent' && isOlderThan(worker.asked_at, limits.ask_again_s, now))
+    if (observation.kind === 'absent' && isTimeToAskAgain(worker, limits, now))
       return {worker: {...worker, asked_at: iso(now)}, actions: [ask('create', worker)], events: []};
   }
   return unchanged(worker);
+}
+
+function isOtherLife(worker: Worker, incarnation: number | null): boolean {
+  return incarnation !== null && incarnation !== worker.incarnation;
+}
+
+/** A node may have outlived its database: the next life needs a number that was never used. */
+function outgrow(worker: Worker, {incarnation}: {incarnation: number | null}): Worker {
+  return {...worker, incarnation: Math.max(worker.incarnation, incarnation ?? 0)};
 }
 
 /** Why the node must be replaced, or undefined while it may live. */
@@ -201,10 +236,7 @@ function causeOfDeath(
 ): string | undefined {
   if (observation.kind === 'absent' && worker.phase !== 'creating') return 'it vanished from Cloud TPU';
   if (observation.kind === 'node') {
-    const {state, incarnation} = observation;
-    if (incarnation !== null && incarnation !== worker.incarnation)
-      return `the node of that name is incarnation ${incarnation}, not ${worker.incarnation}`;
-    const fault = faultOfState(worker, state, limits, now);
+    const fault = faultOfState(worker, observation.state, limits, now);
     if (fault) return fault;
   }
   switch (worker.phase) {
@@ -225,8 +257,12 @@ function causeOfDeath(
   }
 }
 
+function isTimeToAskAgain(worker: Worker, limits: Limits, now: number): boolean {
+  return isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now);
+}
+
 function silence(worker: Worker, limits: Limits, now: number): string | undefined {
-  return isOlderThan(worker.heartbeat_at, limits.silent_s, now)
+  return isOlderThan(worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s, now)
     ? `it has said nothing for ${limits.silent_s} s`
     : undefined;
 }
@@ -234,12 +270,12 @@ function silence(worker: Worker, limits: Limits, now: number): string | undefine
 /** Every Node state of the v2 API. What is no sign of life is a loss, because a preemption shows itself under many names. */
 function faultOfState(worker: Worker, state: string, limits: Limits, now: number): string | undefined {
   switch (state) {
+    // An agent may speak before its node says READY: `create_s`, `boot_s` and silence are the limits here.
     case 'READY':
-      return undefined;
     case 'CREATING':
     case 'STARTING':
     case 'UNHIDING':
-      return worker.phase === 'creating' ? undefined : `its state went back to ${state}`;
+      return undefined;
     case 'RESTARTING':
     case 'REIMAGING':
     case 'REPAIRING':
@@ -271,6 +307,7 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     health: null,
     activity: null,
     blocked_until_at: null,
+    recreate: false,
     last_error: null,
   });
   return {
@@ -280,17 +317,15 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
   };
 }
 
+const IDLE = {work: null, samples_done: null, samples_total: null, tokens_per_s: null, activity: null};
+
 function toDeleting(worker: Worker, event: string, now: number, death?: string): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {
     asked_at: iso(now),
     last_death: death ?? worker.last_death,
-    work: null,
-    samples_done: null,
-    samples_total: null,
-    tokens_per_s: null,
-    activity: null,
+    ...IDLE,
   });
-  return {worker: deleting, actions: [ask('delete', deleting)], events: [event]};
+  return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};
 }
 
 function enter(worker: Worker, phase: Phase, now: number, changes: Partial<Worker> = {}): Worker {

@@ -195,6 +195,10 @@ class SqliteStore implements Store {
     return statement;
   }
 
+  #failure(cause: Error): Error {
+    return new Error(`Failed to use the store ${this.#file}: ${cause.message}`, {cause});
+  }
+
   /** Runs `step` again for as long as another process has the file locked, without blocking this one. */
   async #unlocked<T>(step: () => T): Promise<T> {
     const deadline = Date.now() + LOCKED_MS;
@@ -202,7 +206,7 @@ class SqliteStore implements Store {
       try {
         return step();
       } catch (error) {
-        if (!isBusy(error)) throw error;
+        if (!isBusy(error)) throw sqliteCode(error) === undefined ? error : this.#failure(error as Error);
         if (Date.now() > deadline)
           throw new Contention(
             `Failed to use ${this.#file}: another process has kept it locked for ${LOCKED_MS / 1000} s; end that process`,
@@ -212,7 +216,12 @@ class SqliteStore implements Store {
   }
 }
 
-function isBusy(error: unknown): boolean {
+/** SQLite's primary result code; undefined for errors of other origin. */
+function sqliteCode(error: unknown): number | undefined {
   const code = (error as {errcode?: unknown}).errcode;
-  return typeof code === 'number' && (code & 0xff) === 5;
+  return typeof code === 'number' ? code & 0xff : undefined;
+}
+
+function isBusy(error: unknown): boolean {
+  return sqliteCode(error) === 5;
 }

@@ -82,6 +82,16 @@ export function isContention(error: unknown): boolean {
   return codeOf(error) === ABORTED;
 }
 
+/**
+ * A commit that may have been carried out all the same. When the answer to one is lost the client sends it again, and the
+ * database knows nothing of a transaction that is over.
+ */
+export function isCommitDoubtful(error: unknown): boolean {
+  return (
+    isTransient(error) || /transaction .*(invalid|closed|expired|no longer valid)/i.test(messageOf(error))
+  );
+}
+
 export function isPermission(error: unknown): boolean {
   return [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
 }

@@ -25,7 +25,7 @@ import type {
   Stored,
   Transaction,
 } from '../ports.ts';
-import {isAlreadyExists, isContention, isTransient, reasonOf} from './errors.ts';
+import {isAlreadyExists, isCommitDoubtful, isContention, reasonOf} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
 import {lazily} from './lazily.ts';
 
@@ -162,6 +162,6 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
         cause: error,
       },
     );
-  const doubt = isTransient(error) ? '; it may have been written all the same' : '';
+  const doubt = isCommitDoubtful(error) ? '; it may have been written all the same' : '';
   return new Error(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
 }

@@ -63,7 +63,8 @@ async function candidates(deps: Deps, worker: Worker, loaded: string | null): Pr
       where: [{field: 'status', op: 'in', value: ['pending', 'in_progress']}],
     });
     for (const stream of streamRecords.parseAll(open, broken)) {
-      if (!isClaimable(stream, now) && !isOwn(stream, worker)) continue;
+      const own = isOwn(stream, worker);
+      if (!isClaimable(stream, now) && !own) continue;
       const {spec_hash, priority, created_at} = run;
       found.push({
         run: run.run,
@@ -71,6 +72,7 @@ async function candidates(deps: Deps, worker: Worker, loaded: string | null): Pr
         spec_hash: spec_hash ?? '',
         priority,
         run_created_at: created_at,
+        own,
       });
     }
   }

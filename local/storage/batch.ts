@@ -1,0 +1,72 @@
+import {STATUS_CODES} from 'node:http';
+import {Readable} from 'node:stream';
+import {ApiError} from '../errors.ts';
+import type {Reply, Request, Route} from '../http.ts';
+import {router} from '../http.ts';
+import {readBytes} from '../json.ts';
+
+const max_bytes = 10 << 20;
+const max_calls = 100;
+
+/** `POST /batch/storage/v1`: several small calls in one request, as Python's `with client.batch()` sends them. */
+export function batchRoute(routes: Route[]): Route {
+  const answer = router(routes);
+  return [
+    'POST',
+    '/batch/storage/v1',
+    async request => {
+      const boundary = /boundary="?([^";]+)"?/i.exec(request.headers['content-type'] ?? '')?.[1];
+      if (!boundary) throw new ApiError(400, 'Failed to read the batch: its Content-Type names no boundary');
+      const body = (await readBytes(request.body, max_bytes, 'the batch')).toString('utf8');
+      const parts = body.split(`--${boundary}`).slice(1, -1);
+      if (parts.length > max_calls)
+        throw new ApiError(400, `A batch holds ${max_calls} calls; this one ${parts.length}`);
+      let text = '';
+      for (const part of parts) text += `--answers\r\n${await answerPart(part, request, answer)}`;
+      const type = 'multipart/mixed; boundary=answers';
+      return {headers: {'content-type': type}, body: `${text}--answers--\r\n`};
+    },
+  ];
+}
+
+async function answerPart(
+  part: string,
+  outer: Request,
+  answer: (request: Omit<Request, 'params'>) => Promise<Reply>,
+): Promise<string> {
+  // The part's own headers, then a whole HTTP request: its first line, its headers, its body.
+  const [outside = '', head = '', ...rest] = part.replaceAll('\r\n', '\n').trimStart().split('\n\n');
+  const [, method = '', target = ''] = /^(\w+) (\S+)/.exec(head) ?? [];
+  const id = /^content-id:\s*<?([^>\n]*)>?/im.exec(outside)?.[1] ?? '';
+  const {pathname, searchParams} = new URL(target, 'http://batch');
+  let reply: Reply;
+  try {
+    reply = await answer({
+      ...outer,
+      method,
+      path: pathname,
+      query: searchParams,
+      headers: {host: outer.headers.host},
+      body: Readable.from([Buffer.from(rest.join('\n\n'))]),
+    });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    reply = {status: error.status, json: error.body()};
+  }
+  if (reply.body instanceof Readable) {
+    reply.body.destroy();
+    reply = {status: 400, json: new ApiError(400, 'A batch cannot download').body()};
+  }
+  const status = reply.status ?? 200;
+  const content = reply.json ? JSON.stringify(reply.json) : '';
+  return [
+    'Content-Type: application/http',
+    `Content-ID: <response-${id}>`,
+    '',
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
+    'Content-Type: application/json; charset=UTF-8',
+    `Content-Length: ${Buffer.byteLength(content)}`,
+    '',
+    `${content}\r\n`,
+  ].join('\r\n');
+}

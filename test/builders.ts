@@ -1,0 +1,122 @@
+/** A document of each kind as tests start from it: a good one, with what the test is about changed. */
+import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
+import {type Config, loadConfig} from '../shared/config.ts';
+import {parseWorkerName, shardObject} from '../shared/core/names.ts';
+import type {Run} from '../shared/core/run.ts';
+import {newStream, type Stream} from '../shared/core/stream.ts';
+import {iso} from '../shared/core/time.ts';
+import {newWorker, type Worker} from '../shared/core/worker.ts';
+
+/** When every test begins. */
+export const T0 = Date.parse('2026-01-02T03:04:05.000Z');
+export const SPEC_HASH = 'a'.repeat(64);
+export const CRC = 'AAAAAA==';
+
+/** An instant so many seconds after the beginning. */
+export function at(seconds: number): string {
+  return iso(T0 + seconds * 1000);
+}
+
+export function aStream(changes: Partial<Stream> = {}): Stream {
+  const content = {
+    object: 'datasets/my-run/stream_007.jsonl',
+    generation: '1000',
+    size_bytes: 100,
+    crc32c: CRC,
+  };
+  return {...newStream('my-run', 7, content, {bucket: 'bucket', model: 'tiny', now: T0}), ...changes};
+}
+
+export function aLeasedStream(changes: Partial<Stream> = {}): Stream {
+  return aStream({
+    status: 'in_progress',
+    epoch: 3,
+    lease: {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3, expires_at: at(180)},
+    ...changes,
+  });
+}
+
+export function aRun(changes: Partial<Run> = {}): Run {
+  return {
+    run: 'my-run',
+    status: 'active',
+    reason: null,
+    spec: {model: 'tiny'},
+    spec_hash: SPEC_HASH,
+    pool: 'tpu',
+    priority: 0,
+    streams_pending: 0,
+    streams_in_progress: 0,
+    streams_completed: 0,
+    streams_failed: 0,
+    total_samples_processed: 0,
+    rejected_samples: 0,
+    total_tokens: 0,
+    total_shards: 0,
+    total_bytes: 0,
+    created_at: at(0),
+    updated_at: at(0),
+    ...changes,
+  };
+}
+
+/** A worker of the slot that its name says, in its second life. */
+export function aWorker(changes: Partial<Worker> = {}): Worker {
+  const name = changes.name ?? 'tpu-us-central1-a-0';
+  const slot = parseWorkerName(name);
+  if (!slot) throw new Error(`${name} is no worker name`);
+  return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation: 2, ...changes};
+}
+
+/** Shard `shard` of stream my-run/007, with ten samples, of which one is rejected, unless the changes say otherwise. */
+export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
+  return {
+    shard,
+    object: shardObject('my-run', '007', shard, 'safetensors'),
+    first_sample: (shard - 1) * 10,
+    last_sample: shard * 10 - 1,
+    samples: 9,
+    rejected: 1,
+    tokens: 100,
+    spec_hash: SPEC_HASH,
+    stream_crc32c: CRC,
+    final: false,
+    size_bytes: 1000,
+    ...changes,
+  };
+}
+
+/** The custom metadata of shard 1 of stream my-run/007, as its object has it. */
+export function shardMetadataOf(changes: Record<string, string> = {}): Record<string, string> {
+  return {
+    schema: 'gleaner/1',
+    run: 'my-run',
+    stream: '007',
+    shard: '1',
+    first_sample: '0',
+    last_sample: '9',
+    samples: '9',
+    rejected: '1',
+    tokens: '100',
+    spec_hash: SPEC_HASH,
+    stream_crc32c: CRC,
+    final: 'true',
+    ...changes,
+  };
+}
+
+/** The least that must be set. */
+export const ENVIRONMENT = {
+  GLEANER_PROJECT: 'project',
+  GLEANER_BUCKET: 'bucket',
+  GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
+  GLEANER_BUNDLE: 'c'.repeat(64),
+  GLEANER_TICK_JOB: 'projects/project/locations/us-central1/jobs/tick',
+};
+
+export function aConfig(set: Record<string, string> = {}): Config {
+  return loadConfig({...ENVIRONMENT, ...set});
+}
+
+export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC};
+export {NOTHING_STORED};

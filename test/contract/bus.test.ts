@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import {PubSub} from '@google-cloud/pubsub';
+import {openBus} from '../../shared/google/bus.ts';
+import {describeOnEmulator} from './emulators.ts';
+
+describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
+  let pubsub: PubSub;
+
+  before(async () => {
+    process.env.PUBSUB_EMULATOR_HOST = host();
+    pubsub = new PubSub({projectId: 'bus'});
+    await pubsub.createTopic('control');
+    await pubsub.topic('control').createSubscription('all');
+  });
+
+  after(async () => {
+    delete process.env.PUBSUB_EMULATOR_HOST;
+    await pubsub?.close();
+  });
+
+  it('delivers every message as JSON, under the id that its publisher was given', async () => {
+    const bus = openBus({project: 'bus'});
+    const messages = [{action: 'pause', run: 'my-run'}, {}, {text: 'é\u{1f600}', list: [1, null, {}]}];
+    const ids = [];
+    for (const message of messages) ids.push(await bus.publish('control', message));
+    assert.equal(new Set(ids).size, messages.length);
+
+    const received = new Map<string, unknown>();
+    const subscription = pubsub.subscription('all');
+    await new Promise<void>((resolve, reject) => {
+      subscription.on('error', reject);
+      subscription.on('message', message => {
+        message.ack();
+        received.set(message.id, JSON.parse(message.data.toString()));
+        if (received.size === messages.length) resolve();
+      });
+    });
+    await subscription.close();
+    assert.deepEqual(
+      ids.map(id => received.get(id)),
+      messages,
+    );
+  });
+
+  it('says which topic there is not, and what makes it', async () => {
+    await assert.rejects(
+      openBus({project: 'bus'}).publish('no-such-topic', {}),
+      /publish to no-such-topic: .*Terraform/,
+    );
+  });
+
+  it('gives up on a Pub/Sub that does not answer', async () => {
+    process.env.PUBSUB_EMULATOR_HOST = '127.0.0.1:9';
+    try {
+      const bus = openBus({project: 'bus', deadline_ms: 500});
+      await assert.rejects(bus.publish('control', {}), /Failed to publish to control: .*ECONNREFUSED/);
+    } finally {
+      process.env.PUBSUB_EMULATOR_HOST = host();
+    }
+  });
+});

@@ -1,0 +1,264 @@
+import assert from 'node:assert/strict';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {DatabaseSync} from 'node:sqlite';
+import {
+  type Delivery,
+  EmbeddedBus,
+  type EmbeddedBusOptions,
+  ReceiverAway,
+} from '../../shared/embedded/bus.ts';
+import {openBus} from '../../shared/google/bus.ts';
+import type {Bus, Document} from '../../shared/ports.ts';
+import {Scratch, until} from '../local/a-cloud.ts';
+
+type Arrived = {id: string; topic: string; message: Document};
+type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};
+
+async function embedded(): Promise<Subject> {
+  const arrived: Arrived[] = [];
+  const bus = new EmbeddedBus({
+    database: new DatabaseSync(':memory:'),
+    deliver: async ({id, topic, message}) => {
+      arrived.push({id, topic, message});
+    },
+    now: Date.now,
+    random: Math.random,
+  });
+  bus.start();
+  return {bus, arrived: () => arrived, close: () => bus.stop()};
+}
+
+/** Google's client against the local cloud, and what the functions' host got from it. */
+async function pubsub(): Promise<Subject> {
+  const scratch = new Scratch();
+  const {cloud, seen} = await scratch.cloudWithFunctions();
+  const before = process.env.PUBSUB_EMULATOR_HOST;
+  process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
+  return {
+    bus: openBus({project: cloud.project}),
+    arrived: () =>
+      seen().map(event => ({
+        id: event.id,
+        topic: event.function.replace('on-', ''),
+        message: JSON.parse(event.text),
+      })),
+    close: async () => {
+      if (before === undefined) delete process.env.PUBSUB_EMULATOR_HOST;
+      else process.env.PUBSUB_EMULATOR_HOST = before;
+      await scratch.end();
+    },
+  };
+}
+
+for (const [name, open] of [
+  ['EmbeddedBus', embedded],
+  ['Pub/Sub on the local cloud', pubsub],
+] as const) {
+  describe(`Bus: ${name}`, () => {
+    let subject: Subject;
+    before(async () => {
+      subject = await open();
+    });
+    after(() => subject.close());
+
+    it('delivers what was published, under the id that publish answered', async () => {
+      const message = {action: 'pause', run: 'my-run', nested: {list: [1, 'två', null, true]}};
+      const id = await subject.bus.publish('control', message);
+      const arrived = await until('it arrived', () => subject.arrived().find(event => event.id === id));
+      assert.deepEqual(arrived, {id, topic: 'control', message});
+    });
+
+    it('gives every publish an id of its own, also for the same words', async () => {
+      const ids = await Promise.all([1, 2, 3, 4, 5].map(() => subject.bus.publish('tpu', {same: 'words'})));
+      assert.equal(new Set(ids).size, 5);
+      await until('all arrived', () => ids.every(id => subject.arrived().some(event => event.id === id)));
+    });
+  });
+}
+
+describe('EmbeddedBus', () => {
+  let time = 0;
+  let tries: Delivery[];
+  let answer: (delivery: Delivery) => Promise<void>;
+  const aBus = (options: Partial<EmbeddedBusOptions> = {}) =>
+    new EmbeddedBus({
+      database: new DatabaseSync(':memory:'),
+      deliver: delivery => {
+        tries.push(delivery);
+        return answer(delivery);
+      },
+      now: () => time,
+      random: () => 0.5,
+      ...options,
+    });
+  const messages = () => tries.map(delivery => delivery.message);
+  beforeEach(() => {
+    time = 1_000_000;
+    tries = [];
+    answer = async () => {};
+  });
+
+  it('forgets a message that was taken', async () => {
+    const bus = aBus();
+    await bus.publish('control', {a: 1});
+    assert.equal(bus.pending(), 1);
+    assert.equal(await bus.deliverDue(), 1);
+    assert.equal(bus.pending(), 0);
+    assert.equal(await bus.deliverDue(), 0);
+  });
+
+  it('tries a refused message again, each time later, up to a limit', async () => {
+    const bus = aBus({max_attempts: 9, min_backoff_ms: 200, max_backoff_ms: 10_000});
+    answer = async () => {
+      throw new Error('no');
+    };
+    await bus.publish('control', {a: 1});
+    const waits: number[] = [];
+    while (bus.pending() > 0) {
+      const due = bus.nextDueAt() ?? assert.fail('a pending message has a time');
+      waits.push(due - time);
+      time = due - 1;
+      assert.equal(await bus.deliverDue(), 0, 'nothing is tried before its time');
+      time = due;
+      assert.equal(await bus.deliverDue(), 1);
+    }
+    // Three quarters of 200 ms doubled each time, and of the 10 s it may not pass.
+    assert.deepEqual(waits, [0, 150, 300, 600, 1200, 2400, 4800, 7500, 7500]);
+    const attempts = tries.map(delivery => delivery.attempt);
+    assert.deepEqual(attempts, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+
+  it('keeps a dead letter with the last reason after the last attempt', async () => {
+    const bus = aBus({max_attempts: 2});
+    answer = async ({attempt}) => {
+      throw new Error(`reason ${attempt}`);
+    };
+    const id = await bus.publish('control', {a: 1});
+    await bus.deliverDue();
+    assert.deepEqual(bus.deadLetters(), []);
+    time += 60_000;
+    await bus.deliverDue();
+    assert.equal(bus.pending(), 0);
+    assert.deepEqual(bus.deadLetters(), [
+      {
+        ...{id, topic: 'control', message: {a: 1}, attempts: 2, last_error: 'reason 2'},
+        ...{published_at: new Date(1_000_000).toISOString(), died_at: new Date(1_060_000).toISOString()},
+      },
+    ]);
+  });
+
+  it('waits for a receiver that is away for as long as it takes, and counts no attempt', async () => {
+    const bus = aBus({max_attempts: 3});
+    answer = async () => {
+      throw new ReceiverAway('gone');
+    };
+    await bus.publish('control', {a: 1});
+    for (let i = 0; i < 50; i++) {
+      await bus.deliverDue();
+      time += 1000;
+    }
+    assert.equal(tries.length, 50);
+    answer = async () => {};
+    await bus.deliverDue();
+    assert.equal(tries.at(-1)?.attempt, 1);
+    assert.equal(bus.pending(), 0);
+    assert.deepEqual(bus.deadLetters(), []);
+  });
+
+  it('delivers other messages while one is refused', async () => {
+    const bus = aBus();
+    answer = async ({message}) => {
+      if (message.bad) throw new Error('bad');
+    };
+    await bus.publish('control', {bad: true});
+    for (let n = 0; n < 30; n++) await bus.publish('control', {n});
+    assert.equal(await bus.deliverDue(), 31);
+    assert.equal(bus.pending(), 1);
+  });
+
+  it('has no more deliveries under way at once than it may', async () => {
+    let under_way = 0;
+    let most = 0;
+    answer = async () => {
+      most = Math.max(most, ++under_way);
+      await new Promise(resolve => setImmediate(resolve));
+      under_way--;
+    };
+    const bus = aBus({concurrency: 3});
+    for (let n = 0; n < 20; n++) await bus.publish('control', {n});
+    assert.equal(await bus.deliverDue(), 20);
+    assert.equal(most, 3);
+  });
+
+  it('never has the same message under way twice', async () => {
+    answer = () => new Promise(resolve => setImmediate(resolve));
+    const bus = aBus({concurrency: 4});
+    for (let n = 0; n < 10; n++) await bus.publish('control', {n});
+    await Promise.all([bus.deliverDue(), bus.deliverDue(), bus.deliverDue()]);
+    assert.equal(tries.length, 10);
+  });
+
+  it('keeps a message whose transaction was committed, and none whose was not', async () => {
+    const database = new DatabaseSync(':memory:');
+    const bus = aBus({database});
+    database.exec('BEGIN');
+    bus.enqueue('control', {kept: false});
+    database.exec('ROLLBACK');
+    database.exec('BEGIN');
+    bus.enqueue('control', {kept: true});
+    database.exec('COMMIT');
+    await bus.deliverDue();
+    assert.deepEqual(messages(), [{kept: true}]);
+  });
+
+  it('delivers after a restart what was not acknowledged before', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'gleaner-bus-'));
+    try {
+      const first = new DatabaseSync(join(dir, 'bus.db'));
+      const bus = aBus({database: first});
+      // The receiver works on it when the process ends.
+      answer = () => new Promise(() => {});
+      const id = await bus.publish('control', {a: 1});
+      void bus.deliverDue();
+      assert.equal(tries.length, 1);
+      first.close();
+
+      answer = async () => {};
+      const second = new DatabaseSync(join(dir, 'bus.db'));
+      await aBus({database: second}).deliverDue();
+      second.close();
+      const ids = tries.map(delivery => delivery.id);
+      assert.deepEqual(ids, [id, id]);
+    } finally {
+      rmSync(dir, {recursive: true});
+    }
+  });
+
+  it('runs by itself once started, and takes up nothing after it was stopped', async () => {
+    const bus = aBus({now: Date.now, min_backoff_ms: 1});
+    answer = async ({attempt}) => {
+      if (attempt < 3) throw new Error('not yet');
+    };
+    await bus.publish('control', {a: 1});
+    bus.start();
+    await until('it was taken', () => bus.pending() === 0);
+    assert.equal(tries.length, 3);
+    await bus.stop();
+    await bus.publish('control', {b: 1});
+    await new Promise(resolve => setImmediate(resolve));
+    assert.equal(bus.pending(), 1);
+  });
+
+  it('holds a delayed message back until its time', async () => {
+    const bus = aBus();
+    bus.enqueue('control', {late: true}, {delay_ms: 500});
+    assert.equal(await bus.deliverDue(), 0);
+    time += 400;
+    bus.enqueue('control', {soon: true});
+    time += 100;
+    await bus.deliverDue();
+    assert.deepEqual(messages(), [{soon: true}, {late: true}]);
+  });
+});

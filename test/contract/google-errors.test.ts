@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import {
+  isAlreadyExists,
+  isBucketMissing,
+  isContention,
+  isNotFound,
+  isPermission,
+  isPreconditionFailed,
+  isTransient,
+  reasonOf,
+  tpuError,
+  tpuFailure,
+} from '../../shared/google/errors.ts';
+
+const error = (code: number | string, message = 'no'): Error => Object.assign(new Error(message), {code});
+
+/** Messages as users of Cloud TPU have reported them. */
+const TPU: {message: string; code: number; kind: string}[] = [
+  {
+    code: 8,
+    message:
+      'There is no more capacity in the zone "europe-west4-a"; you can try in another zone where Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x1d2f]',
+    kind: 'no-capacity',
+  },
+  {
+    code: 8,
+    message: 'Insufficient reserved capacity. Contact customer support to increase your reservation',
+    kind: 'no-capacity',
+  },
+  {code: 13, message: 'There is no more capacity in the zone "us-central2-b"', kind: 'no-capacity'},
+  {code: 8, message: 'Resource exhausted.', kind: 'no-capacity'},
+  {
+    code: 8,
+    message:
+      "Quota 'TPUV4sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 20800 in region us-central2",
+    kind: 'quota',
+  },
+  {
+    code: 8,
+    message:
+      "RESOURCE_EXHAUSTED: Quota limit 'TPUV2sPodPerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0,0",
+    kind: 'quota',
+  },
+  {
+    code: 8,
+    message:
+      "Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'",
+    kind: 'transient',
+  },
+  {
+    code: 7,
+    message: "Permission 'tpu.nodes.create' denied on 'projects/p/locations/us-east5-b'",
+    kind: 'permission',
+  },
+  {
+    code: 7,
+    message: 'Cloud TPU API has not been used in project 1 before or it is disabled.',
+    kind: 'permission',
+  },
+  {code: 16, message: 'Request had invalid authentication credentials.', kind: 'permission'},
+  {code: 3, message: 'Cloud TPU received a bad request. Invalid accelerator type', kind: 'bad-request'},
+  {code: 5, message: 'Runtime version not found', kind: 'bad-request'},
+  {code: 9, message: 'The node is in state DELETING', kind: 'bad-request'},
+  {code: 14, message: 'Internal error. Please try again', kind: 'transient'},
+  {code: 4, message: 'Deadline exceeded', kind: 'transient'},
+  {code: 10, message: 'The operation was aborted', kind: 'transient'},
+  {code: 429, message: 'Quota exceeded: requests per minute', kind: 'transient'},
+  {code: 503, message: 'Service Unavailable', kind: 'transient'},
+];
+
+describe("Google's errors", () => {
+  for (const {message, code, kind} of TPU)
+    it(`of Cloud TPU with code ${code} and "${message.slice(0, 60)}" mean ${kind}`, () =>
+      assert.equal(tpuFailure(error(code, message)), kind));
+
+  it('of Cloud TPU say what failed, where, why, and what to do', () => {
+    const failure = tpuError('create tpu-us-east5-b-0', 'us-east5-b', error(8, 'There is no more capacity'));
+    assert.equal(failure.name, 'TpuError');
+    assert.equal(failure.zone, 'us-east5-b');
+    assert.match(
+      failure.message,
+      /^Failed to create tpu-us-east5-b-0 in us-east5-b: There is no more capacity; /,
+    );
+  });
+
+  it('are told apart whether they come as gRPC codes or as HTTP statuses', () => {
+    assert.deepEqual(
+      [5, 404, '404', 6].map(code => isNotFound(error(code))),
+      [true, true, true, false],
+    );
+    assert.deepEqual(
+      [6, 409, 10].map(code => isAlreadyExists(error(code))),
+      [true, true, false],
+    );
+    assert.deepEqual(
+      [9, 412, 3].map(code => isPreconditionFailed(error(code))),
+      [true, true, false],
+    );
+    assert.deepEqual(
+      [7, 16, 401, 403, 5].map(code => isPermission(error(code))),
+      [true, true, true, true, false],
+    );
+    assert.deepEqual(
+      [10, 9].map(code => isContention(error(code))),
+      [true, false],
+    );
+  });
+
+  it('without an answer from Google are worth another try', () => {
+    for (const code of ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT'])
+      assert.ok(isTransient(error(code)), code);
+    assert.ok(
+      isTransient(
+        new Error('request to http://127.0.0.1:9/ failed, reason: connect ECONNREFUSED 127.0.0.1:9'),
+      ),
+    );
+    assert.ok(!isTransient(error(3)));
+  });
+
+  it('about a missing bucket are not about a missing object', () => {
+    assert.ok(isBucketMissing(error(404, 'The specified bucket does not exist.')));
+    assert.ok(!isBucketMissing(error(404, 'No such object: b/x')));
+  });
+
+  it('are shown without the list of all earlier attempts', () => {
+    const many =
+      'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED : Previous errors : [{message: 14},{message: 14}]';
+    assert.equal(reasonOf(new Error(many)), 'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED');
+  });
+});

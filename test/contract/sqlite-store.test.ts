@@ -1,0 +1,212 @@
+/** What the SQLite store promises beyond the contract: several processes at once, sudden death, bounded patience, speed. */
+import assert from 'node:assert/strict';
+import {type ChildProcess, spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {createInterface} from 'node:readline';
+import {DatabaseSync} from 'node:sqlite';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {fileURLToPath} from 'node:url';
+import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+
+const WORKER = fileURLToPath(new URL('./sqlite-worker.ts', import.meta.url));
+
+describe('A SQLite store', () => {
+  let folder = '';
+  let file = '';
+  let children: ChildProcess[] = [];
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-sqlite-'));
+    file = join(folder, 'new', 'folder', 'store.db');
+    children = [];
+  });
+
+  afterEach(async () => {
+    for (const child of children) await kill(child);
+    rmSync(folder, {recursive: true});
+  });
+
+  function start(mode: string): ChildProcess {
+    const child = spawn(process.execPath, [WORKER, mode, file], {stdio: ['ignore', 'pipe', 'inherit']});
+    children.push(child);
+    return child;
+  }
+
+  it('counts right when three processes make it and increment at once', async () => {
+    const ended = [start('increment'), start('increment'), start('increment')].map(child =>
+      once(child, 'close'),
+    );
+    assert.deepEqual(await Promise.all(ended), [
+      [0, null],
+      [0, null],
+      [0, null],
+    ]);
+    const store = openSqliteStore(file);
+    assert.deepEqual(await store.get('counters/c'), {n: 300});
+    await store.close();
+  });
+
+  it('is whole, and has all that was said to be kept, after each kill -9', async () => {
+    let kept = 0;
+    for (let round = 0; round < 8; round++) {
+      const child = start('pairs');
+      const heard = lines(child, line => {
+        kept = Number(line);
+      });
+      while (kept === 0) await sleep(1);
+      await sleep(20 + Math.random() * 60);
+      await kill(child);
+      await heard;
+      const store = openSqliteStore(file);
+      const [left, right] = [await store.get('pairs/left'), await store.get('pairs/right')];
+      await store.close();
+      assert.equal(left?.n, right?.n);
+      assert.ok(Number(left?.n) >= kept, `it has ${left?.n} and said it kept ${kept}`);
+    }
+    assert.deepEqual(new DatabaseSync(file).prepare('pragma integrity_check').all(), [
+      Object.assign(Object.create(null), {integrity_check: 'ok'}),
+    ]);
+  }).timeout(60_000);
+
+  it('goes on as soon as a process that was stopped in mid-commit is killed, and has nothing of that commit', async () => {
+    const store = openSqliteStore(file);
+    await store.transaction(async tx => tx.set('runs/r', {n: 1}));
+    const child = start('halfway');
+    await once(child.stdout ?? child, 'data');
+    assert.deepEqual(await store.get('runs/r'), {n: 1}, 'readers do not wait for a writer');
+
+    const waiting = store.transaction(async tx => {
+      const run = await tx.get('runs/r');
+      tx.set('runs/r', {n: Number(run?.n) + 1});
+    });
+    const first = await Promise.race([waiting.then(() => 'committed'), sleep(300).then(() => 'waiting')]);
+    assert.equal(first, 'waiting', 'a writer waits, and leaves its own process running');
+    await kill(child);
+    await waiting;
+    assert.deepEqual(await store.get('runs/r'), {n: 2});
+    assert.deepEqual(await store.query('halves'), []);
+    await store.close();
+  });
+
+  it('gives up with Contention when other writers win every time', async () => {
+    const noPause = (): number => 0;
+    const [ours, theirs] = [openSqliteStore(file, noPause), openSqliteStore(file)];
+    let runs = 0;
+    const losing = ours.transaction(async tx => {
+      runs++;
+      await tx.get('runs/r');
+      await theirs.transaction(async other => other.set('runs/r', {n: runs}));
+      tx.set('runs/ours', {});
+    });
+    await assert.rejects(losing, {name: 'Contention', message: /other writers won \d+ times/});
+    assert.ok(runs > 1);
+    assert.equal(await ours.get('runs/ours'), undefined);
+    await ours.close();
+    await theirs.close();
+  });
+
+  for (const how of ['answers', 'throws'])
+    it(`runs the work again when what it ${how} may come from documents that changed between two reads`, async () => {
+      const [ours, theirs] = [openSqliteStore(file), openSqliteStore(file)];
+      const both = (n: number) =>
+        theirs.transaction(async tx => {
+          tx.set('pairs/left', {n});
+          tx.set('pairs/right', {n});
+        });
+      await both(1);
+      let runs = 0;
+      const seen = await ours.transaction(async tx => {
+        const left = await tx.get('pairs/left');
+        if (++runs === 1) await both(2);
+        const right = await tx.get('pairs/right');
+        if (how === 'throws' && left?.n !== right?.n) throw new Error('a state that never was');
+        return [left, right];
+      });
+      assert.deepEqual(seen, [{n: 2}, {n: 2}]);
+      await ours.close();
+      await theirs.close();
+    });
+
+  it('takes a document that was deleted and made again for a changed one', async () => {
+    const [ours, theirs] = [openSqliteStore(file), openSqliteStore(file)];
+    await ours.transaction(async tx => tx.set('runs/r', {n: 1}));
+    const seen: unknown[] = [];
+    await ours.transaction(async tx => {
+      seen.push((await tx.get('runs/r'))?.n);
+      if (seen.length === 1) {
+        await theirs.transaction(async other => other.delete('runs/r'));
+        await theirs.transaction(async other => other.create('runs/r', {n: 2}));
+      }
+      tx.set('runs/saw', {n: Number(seen.at(-1))});
+    });
+    assert.deepEqual(await ours.get('runs/saw'), {n: 2});
+    await ours.close();
+    await theirs.close();
+  });
+
+  it('answers questions about 100,000 documents by its index', async () => {
+    const store = openSqliteStore(file);
+    for (let batch = 0; batch < 10; batch++)
+      await store.transaction(async tx => {
+        for (let n = 0; n < 10_000; n++)
+          tx.create(`runs/r/streams/${batch}-${n}`, {status: n === 7 ? 'pending' : 'completed', n});
+      });
+    const pending = await store.query('runs/r/streams', {
+      where: [{field: 'status', op: '==', value: 'pending'}],
+    });
+    assert.equal(pending.length, 10);
+    assert.equal(await store.count('runs/r/streams'), 100_000);
+    await store.close();
+    const plan = new DatabaseSync(file)
+      .prepare("explain query plan select data from documents where collection = 'c' order by id limit 1")
+      .all();
+    assert.match(String(plan.map(step => step.detail)), /^SEARCH documents USING INDEX/);
+  }).timeout(60_000);
+
+  it('says which file it cannot open, and why', () => {
+    writeFileSync(join(folder, 'text'), 'not a database, whatever its name says'.repeat(100));
+    assert.throws(
+      () => openSqliteStore(join(folder, 'text')),
+      /Failed to open the store .*text: .*not a database/,
+    );
+    assert.throws(() => openSqliteStore(folder), new RegExp(`Failed to open the store ${folder}: `));
+  });
+
+  it('says which file does not fit on the disk any more, and keeps all that did', async () => {
+    // A limit on the size of files, whose signal is ignored, is a full disk to whoever writes.
+    const limited = 'trap \'\' XFSZ; ulimit -f 4096; exec "$0" "$@"';
+    const child = spawn('bash', ['-c', limited, process.execPath, WORKER, 'fill', file], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.push(child);
+    const said: string[] = [];
+    await lines(child, line => said.push(line));
+    const [kept = '', failure = '', after = ''] = said;
+    assert.match(failure, new RegExp(`^Error: Failed to use the store ${file}: .*(disk|full)`));
+    assert.equal(after, kept);
+    const store = openSqliteStore(file);
+    assert.equal(String(await store.count('pages')), kept);
+    await store.close();
+  });
+
+  it('refuses a file of another layout', async () => {
+    await openSqliteStore(file).close();
+    new DatabaseSync(file).exec('pragma user_version = 99');
+    assert.throws(() => openSqliteStore(file), /layout is 99.*use another file/);
+  });
+});
+
+async function lines(child: ChildProcess, heard: (line: string) => void): Promise<void> {
+  if (!child.stdout) return;
+  for await (const line of createInterface({input: child.stdout})) heard(line);
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'close');
+  child.kill('SIGKILL');
+  await ended;
+}

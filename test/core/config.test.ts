@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import {ConfigError, loadConfig} from '../../shared/config.ts';
+import {ENVIRONMENT} from '../builders.ts';
+
+const bad: {name: string; set: Record<string, string | undefined>}[] = [
+  {name: 'GLEANER_PROJECT', set: {GLEANER_PROJECT: undefined}},
+  {name: 'GLEANER_BUCKET', set: {GLEANER_BUCKET: ''}},
+  {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'postgres'}},
+  {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
+  {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
+  {name: 'GLEANER_BUNDLE', set: {GLEANER_BUNDLE: 'main'}},
+  {name: 'GLEANER_TICK_JOB', set: {GLEANER_TICK_JOB: 'tick'}},
+  {name: 'GLEANER_SPOT', set: {GLEANER_SPOT: 'yes'}},
+  {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '0'}},
+  {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '1.5'}},
+  {name: 'GLEANER_LEASE_S', set: {GLEANER_LEASE_S: 'soon'}},
+  {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: ''}},
+  {name: 'GLEANER_BOOT_S', set: {GLEANER_BOOT_S: '-1'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
+];
+
+describe('configuration', () => {
+  for (const {name, set} of bad)
+    it(`${JSON.stringify(set)} is refused by name`, () => {
+      assert.throws(
+        () => loadConfig({...ENVIRONMENT, ...set}),
+        error => error instanceof ConfigError && error.message.includes(`  ${name}: `),
+      );
+    });
+
+  it('names everything that is missing or wrong in one error', () => {
+    assert.throws(
+      () => loadConfig({GLEANER_SPOT: 'maybe', GLEANER_LEASE_S: 'soon'}),
+      error => {
+        assert.ok(error instanceof ConfigError);
+        const names = [...error.message.matchAll(/^ {2}(\w+): ./gm)].map(match => match[1]);
+        assert.deepEqual(names.sort(), [
+          'GLEANER_BUCKET',
+          'GLEANER_BUNDLE',
+          'GLEANER_LEASE_S',
+          'GLEANER_PROJECT',
+          'GLEANER_SPOT',
+          'GLEANER_TICK_JOB',
+          'GLEANER_WORKER_API',
+        ]);
+        return true;
+      },
+    );
+  });
+
+  it('has defaults for all the rest', () => {
+    const config = loadConfig(ENVIRONMENT);
+    assert.deepEqual(config.pool.zones, ['us-central1-a']);
+    assert.equal(config.pool.spot, true);
+    assert.equal(config.store, 'firestore');
+    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, scheduler: undefined});
+  });
+
+  it('has defaults that do not fight: beats fit in a lease, a lease ends before silence is death', () => {
+    const {heartbeat_s, lease_s, limits} = loadConfig(ENVIRONMENT);
+    assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
+  });
+
+  it('takes zones with blanks between them', () => {
+    const {zones} = loadConfig({...ENVIRONMENT, GLEANER_ZONES: 'us-central1-a, europe-west4-b'}).pool;
+    assert.deepEqual(zones, ['us-central1-a', 'europe-west4-b']);
+  });
+});

@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {
+  byPreference,
+  type Candidate,
+  type Claim,
+  grantLease,
+  holds,
+  isClaimable,
+  isExpired,
+  type Outcome,
+  releaseLease,
+  renewLease,
+  revokeLease,
+} from '../../shared/core/lease.ts';
+import {MAX_FAILURES, type Stream, withProgress} from '../../shared/core/stream.ts';
+import {aLeasedStream, aStream, at, NOTHING_STORED, T0} from '../builders.ts';
+
+const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
+const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};
+
+/** Everything that can happen to a stream, in any order; `who` is one of three workers, in one of two lives. */
+const steps = fc.array(
+  fc.record({
+    do: fc.constantFrom('grant', 'renew', 'release', 'expire', 'finish'),
+    who: fc.nat(5),
+    claim: fc.nat(20),
+    outcome: fc.constantFrom<Outcome>('completed', 'drained', 'preempted', 'failed'),
+    fault: fc.constantFrom('stream', 'model', 'infrastructure'),
+    seconds: fc.nat(200),
+  }),
+  {maxLength: 60},
+);
+
+describe('leases', () => {
+  it('have epochs that only grow, one holder at a time, and nothing for those that are past', () => {
+    fc.assert(
+      fc.property(steps, script => {
+        let stream: Stream = aStream();
+        let now = T0;
+        const granted: Claim[] = [];
+        for (const step of script) {
+          now += step.seconds * 1000;
+          const before = stream;
+          const holder = {worker: `w${step.who >> 1}`, incarnation: step.who & 1};
+          const claim = granted[step.claim % Math.max(granted.length, 1)];
+          const isLatest = claim !== undefined && claim === granted.at(-1);
+          switch (step.do) {
+            case 'grant':
+              if (!isClaimable(stream, now)) break;
+              stream = grantLease(stream, holder, 180, now);
+              assert.ok(stream.epoch > (granted.at(-1)?.epoch ?? 0));
+              granted.push({...holder, epoch: stream.epoch});
+              break;
+            case 'renew': {
+              const renewed = claim && renewLease(stream, claim, 180, now);
+              if (renewed) assert.ok(isLatest && !isExpired(renewed, now));
+              stream = renewed ?? stream;
+              break;
+            }
+            case 'release': {
+              const failure = step.outcome === 'failed' ? {kind: step.fault as 'stream', reason: 'no'} : null;
+              const released = claim && releaseLease(stream, claim, step.outcome, failure, now);
+              if (released && before.status !== 'completed') assert.ok(isLatest && released.lease === null);
+              stream = released ?? stream;
+              break;
+            }
+            case 'expire':
+              if (isExpired(stream, now)) stream = revokeLease(stream, now);
+              break;
+            case 'finish':
+              stream = withProgress(stream, FINISHED, now);
+          }
+          assert.equal(granted.filter(past => holds(stream, past)).length, stream.status === 'in_progress' ? 1 : 0);
+          assert.ok(granted.every(past => !holds(stream, past) || past === granted.at(-1)));
+          assert.equal(stream.lease !== null, stream.status === 'in_progress');
+          assert.ok(stream.epoch >= before.epoch);
+          assert.ok(stream.failures <= MAX_FAILURES);
+          assert.equal(stream.status === 'completed', stream.finished, 'completed only through the bucket');
+          if (before.status === 'completed') assert.equal(stream.status, 'completed');
+        }
+      }),
+      {numRuns: 500},
+    );
+  });
+
+  const stale: {name: string; claim: Claim}[] = [
+    {name: 'an earlier epoch', claim: {...OWN, epoch: 2}},
+    {name: 'an epoch that never was', claim: {...OWN, epoch: 4}},
+    {name: 'an earlier life of the worker', claim: {...OWN, incarnation: 1}},
+    {name: 'another worker', claim: {...OWN, worker: 'tpu-us-central1-a-1'}},
+  ];
+  for (const {name, claim} of stale)
+    it(`${name} neither renews nor releases`, () => {
+      const stream = aLeasedStream();
+      assert.equal(renewLease(stream, claim, 180, T0), undefined);
+      for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
+        assert.equal(releaseLease(stream, claim, outcome, null, T0), undefined);
+    });
+
+  it('can be renewed after they ran out, as long as nobody else was given the stream', () => {
+    const renewed = renewLease(aLeasedStream(), OWN, 180, T0 + 3_600_000);
+    assert.equal(renewed?.lease?.expires_at, at(3600 + 180));
+    const lost = grantLease(aLeasedStream(), {worker: 'w', incarnation: 1}, 180, T0 + 3_600_000);
+    assert.equal(renewLease(lost, OWN, 180, T0 + 3_600_000), undefined);
+  });
+
+  it('end at their instant, not before', () => {
+    assert.equal(isExpired(aLeasedStream(), T0 + 179_999), false);
+    assert.equal(isExpired(aLeasedStream(), T0 + 180_000), true);
+  });
+
+  const claimable: {name: string; given: Stream; then: boolean}[] = [
+    {name: 'pending', given: aStream(), then: true},
+    {name: 'leased', given: aLeasedStream(), then: false},
+    {name: 'leased until a moment ago', given: aLeasedStream({lease: {...OWN, expires_at: at(-1)}}), then: true},
+    {name: 'completed', given: aStream({status: 'completed', finished: true}), then: false},
+    {name: 'failed', given: aStream({status: 'failed'}), then: false},
+  ];
+  for (const {name, given, then} of claimable)
+    it(`a ${name} stream ${then ? 'can' : 'cannot'} be claimed`, () => assert.equal(isClaimable(given, T0), then));
+
+  const releases: {
+    name: string;
+    outcome: Outcome;
+    failure?: {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+    given?: Partial<Stream>;
+    then: Partial<Stream>;
+  }[] = [
+    {name: 'drained gives the stream back', outcome: 'drained', then: {status: 'pending', failures: 0, last_error: null}},
+    {name: 'a preemption is no failure', outcome: 'preempted', then: {status: 'pending', failures: 0, last_error: null}},
+    {
+      name: 'a preemption after two failures is no third one',
+      outcome: 'preempted',
+      given: {failures: 2, last_error: 'before'},
+      then: {status: 'pending', failures: 2, last_error: 'before'},
+    },
+    {
+      name: 'a fault of the machine is noted and not counted',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'disk full'},
+      given: {failures: 2},
+      then: {status: 'pending', failures: 2, last_error: 'disk full'},
+    },
+    {
+      name: 'a fault of the stream is counted',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'not UTF-8'},
+      then: {status: 'pending', failures: 1, last_error: 'not UTF-8'},
+    },
+    {
+      name: 'a fault of the model is counted',
+      outcome: 'failed',
+      failure: {kind: 'model', reason: 'no weights'},
+      then: {status: 'pending', failures: 1, last_error: 'no weights'},
+    },
+    {
+      name: 'the third failure parks the stream',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'not UTF-8'},
+      given: {failures: 2},
+      then: {status: 'failed', failures: 3, last_error: 'not UTF-8'},
+    },
+    {
+      name: 'a failure without a reason says so',
+      outcome: 'failed',
+      then: {status: 'pending', failures: 1, last_error: 'the worker gave no reason'},
+    },
+    {
+      name: 'a worker that says completed without the final shard has failed',
+      outcome: 'completed',
+      then: {status: 'pending', failures: 1, finished: false},
+    },
+  ];
+  for (const {name, outcome, failure, given, then} of releases)
+    it(name, () => {
+      const released = releaseLease(aLeasedStream(given), OWN, outcome, failure ?? null, T0);
+      assert.ok(released);
+      const {lease, epoch, ...rest} = released;
+      assert.deepEqual({lease, epoch}, {lease: null, epoch: 3});
+      for (const [field, value] of Object.entries(then)) assert.equal(rest[field as keyof typeof rest], value, field);
+    });
+
+  it('a release of a completed stream changes nothing, whoever sends it', () => {
+    const completed = withProgress(aLeasedStream(), FINISHED, T0);
+    assert.equal(completed.status, 'completed');
+    for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
+      assert.equal(releaseLease(completed, {...OWN, epoch: 1}, outcome, null, T0), completed);
+  });
+
+  it('a parked stream whose last shard turns up after all is completed', () => {
+    const parked = aStream({status: 'failed', failures: 3, last_error: 'no'});
+    const {status, last_error} = withProgress(parked, FINISHED, T0);
+    assert.deepEqual([status, last_error], ['completed', null]);
+  });
+
+  it('a checkpoint that is behind does not take anything back', () => {
+    const ahead = aStream({total_shards: 5, last_processed_sample_idx: 49});
+    assert.equal(withProgress(ahead, {...NOTHING_STORED, total_shards: 4}, T0), ahead);
+  });
+
+  const candidate = (changes: Partial<Candidate>): Candidate => ({
+    run: 'r',
+    spec_hash: 's',
+    priority: 0,
+    run_created_at: at(0),
+    stream: '000',
+    own: false,
+    ...changes,
+  });
+  const preferences: {name: string; first: Partial<Candidate>; second: Partial<Candidate>}[] = [
+    {
+      name: 'what it was on before the host restarted, before what it has loaded',
+      first: {own: true, spec_hash: 'other'},
+      second: {spec_hash: 'loaded'},
+    },
+    {name: 'the loaded spec before priority', first: {spec_hash: 'loaded'}, second: {priority: 9}},
+    {name: 'priority before age', first: {priority: 1, run_created_at: at(9)}, second: {}},
+    {name: 'a negative priority last', first: {}, second: {priority: -1}},
+    {name: 'the older run before the index', first: {stream: '009'}, second: {run_created_at: at(1)}},
+    {name: 'the index as a number', first: {stream: '999'}, second: {stream: '1000'}},
+    {name: 'one of two runs of one moment, always the same', first: {run: 'a', stream: '009'}, second: {run: 'b'}},
+  ];
+  for (const {name, first, second} of preferences)
+    it(`a worker gets ${name}`, () => {
+      const [a, b] = [candidate(first), candidate(second)];
+      assert.deepEqual([b, a].sort(byPreference('loaded')), [a, b]);
+    });
+});

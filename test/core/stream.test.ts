@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import {type Content, registerAgain, type Stream} from '../../shared/core/stream.ts';
+import {aLeasedStream, aStream, T0} from '../builders.ts';
+
+const NEWER = {generation: '1001'};
+const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};
+
+const completed = () => aStream({status: 'completed', finished: true, epoch: 1, total_shards: 2});
+
+const cases: {
+  name: string;
+  given: Stream;
+  when: Partial<Content>;
+  then: 'unchanged' | 'changed' | 'refused';
+  stream?: Partial<Stream> | null;
+  says?: string;
+}[] = [
+  {name: 'the same event again', given: aStream(), when: {}, then: 'unchanged'},
+  {name: 'a late event of an older generation', given: aStream(), when: {generation: '999'}, then: 'unchanged'},
+  {
+    name: 'generations are numbers of any length, not text',
+    given: aStream({generation: '9'}),
+    when: {generation: '99999999999999999999'},
+    then: 'changed',
+    stream: {generation: '99999999999999999999'},
+  },
+  {
+    name: 'the same content again while it is worked on',
+    given: aLeasedStream(),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'in_progress', generation: '1001'},
+  },
+  {
+    name: 'the same content again after it is done',
+    given: completed(),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'completed', generation: '1001'},
+  },
+  {
+    name: 'other content before any work',
+    given: aStream(),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', ...OTHER},
+  },
+  {
+    name: 'good content after bad content that was never worked on',
+    given: aStream({status: 'failed', last_error: 'empty'}),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', last_error: null, ...OTHER},
+  },
+  {
+    name: 'other content while it is worked on',
+    given: aLeasedStream(),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed', lease: null, generation: '1000', epoch: 3},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content of the same size',
+    given: aLeasedStream(),
+    when: {...OTHER, size_bytes: 100},
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content between two leases',
+    given: aStream({epoch: 1}),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'generation 1000, now 1001',
+  },
+  {
+    name: 'other content where an earlier database had shards',
+    given: aStream({total_shards: 2}),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content after the stream is complete: what is stored stays good',
+    given: completed(),
+    when: OTHER,
+    then: 'refused',
+    stream: null,
+    says: 'was overwritten',
+  },
+  {
+    name: 'the same index with and without .gz',
+    given: aStream(),
+    when: {...OTHER, object: 'datasets/my-run/stream_007.jsonl.gz'},
+    then: 'refused',
+    stream: null,
+    says: 'datasets/my-run/stream_007.jsonl.gz has the same index as datasets/my-run/stream_007.jsonl',
+  },
+  {
+    name: 'the same index and content under the other name',
+    given: completed(),
+    when: {object: 'datasets/my-run/stream_007.jsonl.gz'},
+    then: 'refused',
+    stream: null,
+    says: 'rename it',
+  },
+];
+
+describe('a stream that is dropped again', () => {
+  for (const {name, given, when, then, stream, says} of cases)
+    it(`${name} is ${then}`, () => {
+      const {object, generation, size_bytes, crc32c} = given;
+      const again = registerAgain(given, {object, generation, size_bytes, crc32c, ...when}, T0 + 1000);
+      assert.equal(again.kind, then, JSON.stringify(again));
+      if (again.kind === 'unchanged') return;
+      if (stream === null) assert.equal(again.stream, null);
+      for (const [field, value] of Object.entries(stream ?? {}))
+        assert.deepEqual(again.stream?.[field as keyof Stream], value, field);
+      if (again.kind === 'refused') assert.ok(says && again.reason.includes(says), again.reason);
+    });
+});

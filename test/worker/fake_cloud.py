@@ -1,0 +1,85 @@
+"""The metadata server of a VM and worker-api, on one port, for a real agent to talk to. A test scripts the answers."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FakeCloud:
+    def __init__(self, worker="tpu-us-central1-a-0", bucket="bkt"):
+        self.attributes = {
+            "agent-worker-number": "0",
+            "gleaner-worker": worker,
+            "gleaner-incarnation": "3",
+            "gleaner-bucket": bucket,
+            "accelerator-type": "v5litepod-1",
+        }
+        self.preempted = False
+        self.asked: list[dict] = []  # the bodies worker-api was sent
+        self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
+        self.on_heartbeat = lambda body: {"action": "continue", "reason": "", "lease_expires_at": None, "heartbeat_s": 0.1}
+        self.status = lambda body: 200
+        self.changed = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self.attributes["gleaner-api"] = f"http://{self.host}/worker-api"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def wait(self, what, timeout_s=60):
+        """Waits until what(asked) is true."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: what(self.asked), timeout_s), f"never happened; asked: {self.asked[-3:]}"
+
+    def releases(self):
+        return [body for body in self.asked if body["action"] == "release"]
+
+    def _answer(self, body):
+        match body["action"]:
+            case "lease":
+                return self.leases.pop(0) if self.leases else {"action": "exit", "reason": "nothing left to do"}
+            case "heartbeat":
+                return self.on_heartbeat(body)
+            case _:
+                return {"action": "continue", "reason": ""}
+
+    def _metadata(self, path):
+        if path.startswith("instance/attributes/"):
+            return self.attributes.get(path.removeprefix("instance/attributes/"))
+        return {
+            "instance/preempted": "TRUE" if self.preempted else "FALSE",
+            "project/project-id": "local",
+            "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599, "token_type": "Bearer"}',
+            "instance/service-accounts/default/identity": "an.identity.token",
+        }.get(path)
+
+    def _handler(cloud):  # noqa: N805
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                assert self.headers["Metadata-Flavor"] == "Google"
+                value = cloud._metadata(self.path.removeprefix("/computeMetadata/v1/").partition("?")[0])
+                self.send(404 if value is None else 200, (value or "not found").encode())
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert self.headers["Authorization"] == "Bearer an.identity.token"
+                with cloud.changed:
+                    status = cloud.status(body)
+                    answer = cloud._answer(body) if status == 200 else {"error": "a fault of the test"}
+                    cloud.asked.append(body)
+                    cloud.changed.notify_all()
+                self.send(status, json.dumps(answer).encode())
+
+            def send(self, status, data):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        return Handler

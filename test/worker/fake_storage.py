@@ -1,0 +1,137 @@
+"""The part of Cloud Storage's JSON API that the worker uses, in memory, for the real client to talk to.
+
+Preconditions, generations and checksums are honoured as the service does it; `faults` makes requests fail.
+"""
+
+import base64
+import json
+import re
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import google_crc32c
+
+
+class FakeStorage:
+    def __init__(self):
+        self.objects: dict[tuple[str, str], dict] = {}
+        self.uploads: dict[str, dict] = {}
+        self.requests: list[str] = []
+        # Called with "METHOD path?query" before a request is served; a status it returns is the answer,
+        # and ("after", status) answers so although the request was carried out.
+        self.faults = lambda request: None
+        self.lock = threading.RLock()
+        self._generation = 1_000
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def put(self, bucket: str, name: str, data: bytes, metadata: dict | None = None) -> dict:
+        with self.lock:
+            self._generation += 1
+            crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+            resource = {"name": name, "bucket": bucket, "generation": str(self._generation), "size": str(len(data)), "crc32c": crc}
+            resource |= {"metadata": metadata or {}, "metageneration": "1"}
+            self.objects[bucket, name] = {"resource": resource, "data": data}
+            return resource
+
+    def names(self, bucket: str, prefix: str = "") -> list[str]:
+        with self.lock:
+            return sorted(name for b, name in self.objects if b == bucket and name.startswith(prefix))
+
+    def data(self, bucket: str, name: str) -> bytes:
+        return self.objects[bucket, name]["data"]
+
+    def metadata(self, bucket: str, name: str) -> dict:
+        return self.objects[bucket, name]["resource"]["metadata"]
+
+    def delete(self, bucket: str, name: str):
+        with self.lock:
+            del self.objects[bucket, name]
+
+    def _handler(fake):  # noqa: N805 (the handler's methods have their own self)
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.serve(b"")
+
+            def do_POST(self):
+                self.serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+            do_PUT = do_POST
+
+            def serve(self, body):
+                url = urlsplit(self.path)
+                query = {key: values[-1] for key, values in parse_qs(url.query).items()}
+                what = f"{self.command} {unquote(self.path)}"
+                fake.requests.append(what)
+                fault = fake.faults(what)
+                if isinstance(fault, int):
+                    return self.answer(fault, {"error": {"code": fault, "message": "a fault of the test"}})
+                with fake.lock:
+                    status, answer, headers = fake.route(self.command, url.path, query, self.headers, body)
+                if fault:
+                    return self.answer(fault[1], {"error": {"code": fault[1], "message": "a fault of the test, after the fact"}})
+                self.answer(status, answer, headers)
+
+            def answer(self, status, answer, headers=None):
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                for key, value in (headers or {}).items():
+                    self.send_header(key, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        return Handler
+
+    def route(self, method, path, query, headers, body):
+        if match := re.fullmatch(r"/upload(?:/resumable)?/storage/v1/b/([^/]+)/o", path):
+            return self._upload(match[1], method, query, headers, body)
+        if match := re.fullmatch(r"/storage/v1/b/([^/]+)/o", path):
+            found = [o["resource"] for (b, n), o in sorted(self.objects.items()) if b == match[1] and n.startswith(query.get("prefix", ""))]
+            return 200, {"kind": "storage#objects", "items": found}, {}
+        if match := re.fullmatch(r"(?:/download)?/storage/v1/b/([^/]+)/o/(.+)", path):
+            found = self.objects.get((match[1], unquote(match[2])))
+            if not found or query.get("generation", found["resource"]["generation"]) != found["resource"]["generation"]:
+                return 404, {"error": {"code": 404, "message": "No such object"}}, {}
+            if query.get("alt") == "media":
+                return 200, found["data"], {"X-Goog-Hash": f"crc32c={found['resource']['crc32c']}", "X-Goog-Generation": found["resource"]["generation"]}
+            return 200, found["resource"], {}
+        return 404, {"error": {"code": 404, "message": f"not in this fake: {method} {path}"}}, {}
+
+    def _upload(self, bucket, method, query, headers, body):
+        if query["uploadType"] == "multipart":
+            boundary = re.search(r'boundary="?([^";]+)', headers["Content-Type"])[1].encode()
+            _, first, second, _ = body.split(b"--" + boundary)
+            resource = json.loads(first.split(b"\r\n\r\n", 1)[1])
+            return self._finish(bucket, resource, second.split(b"\r\n\r\n", 1)[1][:-2], query)
+        if method == "POST":
+            token = uuid.uuid4().hex
+            self.uploads[token] = {"resource": json.loads(body), "data": b"", "query": query}
+            return 200, {}, {"Location": f"{self.url}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={token}"}
+        upload = self.uploads[query["upload_id"]]
+        upload["data"] += body
+        total = headers["Content-Range"].rpartition("/")[2]
+        if total == "*" or int(total) > len(upload["data"]):
+            return 308, {}, {"Range": f"bytes=0-{len(upload['data']) - 1}"}
+        return self._finish(bucket, upload["resource"], upload["data"], upload["query"])
+
+    def _finish(self, bucket, resource, data, query):
+        existing = self.objects.get((bucket, resource["name"]))
+        if "ifGenerationMatch" in query and query["ifGenerationMatch"] != (existing["resource"]["generation"] if existing else "0"):
+            return 412, {"error": {"code": 412, "message": "conditionNotMet"}}, {}
+        crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+        if resource.get("crc32c", crc) != crc:
+            return 400, {"error": {"code": 400, "message": "Provided CRC32C does not match"}}, {}
+        return 200, self.put(bucket, resource["name"], data, resource.get("metadata")), {}

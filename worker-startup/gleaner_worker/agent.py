@@ -1,0 +1,207 @@
+"""The agent on a TPU VM: lease a stream, extract it, give it back, until told to exit or the VM goes away."""
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+
+from .api import Refused, WorkerApi
+from .control import Control
+from .extract import extract
+from .failures import Failure, LeaseLost
+from .logs import LogShipper, set_up_logging
+from .metadata import Credentials, Identity, is_preempted, load_identity
+from .model import Model, load_model
+from .names import log_name
+from .objects import Bucket, make_client
+from .work import Work, parse_work
+
+log = logging.getLogger(__name__)
+
+# From the notice a preempted VM has 30 s. What is complete is uploaded in these, and the rest left for releasing.
+_FLUSH_S = 16.0
+_RELEASE_S = 3.0
+
+
+class Agent:
+    def __init__(self, identity: Identity, shipper: LogShipper):
+        self.identity = identity
+        self.shipper = shipper
+        self.api = WorkerApi(identity)
+        self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
+        self.preempted = threading.Event()
+        self.exiting = threading.Event()
+        self.model: Model | None = None
+        self.loaded: dict | None = None
+        self.in_hand: tuple[dict, Control] | None = None  # the lease, for the heartbeat
+        self.heartbeat_s = 2.0
+        self.exit_code = 0
+
+    def run(self) -> int:
+        threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
+        while not self.preempted.is_set() and not self.exiting.is_set():
+            answer = self._in_thread(lambda: self.api.lease(self.loaded))
+            if answer is None:
+                break
+            self.heartbeat_s = float(answer.get("heartbeat_s", self.heartbeat_s))
+            if answer["action"] == "exit":
+                log.info("Leaving: %s", answer.get("reason", ""))
+                return 0
+            if answer["action"] == "work":
+                self._work(answer["lease"], answer["work"])
+            else:
+                self._pause(min(float(answer.get("retry_s", 2)), 60))
+        log.info("Leaving: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api says so")
+        return self.exit_code
+
+    def _work(self, lease: dict, raw_work: dict) -> None:
+        lease = {key: lease[key] for key in ("run", "stream", "epoch")}
+        control = Control()
+        self.in_hand = (lease, control)
+        log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
+        try:
+            outcome = self._in_thread(lambda: self._extract(lease, raw_work, control), control) or "preempted"
+            failure = None
+        except LeaseLost:
+            log.warning("The lease of stream %s of run %s is lost; leaving it", lease["stream"], lease["run"])
+            self.in_hand = None
+            return
+        except Failure as error:
+            outcome, failure = "failed", {"kind": error.kind, "reason": error.reason}
+            log.error("%s", error.reason)
+        except Exception as error:
+            reason = f"Failed to extract stream {lease['stream']}: {type(error).__name__}: {error}"
+            outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:10_000]}
+            log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
+        self._release(lease, outcome, failure, control)
+
+    def _extract(self, lease: dict, raw_work: dict, control: Control) -> str:
+        work = parse_work(lease, raw_work)
+        bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
+        # One folder per lease: an upload that a lost lease left behind never meets the files of the next.
+        folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
+        try:
+            self._load(work, bucket, control)
+            return extract(work, self.model, bucket, folder, control)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> None:
+        """Keeps the model between streams of one run."""
+        wanted = {"model": work.spec.model, "spec_hash": work.spec_hash}
+        if self.loaded == wanted:
+            return
+        control.phase = "loading"
+        self.model = self.loaded = None
+        self.model = load_model(work.spec, self.identity.home, bucket)
+        self.loaded = wanted
+        log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
+
+    def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
+        log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
+        try:
+            give_up_after_s = _RELEASE_S if self.preempted.is_set() else 600.0
+            self.api.release(lease, outcome, failure, control.progress(), give_up_after_s)
+        except LeaseLost:
+            log.warning("The lease was lost before it could be released")
+        except OSError as error:
+            log.warning("Failed to release: %s; the lease will expire", error)
+        finally:
+            self.in_hand = None
+
+    def _in_thread(self, call, control: Control | None = None):
+        """Runs `call` beside the main thread, which stays free for signals; None when a preemption cut it short."""
+        result: dict = {}
+
+        def run() -> None:
+            try:
+                result["value"] = call()
+            except BaseException as error:  # raised again below
+                result["error"] = error
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        while thread.is_alive() and not self.preempted.is_set() and not (control is None and self.exiting.is_set()):
+            thread.join(0.1)
+        if thread.is_alive() and control:
+            control.request("flush")
+            thread.join(_FLUSH_S / 2)
+            # Still in a long batch: what is before it is saved without waiting for its end.
+            if thread.is_alive() and (salvage := control.take_salvage()):
+                threading.Thread(target=salvage, daemon=True).start()
+            thread.join(_FLUSH_S / 2)
+        if "error" in result:
+            raise result["error"]
+        return result.get("value")
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.preempted.is_set() and not self.exiting.is_set():
+            time.sleep(0.05)
+
+    def _heartbeats(self) -> None:
+        """Says that this worker lives, and passes on what it is told. An API that is away is only waited for."""
+        while True:
+            lease, control = self.in_hand or (None, None)
+            try:
+                progress = control.progress() if control else None
+                answer = self.api.heartbeat(control.phase if control else "idle", lease, progress)
+                self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
+                self._obey(answer, control)
+            except LeaseLost:
+                if control:
+                    control.request("stop")
+            except Refused as error:
+                log.error("%s", error)
+                self.exit_code = 1
+                self.exiting.set()
+                if control:
+                    control.request("stop")
+            except OSError as error:
+                log.warning("Failed to send a heartbeat: %s", error)
+            time.sleep(self.heartbeat_s)
+
+    def _obey(self, answer: dict, control: Control | None) -> None:
+        action = answer["action"]
+        if action == "exit":
+            self.exiting.set()
+        if control and action in ("drain", "stop", "exit"):
+            log.info("Told to %s: %s", action, answer.get("reason", ""))
+            control.request("drain" if action == "drain" else "stop")
+
+    def _watch_preemption(self) -> None:
+        while not self.preempted.is_set():
+            if is_preempted():
+                log.warning("This VM is being preempted")
+                self.preempted.set()
+            time.sleep(1)
+
+
+def main() -> int:
+    shipper = set_up_logging()
+    agent = Agent(load_identity(), shipper)
+
+    def on_signal(number: int, _frame: object) -> None:
+        agent.preempted.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    name = log_name(agent.identity.worker, agent.identity.incarnation)
+    shipper.start(agent.bucket, name)
+    shutil.rmtree(os.path.join(agent.identity.home, "work"), ignore_errors=True)
+    try:
+        code = agent.run()
+    except Refused as error:
+        log.error("%s", error)
+        code = 1
+    shipper.ship(agent.bucket, name)
+    return code
+
+
+if __name__ == "__main__":
+    status = main()
+    # Threads may still wait for a device or a socket; nothing of theirs may be finished now.
+    os._exit(status)

@@ -1,0 +1,69 @@
+"""Talking to worker-api: one POST per question, retried while the network or the service is away."""
+
+import json
+import logging
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from .failures import LeaseLost
+from .metadata import Identity, IdentityTokens
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """worker-api does not take this worker's words: a bug, or a worker that is not wanted. Trying again cannot help."""
+
+
+class WorkerApi:
+    def __init__(self, identity: Identity):
+        self._identity = identity
+        self._tokens = IdentityTokens(identity.api)
+
+    def lease(self, loaded: dict | None) -> dict:
+        return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
+
+    def heartbeat(self, phase: str, lease: dict | None, progress: dict | None) -> dict:
+        """One attempt: the next beat follows anyway. Raises OSError when nobody answers."""
+        return self._ask({"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}, give_up_after_s=0)
+
+    def release(self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120) -> None:
+        """Gives the lease back. Raises OSError when nobody answers in time; the lease then simply expires."""
+        self._ask(
+            {"action": "release", "lease": lease, "outcome": outcome, "failure": failure, "progress": progress},
+            give_up_after_s,
+        )
+
+    def _ask(self, question: dict, give_up_after_s: float) -> dict:
+        """Raises LeaseLost on 409, Refused on other 4xx, OSError when it had to give up."""
+        who = self._identity
+        body = json.dumps(question | {"worker": who.worker, "incarnation": who.incarnation, "host": who.host}).encode()
+        give_up, wait_s, fresh = time.monotonic() + give_up_after_s, 0.5, False
+        while True:
+            try:
+                return self._post(body, fresh)
+            except urllib.error.HTTPError as error:
+                answer = error.read(2000).decode("utf-8", "replace")
+                if error.code == 409:
+                    raise LeaseLost(answer) from error
+                if error.code == 401 and not fresh:
+                    fresh = True
+                    continue
+                if error.code < 500 and error.code not in (408, 429):
+                    raise Refused(f"Failed to {question['action']}: worker-api answered {error.code}: {answer}") from error
+                problem: OSError = error
+            except OSError as error:  # refused, reset, timed out, no route
+                problem = error
+            if time.monotonic() + wait_s > give_up:
+                raise problem
+            log.warning("Failed to %s: %s; trying again in %.1f s", question["action"], problem, wait_s)
+            threading.Event().wait(wait_s * random.uniform(0.8, 1.2))
+            wait_s = min(wait_s * 2, 15)
+
+    def _post(self, body: bytes, fresh_token: bool) -> dict:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._tokens.get(fresh_token)}"}
+        with urllib.request.urlopen(urllib.request.Request(self._identity.api, body, headers), timeout=30) as response:
+            return json.loads(response.read())

@@ -1,0 +1,83 @@
+"""What the agent's threads tell each other about the stream in hand: how far it is, and how it should end."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from .failures import LeaseLost
+
+# Later ones win: a lease that is lost is lost, whatever was asked before.
+_MODES = ("run", "drain", "flush", "stop")
+
+
+class Interrupted(Exception):
+    """The machine is going away: the shard being computed ends after the batch in hand."""
+
+
+class Control:
+    """Shared by the extraction, the heartbeat and the main thread.
+
+    drain: end after the shard being computed. flush: end after the batch being computed. stop: end now, write nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mode = "run"
+        self._rates: deque[tuple[float, int]] = deque(maxlen=64)
+        self._salvage: Callable[[], None] | None = None
+        self.phase = "loading"
+        self.samples_done = 0
+        self.samples_total: int | None = None
+        self.tokens_done = 0
+        self.shards_done = 0
+
+    @property
+    def mode(self) -> str:
+        return self._mode
+
+    def request(self, mode: str) -> None:
+        with self._lock:
+            if _MODES.index(mode) > _MODES.index(self._mode):
+                self._mode = mode
+
+    def check_lease(self) -> None:
+        if self._mode == "stop":
+            raise LeaseLost
+
+    def check_flush(self) -> None:
+        self.check_lease()
+        if self._mode == "flush":
+            raise Interrupted
+
+    def add_done(self, samples: int, tokens: int) -> None:
+        with self._lock:
+            self.samples_done += samples
+            self.tokens_done += tokens
+            self._rates.append((time.monotonic(), tokens))
+
+    def progress(self) -> dict:
+        """The `progress` of a heartbeat; the rate is over the last 30 s at most."""
+        with self._lock:
+            recent = [(at, tokens) for at, tokens in self._rates if at > time.monotonic() - 30]
+            elapsed = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+            # The first entry only marks when the counting began.
+            rate = sum(tokens for _, tokens in recent[1:]) / elapsed if elapsed > 0 else None
+            return {
+                "samples_done": self.samples_done,
+                "samples_total": self.samples_total,
+                "tokens_done": self.tokens_done,
+                "shards_done": self.shards_done,
+                "tokens_per_s": None if rate is None else round(rate, 1),
+            }
+
+    def set_salvage(self, salvage: Callable[[], None]) -> None:
+        """`salvage` saves the finished batches of the shard being computed."""
+        with self._lock:
+            self._salvage = salvage
+
+    def take_salvage(self) -> Callable[[], None] | None:
+        """It, once: whoever gets it calls it, or knows that there is nothing left to save."""
+        with self._lock:
+            salvage, self._salvage = self._salvage, None
+            return salvage

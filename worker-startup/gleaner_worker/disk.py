@@ -1,0 +1,31 @@
+"""What this worker keeps on its own disk, and what it says when there is no room."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .failures import Failure
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turns "no space left" while `path` is written into a Failure that says how much is free."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(os.path.dirname(path)).free
+        raise Failure(
+            "infrastructure",
+            f"Failed to write {path}: the disk is full ({free} bytes free); use a larger boot disk or a smaller shard_size_gb",
+        ) from error
+
+
+def empty_folder(path: str) -> str:
+    """Makes `path` an empty folder and returns it."""
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    return path

@@ -1,0 +1,67 @@
+"""The agent's log: JSON lines on stderr, and a copy in the bucket that outlives the VM."""
+
+import json
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from datetime import UTC, datetime
+
+from .objects import Bucket
+
+_KEEP_LINES = 5_000
+_SHIP_EVERY_S = 15.0
+
+
+class LogShipper(logging.Handler):
+    """Keeps the latest lines and writes them to one object now and then (Cloud Storage takes one write a second)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=_KEEP_LINES)
+        self._new = threading.Event()
+        self._shipping = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = _format(record)
+        print(line, file=sys.stderr, flush=True)
+        self._lines.append(line)
+        self._new.set()
+
+    def start(self, bucket: Bucket, name: str) -> None:
+        threading.Thread(target=self._run, args=(bucket, name), name="log", daemon=True).start()
+
+    def ship(self, bucket: Bucket, name: str) -> None:
+        with self._shipping:
+            self._new.clear()
+            try:
+                bucket.overwrite(name, ("\n".join(self._lines) + "\n").encode(), "application/x-ndjson")
+            except Exception as error:  # the log must never be what stops the work; the next write brings it all
+                print(f"Failed to ship the log to gs://{bucket.name}/{name}: {error}", file=sys.stderr, flush=True)
+
+    def _run(self, bucket: Bucket, name: str) -> None:
+        while True:
+            self._new.wait()
+            self.ship(bucket, name)
+            time.sleep(_SHIP_EVERY_S)
+
+
+def set_up_logging() -> LogShipper:
+    shipper = LogShipper()
+    logging.basicConfig(level=logging.INFO, handlers=[shipper], force=True)
+    for noisy in ("jax", "google", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return shipper
+
+
+def _format(record: logging.LogRecord) -> str:
+    entry = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "severity": record.levelname,
+        "message": record.getMessage(),
+    }
+    if record.exc_info:
+        entry["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+    return json.dumps(entry)

@@ -1,0 +1,102 @@
+"""The metadata server of the VM: who this worker is, tokens that prove it, and whether it is being preempted."""
+
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import google.auth.credentials
+import google.auth.exceptions
+
+_ATTRIBUTES = ("gleaner-worker", "gleaner-incarnation", "gleaner-api", "gleaner-bucket", "agent-worker-number")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is this machine's own: never a proxy
+
+
+@dataclass(frozen=True)
+class Identity:
+    worker: str
+    incarnation: int
+    host: int
+    api: str
+    bucket: str
+    project: str
+    home: str
+
+
+def load_identity(env: dict[str, str] = os.environ) -> Identity:
+    """Reads who this worker is; raises SystemExit naming every attribute that is missing or wrong, at once."""
+    values, problems = {}, []
+    for name in _ATTRIBUTES:
+        try:
+            values[name] = get(f"instance/attributes/{name}").strip()
+        except FileNotFoundError:
+            values[name] = ""
+        if not values[name]:
+            problems.append(f"metadata attribute {name} is missing")
+        elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
+            problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
+    if problems:
+        # A missing worker number must never pass for worker 0: two workers would write as one.
+        raise SystemExit(f"Failed to start the agent: {'; '.join(problems)}; create the VM again with them set")
+    return Identity(
+        worker=values["gleaner-worker"],
+        incarnation=int(values["gleaner-incarnation"]),
+        host=int(values["agent-worker-number"]),
+        api=values["gleaner-api"],
+        bucket=values["gleaner-bucket"],
+        project=get("project/project-id").strip(),
+        home=env.get("GLEANER_HOME", "/opt/gleaner"),
+    )
+
+
+def get(path: str, timeout_s: float = 10) -> str:
+    """One value; FileNotFoundError when the server does not have it, OSError when it cannot be asked."""
+    host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+    request = urllib.request.Request(f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"})
+    try:
+        with _DIRECT.open(request, timeout=timeout_s) as response:
+            return response.read().decode("utf-8")
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise FileNotFoundError(f"the metadata server has no {path}") from error
+        raise
+
+
+def is_preempted() -> bool:
+    try:
+        return get("instance/preempted", timeout_s=2).strip() == "TRUE"
+    except OSError:
+        return False
+
+
+class IdentityTokens:
+    """The token that tells worker-api which worker asks; kept for a while, since making one costs the server a signature."""
+
+    def __init__(self, audience: str):
+        self._path = f"instance/service-accounts/default/identity?audience={urllib.parse.quote(audience, safe='')}&format=full"
+        self._lock = threading.Lock()
+        self._token, self._fetched = "", 0.0
+
+    def get(self, fresh: bool = False) -> str:
+        with self._lock:
+            if fresh or not self._token or time.monotonic() - self._fetched > 600:
+                self._token, self._fetched = get(self._path).strip(), time.monotonic()
+            return self._token
+
+
+class Credentials(google.auth.credentials.Credentials):
+    """The service account of this VM, for the storage client."""
+
+    def refresh(self, request) -> None:
+        try:
+            answer = json.loads(get("instance/service-accounts/default/token"))
+        except OSError as error:
+            raise google.auth.exceptions.TransportError(error) from error
+        self.token = answer["access_token"]
+        # google-auth compares with a time in UTC that does not say so.
+        self.expiry = datetime.now(UTC).replace(tzinfo=None) + timedelta(seconds=answer["expires_in"])

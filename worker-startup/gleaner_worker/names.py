@@ -1,0 +1,52 @@
+"""Every object name the worker builds or parses."""
+
+import re
+
+_STREAM = re.compile(r"datasets/(?:([a-z][a-z0-9-]{0,38})/)?stream_(\d{3,9})\.jsonl(?:\.gz)?")
+_SHARD = re.compile(r"shard_(\d{4,9})\.(safetensors|pkl\.gz)")
+
+
+def run_folder(run: str) -> str:
+    """The run's segment of an object name: the run `default` has none."""
+    return "" if run == "default" else f"{run}/"
+
+
+def manifest_name(run: str) -> str:
+    return f"activations/{run_folder(run)}manifest.json"
+
+
+def output_prefix(run: str, stream: str) -> str:
+    return f"activations/{run_folder(run)}tpu_{int(stream)}/"
+
+
+def shard_name(prefix: str, number: int, file_format: str) -> str:
+    return f"{prefix}shard_{number:04d}.{file_format}"
+
+
+def parse_shard(prefix: str, name: str) -> tuple[int, str] | None:
+    """(number, format) of a shard object under `prefix`, or None for anything else."""
+    match = _SHARD.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None
+    if not match or shard_name(prefix, int(match[1]), match[2]) != name:
+        return None
+    return int(match[1]), match[2]
+
+
+def partial_prefix(run: str, stream: str, number: int) -> str:
+    return f"partials/{run_folder(run)}tpu_{int(stream)}/shard_{number:04d}."
+
+
+def partial_name(run: str, stream: str, number: int, epoch: int) -> str:
+    return f"{partial_prefix(run, stream, number)}e{epoch}.safetensors"
+
+
+def parse_stream(name: str) -> tuple[str, str] | None:
+    """(run, stream id) of a stream object such as `datasets/my-run/stream_007.jsonl.gz`, or None."""
+    match = _STREAM.fullmatch(name)
+    if not match or match[1] == "default":
+        return None
+    index = int(match[2])
+    return (match[1] or "default", f"{index:03d}") if f"{index:03d}" == match[2] else None
+
+
+def log_name(worker: str, incarnation: int) -> str:
+    return f"logs/{worker}/{incarnation}.log"

@@ -1,0 +1,153 @@
+"""The bucket, as the worker needs it: read one generation, list, and create what is not there yet. Never delete."""
+
+import base64
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import google.auth.exceptions
+import google_crc32c
+import requests
+from google.api_core import exceptions as api
+from google.cloud import storage
+from google.cloud.storage.exceptions import DataCorruption
+
+from .disk import writing
+from .failures import Failure
+
+GIVE_UP_AFTER_S = 600.0
+_TIMEOUT_S = (10, 60)
+_TRANSIENT = (
+    api.TooManyRequests,
+    api.ServerError,
+    DataCorruption,
+    ConnectionError,
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+    google.auth.exceptions.TransportError,
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    name: str
+    generation: int
+    size_bytes: int
+    crc32c: str  # base64, as Cloud Storage writes it
+    metadata: dict[str, str]
+
+
+class Bucket:
+    """`check` is called before every attempt and may raise, so that work which lost its lease stops here too."""
+
+    def __init__(self, client: storage.Client, name: str, check: Callable[[], None] = lambda: None):
+        self.client = client
+        self.name = name
+        self._bucket = client.bucket(name)
+        self.check = check
+
+    def checked(self, check: Callable[[], None]) -> "Bucket":
+        return Bucket(self.client, self.name, check)
+
+    def list(self, prefix: str) -> list[ObjectInfo]:
+        fields = "items(name,generation,size,crc32c,metadata),nextPageToken"
+        return self._retry(
+            f"list gs://{self.name}/{prefix}",
+            lambda: [_info(b) for b in self.client.list_blobs(self._bucket, prefix=prefix, fields=fields, retry=None, timeout=_TIMEOUT_S)],
+        )
+
+    def head(self, name: str) -> ObjectInfo | None:
+        blob = self._retry(f"look at gs://{self.name}/{name}", lambda: self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S))
+        return _info(blob) if blob else None
+
+    def download(self, name: str, path: str, generation: int | None = None) -> None:
+        """Writes the object, as stored, to `path`. Raises FileNotFoundError when that generation is not there (any more)."""
+
+        def fetch() -> None:
+            blob = self._bucket.blob(name, generation=generation)
+            with writing(path):
+                blob.download_to_filename(path, raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_S)
+
+        self._retry(f"download gs://{self.name}/{name}", fetch)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return self._retry(
+                f"read gs://{self.name}/{name}",
+                lambda: self._bucket.blob(name).download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_S),
+            )
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str, path: str, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
+        """Uploads the file at `path` as a new object and returns None; what is there already is returned and left alone.
+
+        The server compares its crc32c with ours before the object exists.
+        """
+        checksum = file_crc32c(path)
+
+        def upload() -> ObjectInfo | None:
+            blob = self._bucket.blob(name)
+            blob.metadata = metadata
+            blob.crc32c = checksum
+            try:
+                blob.upload_from_filename(
+                    path, content_type=content_type, if_generation_match=0, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
+                )
+            except api.PreconditionFailed:
+                found = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
+                if found is None:
+                    raise ConnectionError(f"{name} was there and is gone; trying again") from None
+                return _info(found)
+            return None
+
+        return self._retry(f"create gs://{self.name}/{name}", upload)
+
+    def overwrite(self, name: str, data: bytes, content_type: str) -> None:
+        """For the log alone: one attempt, for there will be another."""
+        self._bucket.blob(name).upload_from_string(data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S)
+
+    def _retry(self, what: str, call: Callable[[], T]) -> T:
+        """Calls until it works. Transient errors are waited out, 404 is FileNotFoundError, others Failure("infrastructure")."""
+        give_up = time.monotonic() + GIVE_UP_AFTER_S
+        wait_s = 0.25
+        while True:
+            self.check()
+            try:
+                return call()
+            except _TRANSIENT as error:
+                if time.monotonic() + wait_s > give_up:
+                    raise Failure("infrastructure", f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s") from error
+            except api.NotFound as error:
+                raise FileNotFoundError(f"Failed to {what}: it is not there") from error
+            except (api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
+                raise Failure("infrastructure", f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account") from error
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, 15.0)
+
+
+def file_crc32c(path: str) -> str:
+    digest = google_crc32c.Checksum()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return base64.b64encode(digest.digest()).decode()
+
+
+def make_client(project: str | None, credentials=None) -> storage.Client:
+    """A storage client for `credentials`, or for whatever this machine has (none on an emulator)."""
+    if credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST"):
+        return storage.Client(project=project)
+    return storage.Client(project=project or "local", credentials=credentials)
+
+
+def _info(blob: storage.Blob) -> ObjectInfo:
+    return ObjectInfo(blob.name, int(blob.generation), int(blob.size), blob.crc32c, dict(blob.metadata or {}))
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:300]}"

@@ -1,0 +1,45 @@
+"""The shards of a stream that the bucket already has, held against the plan: the bucket is the truth about work done."""
+
+from .failures import Failure
+from .model import Model
+from .names import parse_shard
+from .objects import Bucket, ObjectInfo
+from .plan import ShardPlan
+from .work import Work, disagreement, shard_identity
+
+
+class StoredShards:
+    def __init__(self, work: Work, model: Model, bucket: Bucket):
+        self._work = work
+        self._fingerprint = model.fingerprint
+        self._found: dict[int, ObjectInfo] = {}
+        for info in bucket.list(work.output_prefix):
+            parsed = parse_shard(work.output_prefix, info.name)
+            if not parsed:
+                continue
+            if parsed[0] in self._found:
+                raise self._conflict(f"{info.name} and {self._found[parsed[0]].name} are both shard {parsed[0]}")
+            self._found[parsed[0]] = info
+
+    def has(self, plan: ShardPlan) -> ObjectInfo | None:
+        """The stored shard of this plan, if there is one. Raises Failure("stream") when what is stored is something else."""
+        if plan.final and (later := sorted(number for number in self._found if number > plan.number)):
+            raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
+        info = self._found.get(plan.number)
+        if info:
+            self.accept(plan, info)
+        return info
+
+    def accept(self, plan: ShardPlan, info: ObjectInfo) -> None:
+        """Raises Failure("stream") unless `info` is exactly what `plan` makes."""
+        identity = shard_identity(self._work, plan, self._fingerprint)
+        if problem := disagreement(identity, info.metadata):
+            raise self._conflict(f"{info.name} was made as {problem}")
+
+    def _conflict(self, what: str) -> Failure:
+        work = self._work
+        return Failure(
+            "stream",
+            f"Failed to go on with {work.object}: {what}; nothing is overwritten: restore what the shards were made from, "
+            f"or move {work.output_prefix} away to start this stream again",
+        )

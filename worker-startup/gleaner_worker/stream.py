@@ -1,0 +1,68 @@
+"""Reading a stream: lines out of a local JSONL file, plain or gzip, with memory bounded by one line."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from .failures import Failure
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Line:
+    index: int  # zero-based: the sample index
+    data: bytes | None  # without its line ending; None when it is longer than MAX_LINE_BYTES
+    size_bytes: int
+
+
+def read_lines(path: str, name: str) -> Iterator[Line]:
+    """Yields every line, also the blank ones. A newline at the end of the file makes no further line.
+
+    The content decides whether the file is gzip: no JSON line starts with gzip's magic bytes.
+    Raises Failure("stream"), naming the object `name`, when a gzip file is damaged.
+    """
+    try:
+        with _open(path) as file:
+            for index, line in enumerate(_split(file)):
+                yield Line(index, line if isinstance(line, bytes) else None, len(line) if isinstance(line, bytes) else line)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Failure("stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again") from error
+
+
+def count_lines(path: str, name: str) -> int:
+    return sum(1 for _ in read_lines(path, name))
+
+
+def _open(path: str) -> BinaryIO:
+    with open(path, "rb") as file:
+        magic = file.read(2)
+    return gzip.open(path, "rb") if magic == _GZIP_MAGIC else open(path, "rb", buffering=1 << 20)
+
+
+def _split(file: BinaryIO) -> Iterator[bytes | int]:
+    """Lines without their ending; for a line over the limit, its length alone."""
+    first = True
+    while line := file.readline(MAX_LINE_BYTES + 2):
+        if first:
+            first = False
+            line = line.removeprefix(_BOM)
+            if not line:
+                continue
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            yield _skip_line(file, len(line))
+            continue
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line if len(line) <= MAX_LINE_BYTES else len(line)
+
+
+def _skip_line(file: BinaryIO, size: int) -> int:
+    while piece := file.readline(1 << 20):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            return size - 1
+    return size

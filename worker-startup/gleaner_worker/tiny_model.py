@@ -1,0 +1,132 @@
+"""Makes a tiny random Qwen2 model in the Hugging Face layout, with a tokenizer: `python -m gleaner_worker.tiny_model DIR`.
+
+The weights mean nothing, but every step that a real model takes is taken. The same seed makes the same bytes.
+"""
+
+import argparse
+import json
+import os
+
+import ml_dtypes
+import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from .arc import encode_task
+from .qwen2 import EMBEDDING, layer_table, parse_config
+
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 128,
+    "intermediate_size": 344,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32768,
+    "vocab_size": 4096,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0,
+    "use_sliding_window": False,
+    "tie_word_embeddings": True,
+}
+_WORDS = (
+    "the a an of to and in is it that he she they has have had how many much more each every day week year for from "
+    "with were was are at on by as his her their there then than if does do did will would can cost costs price dollars "
+    "apples eggs books pages miles hours minutes people students children friends total left gave took bought sold makes "
+    "needs wants first second third half twice three times number one two five ten per all some other spent money buys"
+).split()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.tiny_model", description=__doc__)
+    parser.add_argument("dir", help="folder to write; made when it does not exist")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16", help="of the stored weights")
+    args = parser.parse_args()
+    make_tiny_model(args.dir, args.seed, args.dtype)
+
+
+def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dict = CONFIG) -> None:
+    os.makedirs(folder, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    tokenizer = _train_tokenizer(rng, config["vocab_size"])
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    target = np.dtype(ml_dtypes.bfloat16 if dtype == "bf16" else np.float32)
+    weights = os.path.join(folder, "model.safetensors")
+    save_file(_weights(rng, target, config), weights, metadata={"format": "pt"})
+    os.chmod(weights, 0o644)
+    _write_json(folder, "config.json", config | {"torch_dtype": "bfloat16" if dtype == "bf16" else "float32"})
+    _write_json(
+        folder,
+        "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": config["max_position_embeddings"],
+            "eos_token": "<|endoftext|>",
+        },
+    )
+
+
+def _write_json(folder: str, name: str, value: dict) -> None:
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2)
+        file.write("\n")
+
+
+def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dict[str, np.ndarray]:
+    """Norms and biases are random too: with ones and zeros there, a decoder that leaves them out would look right."""
+    config = parse_config(raw_config, "the tiny model")
+    shapes = {EMBEDDING: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}
+    for layer in range(config.num_layers):
+        shapes |= {f"model.layers.{layer}.{name}": shape for name, (_, shape) in layer_table(config).items()}
+    tensors = {}
+    for name, shape in shapes.items():
+        values = rng.standard_normal(shape, dtype=np.float32)
+        if "norm" in name:
+            values = 1 + 0.1 * values
+        elif name.endswith(".bias"):
+            values *= 0.1
+        elif name != EMBEDDING:
+            values /= np.sqrt(shape[-1])
+        tensors[name] = values.astype(dtype)
+    return tensors
+
+
+def _train_tokenizer(rng: np.random.Generator, vocab_size: int) -> Tokenizer:
+    """Byte-level BPE in which runs of digits merge, so that a grid's row is a few tokens and not one per cell."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([_task_text(rng) for _ in range(300)] + [_english(rng) for _ in range(300)], trainer)
+    return tokenizer
+
+
+def _task_text(rng: np.random.Generator) -> str:
+    def grid() -> list[list[int]]:
+        height, width = rng.integers(3, 20, 2)
+        cells = rng.choice(10, size=(height, width), p=[0.64] + [0.04] * 9)
+        # Horizontal lines of one colour are what grids are full of, besides background.
+        for row in range(height):
+            if rng.random() < 0.3:
+                cells[row, : rng.integers(1, width + 1)] = rng.integers(10)
+        return cells.tolist()
+
+    pairs = [{"input": grid(), "output": grid()} for _ in range(3)]
+    return encode_task({"train": pairs, "test": [{"input": grid()}]})
+
+
+def _english(rng: np.random.Generator) -> str:
+    words = [str(word) if rng.random() > 0.08 else str(rng.integers(1, 500)) for word in rng.choice(_WORDS, 60)]
+    return " ".join(words).capitalize() + "."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Reads a run's streams and every shard again and says whether each sample is stored exactly once.
+
+    python -m gleaner_worker.verify --bucket B --run RUN --json
+
+Exit status: 0 all is right, 1 something is not, 2 it could not be checked. It writes nothing to the bucket.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .failures import Failure
+from .model import open_reader
+from .model_folder import find_model
+from .names import manifest_name, output_prefix, parse_stream, run_folder
+from .objects import Bucket, ObjectInfo, make_client
+from .spec import Spec, parse_spec
+from .verify_stream import COUNTS, Expectation, verify_stream
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.verify", description=__doc__.partition("\n")[0])
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--project")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON (otherwise as text)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    args = parser.parse_args()
+    logging.getLogger().setLevel(logging.ERROR)
+    tell = (lambda _: None) if args.quiet else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
+    status = 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
+            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, tell)
+        status = 0 if report["ok"] else 1
+    except (Failure, OSError) as error:
+        report = _report(args.run, [], [f"Failed to verify {args.run}: {error}"])
+        status = 2
+    print(json.dumps(report) if args.json else _as_text(report), flush=True)
+    return status
+
+
+def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
+    """The report. Raises Failure or OSError when it cannot be known. `folder`: scratch space, as large as one shard."""
+    spec, spec_hash = _read_manifest(bucket, run)
+    model_folder = find_model(spec.model, folder, bucket, weights=False)
+    config, layers, reader = open_reader(spec, model_folder)
+    expectation = Expectation(run, spec, spec_hash, layers, config.d_model, reader)
+    problems: list[str] = []
+    streams = _list_streams(bucket, run, problems)
+    outputs = _list_outputs(bucket, run)
+    if not streams:
+        problems.append(f"run {run} has no streams: there is no datasets/{run_folder(run)}stream_000.jsonl or the like")
+    for prefix in sorted(set(outputs) - {output_prefix(run, stream) for stream in streams}):
+        problems.append(f"{prefix} holds {len(outputs[prefix])} objects, but no stream of that number is there")
+    results = []
+    for number, (stream, info) in enumerate(sorted(streams.items(), key=lambda item: int(item[0]))):
+        tell({"stream": stream, "streams_done": number, "streams": len(streams)})
+        found = outputs.get(output_prefix(run, stream), [])
+        results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
+    return _report(run, results, problems)
+
+
+def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
+    name = manifest_name(run)
+    text = bucket.read(name)
+    if text is None:
+        raise Failure("stream", f"there is no gs://{bucket.name}/{name}, so no such run has been started")
+    try:
+        manifest = json.loads(text)
+        return parse_spec(manifest["spec"]), manifest["spec_hash"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure("stream", f"gs://{bucket.name}/{name} is not a manifest of ours: {error!r}") from error
+
+
+def _list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, ObjectInfo]:
+    streams: dict[str, ObjectInfo] = {}
+    for info in bucket.list(f"datasets/{run_folder(run) or 'stream_'}"):
+        parsed = parse_stream(info.name)
+        if not parsed or parsed[0] != run:
+            continue
+        first = streams.setdefault(parsed[1], info)
+        if first is not info:
+            kept, other = sorted((first, info), key=lambda i: i.generation)
+            streams[parsed[1]] = kept
+            problems.append(f"{other.name} has the same number as {kept.name}: its samples are not in this run; give it a number of its own")
+    return streams
+
+
+def _list_outputs(bucket: Bucket, run: str) -> dict[str, list[ObjectInfo]]:
+    """Objects by folder, such as activations/my-run/tpu_7/."""
+    root = f"activations/{run_folder(run)}"
+    outputs = defaultdict(list)
+    for info in bucket.list(f"{root}tpu_"):
+        head, slash, rest = info.name.removeprefix(root).partition("/")
+        if slash and "/" not in rest and head.removeprefix("tpu_").isdigit():
+            outputs[f"{root}{head}/"].append(info)
+    return outputs
+
+
+def _report(run: str, streams: list[dict], problems: list[str]) -> dict:
+    totals = {key: sum(stream[key] for stream in streams) for key in COUNTS}
+    ok = not problems and bool(streams) and all(not stream["problems"] for stream in streams)
+    return {"run": run, "ok": ok, **totals, "streams": streams, "problems": problems}
+
+
+def _as_text(report: dict) -> str:
+    lines = [
+        f"run {report['run']}: {'verified' if report['ok'] else 'NOT verified'}; {report['samples']} samples: "
+        f"{report['stored_once']} stored exactly once, {report['rejected']} rejected, {report['missing']} missing, "
+        f"{report['doubled']} doubled, {report['different']} different; {report['shards']} shards, {report['bytes']} bytes"
+    ]
+    lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
+    return "\n".join(lines + [f"  {problem}" for problem in report["problems"]])
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,69 @@
+"""One leased stream, as worker-api describes it."""
+
+from dataclasses import dataclass
+
+from .plan import ShardPlan, tokens_sha256
+from .spec import Spec, parse_spec
+
+
+@dataclass(frozen=True)
+class Work:
+    run: str
+    stream: str  # "007"
+    epoch: int
+    bucket: str
+    object: str
+    generation: int
+    crc32c: str
+    output_prefix: str
+    spec: Spec
+    spec_hash: str
+
+
+def parse_work(lease: dict, work: dict) -> Work:
+    return Work(
+        run=work["run"],
+        stream=work["stream"],
+        epoch=int(lease["epoch"]),
+        bucket=work["bucket"],
+        object=work["dataset"]["object"],
+        generation=int(work["dataset"]["generation"]),
+        crc32c=work["dataset"]["crc32c"],
+        output_prefix=work["output_prefix"],
+        spec=parse_spec(work["spec"]),
+        spec_hash=work["spec_hash"],
+    )
+
+
+def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[str, str]:
+    """What a shard of this plan is, whoever makes it and when: the same for every worker and every attempt.
+
+    Written inside the shard and, with who made it, as custom metadata beside it; what is stored already must agree.
+    """
+    return {
+        "schema": "gleaner/1",
+        "stream": work.stream,
+        "shard": str(plan.number),
+        "first_sample": str(plan.first_sample),
+        "last_sample": str(plan.last_sample),
+        "samples": str(len(plan.samples)),
+        "rejected": str(plan.rejected),
+        "tokens": str(plan.tokens),
+        "tokens_sha256": tokens_sha256(plan.samples),
+        "spec_hash": work.spec_hash,
+        "stream_crc32c": work.crc32c,
+        "model_fingerprint": model_fingerprint,
+        "format": work.spec.format,
+        "final": "true" if plan.final else "false",
+    }
+
+
+def shard_metadata(work: Work, identity: dict[str, str]) -> dict[str, str]:
+    """The custom metadata of the object."""
+    return identity | {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
+
+
+def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
+    """How a stored object's metadata contradicts the plan, as a phrase, or None."""
+    differing = [f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value]
+    return ", ".join(differing) or None

@@ -1,0 +1,270 @@
+#!/usr/bin/env bash
+# Boots a Gleaner worker: a Python environment from a hash-locked list, the worker bundle by its sha256, then the agent.
+#
+# A plain script, never a template: everything about this VM comes from its metadata server. Safe to run at every boot.
+# Sourced instead of run, it only defines its functions; `make_environment DIR LOCK_FILE` is used by the `gleaner` command.
+#
+# Environment (all optional):
+#   GLEANER_HOME           where everything is kept (default /opt/gleaner)
+#   GCE_METADATA_HOST      host:port of the metadata server (default metadata.google.internal)
+#   STORAGE_EMULATOR_HOST  endpoint of Cloud Storage (default: Google's)
+#   GLEANER_PLATFORM       tpu or cpu (default: tpu when this machine has one)
+#   UV_CACHE_DIR           where downloaded packages are kept (default $GLEANER_HOME/uv-cache)
+set -Eeuo pipefail
+shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks it; what must not fail there says `|| fail`
+
+readonly APT_LOCK_WAIT_S=300
+readonly HEARTBEAT_S=5
+
+say() {
+  printf '%s startup: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >&2
+}
+
+fail() {
+  say "$*"
+  exit 1
+}
+
+# --- the VM's metadata ---------------------------------------------------------------------------------------------
+
+# metadata PATH: prints one value. Waits for a server that is not up yet; fails with status 22 when there is no such value.
+metadata() {
+  curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' \
+    "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1"
+}
+
+attribute() {
+  local value status=0
+  value=$(metadata "instance/attributes/$1" 2>/dev/null) || status=$?
+  # 22 is curl's word for a 404.
+  [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl status $status)"
+  [[ -n $value ]] || fail "Failed to start: metadata attribute $1 is missing; create the VM again with it set"
+  printf '%s' "$value"
+}
+
+# require NAME VALUE REGEX: what goes into URLs and JSON below is checked once, here.
+require() {
+  [[ $2 =~ $3 ]] || fail "Failed to start: metadata attribute $1 is '$2', which does not match $3"
+}
+
+read_metadata() {
+  local name value
+  for name in agent-worker-number gleaner-worker gleaner-incarnation gleaner-api gleaner-bucket gleaner-bundle; do
+    value=$(attribute "$name") || exit 1
+    case $name in
+      agent-worker-number) require "$name" "$value" '^[0-9]{1,6}$'; WORKER_NUMBER=$value ;;
+      gleaner-worker) require "$name" "$value" '^[a-z][a-z0-9-]{0,62}$'; WORKER=$value ;;
+      gleaner-incarnation) require "$name" "$value" '^[0-9]{1,18}$'; INCARNATION=$value ;;
+      gleaner-api) require "$name" "$value" '^https?://[^[:space:]"\\]+$'; API=$value ;;
+      gleaner-bucket) require "$name" "$value" '^[a-z0-9][a-z0-9._-]{1,221}$'; BUCKET=$value ;;
+      gleaner-bundle) require "$name" "$value" '^[0-9a-f]{64}$'; BUNDLE=$value ;;
+    esac
+  done
+}
+
+# --- telling worker-api that this VM is alive ------------------------------------------------------------------------
+
+# Beats until it is killed. When the VM is not wanted any more, it ends the script whose pid it is given.
+beat() {
+  local parent=$1 token answer body
+  body=$(printf '{"action":"heartbeat","worker":"%s","incarnation":%s,"host":%s,"phase":"setup","lease":null,"progress":null}' \
+    "$WORKER" "$INCARNATION" "$WORKER_NUMBER")
+  while kill -0 "$parent" 2>/dev/null; do
+    token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || token=''
+    answer=$(curl -sS --max-time 10 -X POST -H 'Content-Type: application/json' -H "Authorization: Bearer $token" \
+      --data "$body" "$API" 2>/dev/null) || answer=''
+    if [[ $answer =~ \"action\":\ ?\"exit\" ]]; then
+      say 'Stopping: worker-api says that this VM is not wanted any more'
+      kill -TERM "$parent"
+      return
+    fi
+    sleep "$HEARTBEAT_S"
+  done
+}
+
+BEAT_PID=''
+start_beating() {
+  beat "$$" &
+  BEAT_PID=$!
+}
+
+stop_beating() {
+  [[ -z $BEAT_PID ]] || kill "$BEAT_PID" 2>/dev/null || true
+  BEAT_PID=''
+}
+
+# --- Python and its packages -----------------------------------------------------------------------------------------
+
+sha256_of() {
+  if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1
+}
+
+# find_python: prints the first Python that is new enough.
+find_python() {
+  local name
+  for name in python3.11 python3.12 python3.13 python3.14 python3; do
+    # The program itself, not a version manager's stand-in for it.
+    if command -v "$name" >/dev/null &&
+      "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
+      return
+    fi
+  done
+  return 1
+}
+
+# Another apt may run at boot, for minutes; it is waited for, but not for ever.
+apt_install() {
+  say "Installing $*"
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
+  if ! { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; then
+    fail "Failed to install $*: see apt's message above; its locks were waited for at most $APT_LOCK_WAIT_S s"
+  fi
+}
+
+ensure_python() {
+  find_python || {
+    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it with'
+    apt_install python3.11 python3.11-venv python3-pip
+    find_python || fail 'Failed to find Python 3.11 or later, also after installing python3.11'
+  }
+}
+
+# ensure_uv PYTHON LOCK: prints the path of the locked uv, installing it first when it is not there.
+ensure_uv() {
+  local python=$1 lock=$2 folder unfinished
+  folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
+  if [[ ! -x $folder/bin/uv ]]; then
+    unfinished="$folder.unfinished.$$"
+    clear_unfinished "$folder"
+    if ! "$python" -m pip --version >/dev/null 2>&1; then
+      command -v apt-get >/dev/null || fail "Failed to install uv: $python has no pip; install pip"
+      apt_install python3-pip
+    fi
+    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes \
+      --target "$unfinished" --requirement "$lock" >&2 ||
+      fail 'Failed to install uv with pip: see the message above'
+    publish "$unfinished" "$folder"
+  fi
+  printf '%s\n' "$folder/bin/uv"
+}
+
+# publish FROM TO: gives a finished folder its name, at once or not at all. Whoever comes second keeps the first one's.
+publish() {
+  # -T: never into an existing folder. Where mv does not know it, the test before it must do.
+  if [[ -e $2 ]] || ! { mv -T "$1" "$2" || { [[ ! -e $2 ]] && mv "$1" "$2"; }; } 2>/dev/null; then
+    [[ -e $2 ]] || fail "Failed to move $1 to $2"
+    rm -rf "$1"
+  fi
+}
+
+# clear_unfinished PATH: removes what killed attempts at making PATH left behind.
+clear_unfinished() {
+  local left
+  for left in "$1".unfinished.*; do
+    [[ ! -e $left ]] || kill -0 "${left##*.}" 2>/dev/null || rm -rf "$left"
+  done
+}
+
+# make_environment DIR LOCK_FILE: makes DIR a Python environment with exactly what LOCK_FILE says, unless it is that already.
+# Prints the path of its python as the last line on stdout. An environment that was killed half-made never has this name.
+make_environment() {
+  local dir=$1 lock=$2 wanted python uv unfinished uv_lock
+  [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
+  export UV_CACHE_DIR="${UV_CACHE_DIR:-${GLEANER_HOME:-/opt/gleaner}/uv-cache}"
+  wanted=$(sha256_of "$lock")
+  if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
+    mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
+    uv_lock="$(dirname "$lock")/uv-requirements.lock"
+    [[ -f $uv_lock ]] || uv_lock="$(dirname "${BASH_SOURCE[0]}")/uv-requirements.lock"
+    [[ -f $uv_lock ]] || fail "Failed to make $dir: there is no uv-requirements.lock beside $lock"
+    python=$(ensure_python) || exit 1
+    uv=$(ensure_uv "$python" "$uv_lock") || exit 1
+    say "Making $dir from $lock with $python"
+    clear_unfinished "$dir"
+    unfinished="$dir.unfinished.$$"
+    "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 || fail "Failed to make $unfinished: see uv's message above"
+    # What the cache has needs no network, not even to ask whether it is still right: the hashes say so.
+    "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
+      "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
+      fail "Failed to install what $lock names: see uv's message above"
+    printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
+    [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
+    publish "$unfinished" "$dir"
+    rm -rf "$dir.unfinished.old.$$"
+  fi
+  printf '%s\n' "$dir/bin/python"
+}
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
+
+# fetch_bundle: prints the folder of the worker's own code, fetched by its sha256 unless it is there already.
+fetch_bundle() {
+  local folder="$GLEANER_HOME/bundle-$BUNDLE" archive token unfinished
+  if [[ ! -d $folder ]]; then
+    archive="$GLEANER_HOME/bundle.$$.tar.gz"
+    unfinished="$folder.unfinished.$$"
+    token=$(metadata instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+    curl -fsS --retry 5 --retry-connrefused --max-time 300 -H "Authorization: Bearer $token" -o "$archive" \
+      "${STORAGE_EMULATOR_HOST:-https://storage.googleapis.com}/storage/v1/b/$BUCKET/o/bundles%2F$BUNDLE.tar.gz?alt=media" ||
+      fail "Failed to fetch the worker bundle gs://$BUCKET/bundles/$BUNDLE.tar.gz: see curl's message above"
+    [[ $(sha256_of "$archive") == "$BUNDLE" ]] ||
+      fail "Failed to use the worker bundle $BUNDLE: its sha256 is $(sha256_of "$archive")"
+    refuse_unsafe_archive "$archive"
+    clear_unfinished "$folder"
+    mkdir -p "$unfinished"
+    tar -xzf "$archive" --no-same-owner --no-same-permissions -C "$unfinished" || fail "Failed to unpack $archive"
+    rm -f "$archive"
+    publish "$unfinished" "$folder"
+  fi
+  printf '%s\n' "$folder"
+}
+
+refuse_unsafe_archive() {
+  if tar -tvzf "$1" | grep -qv '^[-d]'; then fail "Failed to unpack $1: it holds something that is no file or folder"; fi
+  if tar -tzf "$1" | grep -qE '^/|(^|/)\.\.(/|$)'; then fail "Failed to unpack $1: it holds a path that leads out of it"; fi
+}
+
+platform() {
+  if [[ -n ${GLEANER_PLATFORM:-} ]]; then
+    printf '%s\n' "$GLEANER_PLATFORM"
+  elif [[ -e /dev/accel0 || -e /dev/vfio ]]; then
+    printf 'tpu\n'
+  else
+    printf 'cpu\n'
+  fi
+}
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+main() {
+  local command bundle lock python platform
+  for command in curl tar sed; do
+    command -v "$command" >/dev/null || fail "Failed to start: $command is not installed"
+  done
+  export GLEANER_HOME="${GLEANER_HOME:-/opt/gleaner}"
+  export UV_CACHE_DIR="${UV_CACHE_DIR:-$GLEANER_HOME/uv-cache}"
+  mkdir -p "$GLEANER_HOME" "$UV_CACHE_DIR"
+  read_metadata
+  trap stop_beating EXIT
+  trap 'exit 143' TERM
+  start_beating
+  platform=$(platform)
+  bundle=$(fetch_bundle) || exit 1
+  lock="$bundle/requirements.lock"
+  [[ $platform != tpu ]] || lock="$bundle/requirements-tpu.lock"
+  python=$(make_environment "$GLEANER_HOME/env-$(sha256_of "$lock" | cut -c 1-16)" "$lock") || exit 1
+  say "Starting the agent of $WORKER, incarnation $INCARNATION, on $platform"
+  stop_beating
+  trap - EXIT TERM
+  unset PYTHONDONTWRITEBYTECODE
+  # Compiled programs outlive a reboot, and an agent that starts again.
+  export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$GLEANER_HOME/jax-cache}"
+  export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
+  export JAX_PLATFORMS=$platform PYTHONPATH=$bundle PYTHONSAFEPATH=1
+  exec "$python" -m gleaner_worker.agent
+}
+
+# Sourced (also by `bash -c 'source …'`), this file only defines its functions.
+if [[ ${BASH_SOURCE[0]:-$0} == "$0" ]]; then
+  main "$@"
+fi
