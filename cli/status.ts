@@ -23,6 +23,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       runLine(view.run),
       ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
       ...view.workers.map(worker => `  ${workerLine(worker)}`),
+      ...view.rejected.map(event => `  not taken: ${event.text}`),
       ...view.events.map(event => `  ${event.at.slice(11, 19)} ${event.text}`),
     ]);
   } finally {

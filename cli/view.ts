@@ -8,7 +8,14 @@ import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.
 export type TimelineEntry = {id: string; at: string; kind: string; text: string};
 
 /** One run as its documents show it. */
-export type RunView = {run: Run; streams: Stream[]; workers: Worker[]; events: TimelineEntry[]};
+export type RunView = {
+  run: Run;
+  streams: Stream[];
+  workers: Worker[];
+  events: TimelineEntry[];
+  /** What was dropped for this run and not taken, with the reason. */
+  rejected: TimelineEntry[];
+};
 
 const ignore = () => {};
 
@@ -24,7 +31,9 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
   const workers = workerRecords
     .parseAll(await store.query('workers'), ignore)
     .filter(worker => worker.phase !== 'gone');
-  return {run, streams, workers, events: (await timeline(store, name)).slice(-events)};
+  const told = await timeline(store, name);
+  const rejected = told.filter(({kind}) => kind === 'rejected');
+  return {run, streams, workers, events: told.slice(-events), rejected};
 }
 
 /** The latest events that concern a run: its own, and those of workers, which belong to no run. Oldest first. */

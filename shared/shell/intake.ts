@@ -1,5 +1,6 @@
 import {
   datasetPrefix,
+  isRunId,
   manifestObject,
   parseDatasetObject,
   parseOutputObject,
@@ -37,7 +38,11 @@ export async function takeObject(deps: Deps, name: string): Promise<void> {
   const dataset = parseDatasetObject(name);
   switch (dataset.kind) {
     case 'unknown':
-      return tellRejected(deps, {object: name, text: `${name} is ignored: ${dataset.reason}`});
+      return tellRejected(deps, {
+        ...runOf(name),
+        object: name,
+        text: `${name} is ignored: ${dataset.reason}`,
+      });
     case 'spec':
       return takeSpec(deps, dataset.run, name);
     case 'stream':
@@ -46,6 +51,12 @@ export async function takeObject(deps: Deps, name: string): Promise<void> {
     default:
       return dataset satisfies never;
   }
+}
+
+/** The run that a foreign name under `datasets/` was meant for, if it names one. */
+function runOf(name: string): {run?: string} {
+  const [, run = '', file] = name.split('/');
+  return file !== undefined && isRunId(run) ? {run} : {};
 }
 
 /** Registers every stream of a run that lies in the bucket, as if each had just been dropped. */

@@ -6,7 +6,7 @@ import {processes, SPEC, TestHome, texts} from './home.ts';
 const KILLS = Number(process.env.GLEANER_KILLS ?? 12);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
 
-/** Every shard of a run: its name after the run, and its bytes' checksum. */
+/** Every shard of a run and its rejects: the name after the run, and the checksum of the bytes. */
 async function shards(home: TestHome, run: string): Promise<Record<string, string>> {
   const objects = await home.objects.list(`activations/${run}/tpu_`);
   return Object.fromEntries(

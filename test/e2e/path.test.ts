@@ -87,7 +87,7 @@ describe('the whole path on a local cloud', function () {
       [3, 4, 5, 6, 7, 9, 11],
     );
     assert.match(reasons.find(reject => reject.line === 9).reason, /2048/);
-    const told = view?.events.map(event => event.text).join('\n') ?? '';
+    const told = view?.rejected.map(event => event.text).join('\n') ?? '';
     assert.match(told, /stream_2\.jsonl/);
     assert.match(told, /stream_003\.jsonl\.gz has the same index/);
   });
