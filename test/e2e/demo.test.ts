@@ -91,6 +91,6 @@ describe('gleaner demo', function () {
     const {code, stderr} = await gleaner(['local', 'up', '--port', port, '--dir', join(dir, 'port')]);
     server.close();
     assert.equal(code, 1);
-    assert.match(stderr, new RegExp(`${port}.*in use`));
+    assert.match(stderr, new RegExp(`${port}: another program has the port`));
   });
 });
