@@ -1,11 +1,15 @@
 import {printable, type RunView, streamLine, type TimelineEntry, workerLine} from '../view.ts';
 
+/** Where lines are only added, the bars come again this often. */
+const PLAIN_BARS_MS = 2000;
+
 /** Shows a run as it happens: on a terminal the bars stay below and the timeline scrolls above, elsewhere only lines are added. */
 export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
   const fixed = out.isTTY && !quiet;
   const shown = new Set<string>();
   let height = 0;
   let lastBars = '';
+  let barsAt = 0;
   const erase = () => (fixed && height > 0 ? `\u001b[${height}A\u001b[J` : '');
 
   function show(view: RunView, events: TimelineEntry[]): void {
@@ -16,16 +20,20 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
     const bars = [
       ...view.streams.map(stream => streamLine(stream, view.workers)),
       view.workers.map(workerLine).join('   ') || 'no TPU',
-    ].map(line => printable(line).slice(0, Math.max(40, (out.columns ?? 120) - 1)));
+    ].map(line => printable(line).slice(0, Math.max(40, (out.columns || 120) - 1)));
+    const text = bars.join('\n');
+    if (lines.length === 0 && text === lastBars) return;
     if (fixed) {
       out.write(`${erase()}${[...lines, ...bars].join('\n')}\n`);
       height = bars.length;
     } else if (lines.length > 0) {
       out.write(`${lines.join('\n')}\n`);
-      const text = bars.slice(0, -1).join('\n');
-      if (text !== lastBars && lines.some(line => line.includes('Shard'))) out.write(`${text}\n`);
-      lastBars = text;
+      if (Date.now() - barsAt > PLAIN_BARS_MS) {
+        out.write(`${text}\n`);
+        barsAt = Date.now();
+      }
     }
+    lastBars = text;
   }
 
   function say(line: string): void {
