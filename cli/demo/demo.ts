@@ -1,6 +1,6 @@
 import {existsSync} from 'node:fs';
 import {readdir, readFile, rm} from 'node:fs/promises';
-import {basename, join, relative, resolve} from 'node:path';
+import {join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {openStore} from '../../shared/compose.ts';
 import {outputPrefix, parseOutputObject, specObject, streamObject} from '../../shared/core/names.ts';
@@ -46,7 +46,10 @@ export async function demo(options: DemoOptions): Promise<void> {
     const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
     const preemptions = injectPreemptions(home, store, run, options, live.say);
     await drop(home, run, streams, options);
-    const outcome = await Promise.race([watch(store, run, live), interrupted]);
+    const outcome = await Promise.race([
+      watch(store, run, new Date(started).toISOString(), live),
+      interrupted,
+    ]);
     if (outcome === 'interrupted') {
       process.exitCode = 130;
       return;
@@ -111,10 +114,24 @@ async function shardSize(home: Home, streams: InputStream[], model: string | und
   const config = model
     ? await readFile(join(model, 'config.json'))
     : await home.objects.read('models/tiny/config.json', {max_bytes: 1 << 20});
-  const {num_hidden_layers = 1, hidden_size = 1} = JSON.parse(Buffer.from(config ?? '{}').toString('utf8'));
+  const {num_hidden_layers = 1, hidden_size = 1} = parseConfig(
+    Buffer.from(config ?? '{}').toString('utf8'),
+    model,
+  );
   const smallest = Math.min(...streams.map(stream => stream.bytes));
   const tokens = smallest / 4;
   return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / 12 / 1e9);
+}
+
+function parseConfig(
+  text: string,
+  model = 'the tiny model',
+): {num_hidden_layers?: number; hidden_size?: number} {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new CliError(`Failed to read config.json of ${model}: ${(error as Error).message}`);
+  }
 }
 
 /**
@@ -151,13 +168,21 @@ function injectPreemptions(
 }
 
 /** Until the run has ended and every TPU is gone. */
-async function watch(store: Store, run: string, live: ReturnType<typeof liveView>): Promise<Run> {
+async function watch(
+  store: Store,
+  run: string,
+  since: string,
+  live: ReturnType<typeof liveView>,
+): Promise<Run> {
   let last = '';
   let changed = Date.now();
   for (;;) {
     const view = await viewRun(store, run);
     if (view) {
-      live.show(view, await timeline(store, run));
+      live.show(
+        view,
+        (await timeline(store, run)).filter(event => event.at >= since),
+      );
       const ended = !['active', 'paused'].includes(view.run.status);
       if (ended && view.workers.length === 0) return view.run;
       const now = JSON.stringify([view.run, view.streams, view.workers.map(worker => worker.phase)]);
@@ -194,9 +219,15 @@ function tellResult(
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
   process.stdout.write(`
 ${describe(report)}
-${preemptions} preemption${preemptions === 1 ? '' : 's'} survived, ${seconds} s; every TPU is gone and the ticker is off.
+${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.
 The shards: ${relative(process.cwd(), shards)}
 Try next:   npx gleaner verify ${run.run} --dir ${relative(process.cwd(), dir) || '.'}
             ls ${first}
-${run.reason ? `${basename(dir)}: ${run.reason}\n` : ''}`);
+${run.reason ? `The run is ${run.status}: ${run.reason}\n` : ''}`);
+}
+
+function survived(done: number, asked: number): string {
+  if (done < asked)
+    return `${done} of ${asked} preemptions survived: the streams were done before there could be more`;
+  return `${done} preemption${done === 1 ? '' : 's'} survived`;
 }

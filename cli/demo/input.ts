@@ -2,8 +2,8 @@ import {once} from 'node:events';
 import {createReadStream, createWriteStream} from 'node:fs';
 import {mkdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import {createInterface} from 'node:readline';
 import {finished} from 'node:stream/promises';
+import {createGunzip} from 'node:zlib';
 import {CliError} from '../errors.ts';
 
 export type InputStream = {file: string; records: number; bytes: number};
@@ -40,9 +40,13 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** Splits lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. */
+/**
+ * Splits lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. Lines are
+ * bytes and stay as they are, good or bad; only the byte-order mark at the start of a file is left out.
+ */
 export async function writeStreams(folder: string, inputs: string[], count: number): Promise<InputStream[]> {
-  const total = await countLines(inputs);
+  let total = 0;
+  for await (const _ of readLines(inputs)) total++;
   if (total < count)
     throw new CliError(`${total} records do not fill ${count} streams: give fewer --streams or more --input`);
   await mkdir(folder, {recursive: true});
@@ -54,7 +58,7 @@ export async function writeStreams(folder: string, inputs: string[], count: numb
     const out = createWriteStream(file);
     for (let written = 0; written < records; written++) {
       const {value} = await lines.next();
-      if (!out.write(`${value}\n`)) await once(out, 'drain');
+      if (!out.write(value)) await once(out, 'drain');
     }
     out.end();
     await finished(out);
@@ -63,20 +67,40 @@ export async function writeStreams(folder: string, inputs: string[], count: numb
   return streams;
 }
 
-async function countLines(inputs: string[]): Promise<number> {
-  let count = 0;
-  for await (const _ of readLines(inputs)) count++;
-  return count;
-}
-
-async function* readLines(inputs: string[]): AsyncGenerator<string> {
-  if (inputs.length === 0) yield* sampleTasks();
+/** Every line of every file, its newline included; a last line without one gets it. */
+async function* readLines(inputs: string[]): AsyncGenerator<Buffer> {
+  if (inputs.length === 0) for (const task of sampleTasks()) yield Buffer.from(`${task}\n`);
   for (const file of inputs) {
-    const input = createReadStream(file);
     try {
-      yield* createInterface({input, crlfDelay: Number.POSITIVE_INFINITY});
+      yield* splitLines(
+        file.endsWith('.gz') ? createReadStream(file).pipe(createGunzip()) : createReadStream(file),
+      );
     } catch (error) {
       throw new CliError(`Failed to read --input ${file}: ${(error as Error).message}`);
     }
   }
+}
+
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+const NEWLINE = Buffer.from('\n');
+
+async function* splitLines(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let pending: Buffer[] = [];
+  let isFirst = true;
+  const take = (last: Buffer) => {
+    const line = Buffer.concat([...pending, last]);
+    pending = [];
+    const marked = isFirst && line.subarray(0, 3).equals(BYTE_ORDER_MARK);
+    isFirst = false;
+    return marked ? line.subarray(3) : line;
+  };
+  for await (const chunk of source) {
+    let start = 0;
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
+      yield take(chunk.subarray(start, end + 1));
+      start = end + 1;
+    }
+    if (start < chunk.length) pending.push(chunk.subarray(start));
+  }
+  if (pending.length > 0) yield take(NEWLINE);
 }

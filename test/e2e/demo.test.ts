@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdtempSync, readdirSync, rmSync} from 'node:fs';
+import {existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {gzipSync} from 'node:zlib';
+import {writeStreams} from '../../cli/demo/input.ts';
 import {gleaner, processes} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
@@ -59,6 +61,26 @@ describe('gleaner demo', function () {
       assert.equal(result.stored_once + result.rejected, result.samples);
       assert.ok(result.stored_once > result.samples * 0.9, stdout);
     });
+
+  it('splits its input into streams without changing, repeating or losing a line, also of .gz and with marks', async () => {
+    const lines = Array.from({length: 23}, (_, n) =>
+      Buffer.from(`{"text":"line ${n}"}${n % 3 ? '' : '\r'}\n`),
+    );
+    lines[5] = Buffer.from('{"text":"\xff\xfe"}\n', 'latin1');
+    const [plain, packed] = [join(dir, 'plain.jsonl'), join(dir, 'packed.jsonl.gz')];
+    writeFileSync(plain, Buffer.concat([Buffer.from('\ufeff'), ...lines.slice(0, 11)]));
+    writeFileSync(
+      packed,
+      gzipSync(Buffer.concat([Buffer.from('\ufeff'), ...lines.slice(11)]).subarray(0, -1)),
+    );
+    const streams = await writeStreams(join(dir, 'split'), [plain, packed], 4);
+    assert.deepEqual(
+      streams.map(stream => stream.records),
+      [6, 6, 6, 5],
+    );
+    const written = Buffer.concat(streams.map(stream => readFileSync(stream.file)));
+    assert.deepEqual(written, Buffer.concat(lines));
+  });
 
   const mistakes: {name: string; args: string[]; says: RegExp}[] = [
     {
