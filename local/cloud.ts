@@ -175,7 +175,6 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         env: () => ({...functionEnvironment(where), ...environmentOf(function_host.env, where)}),
         triggers,
         log: text => log('functions', text),
-        ready: () => events.bus.hurry(),
       });
     }
     const routes = router([

@@ -1,5 +1,5 @@
-import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
-import {join} from 'node:path';
+import {existsSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {LocalCloudError} from './errors.ts';
 
@@ -48,8 +48,13 @@ export class CloudDatabase {
 
   constructor(file: string) {
     this.connection = new DatabaseSync(file);
-    this.connection.exec(pragmas);
-    this.connection.exec(schema);
+    try {
+      this.connection.exec(pragmas);
+      this.connection.exec(schema);
+    } catch (error) {
+      this.connection.close();
+      throw unusable(file, error);
+    }
   }
 
   #prepare(sql: string): StatementSync {
@@ -112,7 +117,7 @@ export type FolderLock = {note(text: string): void; release(): void};
 export function lockFolder(dir: string): FolderLock {
   let connection: DatabaseSync;
   try {
-    mkdirSync(dir, {recursive: true, mode: 0o700});
+    makeFolder(dir);
     connection = new DatabaseSync(join(dir, 'lock.db'));
   } catch (error) {
     throw unusable(dir, error);
@@ -138,6 +143,13 @@ export function lockFolder(dir: string): FolderLock {
   };
 }
 
+/** Node's own recursive mkdir never returns where a file system answers ENOENT to a mkdir, as /proc does. */
+function makeFolder(dir: string): void {
+  if (existsSync(dir)) return;
+  makeFolder(dirname(dir));
+  mkdirSync(dir, {mode: 0o700});
+}
+
 function ownerOf(noteFile: string): string {
   try {
     return readFileSync(noteFile, 'utf8').trim();
@@ -149,7 +161,7 @@ function ownerOf(noteFile: string): string {
 function unusable(dir: string, cause: unknown): LocalCloudError {
   return new LocalCloudError(
     'dir-unusable',
-    `Failed to use the folder ${dir}: ${(cause as Error).message}; make it writable or choose another with --dir`,
+    `Failed to use ${dir}: ${(cause as Error).message}; make it writable or choose another with --dir`,
     {cause},
   );
 }

@@ -15,8 +15,6 @@ export type FunctionHostOptions = {
   env: () => Record<string, string>;
   triggers: FunctionTrigger[];
   log: (text: string) => void;
-  /** All functions listen. */
-  ready: () => void;
 };
 
 const min_backoff_ms = 100;
@@ -62,7 +60,7 @@ export class FunctionHost {
   }
 
   #launch(settled: () => void): void {
-    const {entry, module, env, triggers, log, ready} = this.#options;
+    const {entry, module, env, triggers, log} = this.#options;
     const started = Date.now();
     // Its own session, so that a Ctrl-C in the terminal is ours to handle; it ends when the IPC channel does.
     const child = fork(entry, [module, ...triggers.map(({name}) => name)], {
@@ -77,7 +75,6 @@ export class FunctionHost {
     child.on('message', message => {
       this.#ports = new Map(Object.entries((message as {ports: Record<string, number>}).ports));
       log(`functions ready: ${[...this.#ports.keys()].join(', ')}`);
-      ready();
       settled();
     });
     child.on('error', error => log(`the function host failed: ${error.message}`));

@@ -42,7 +42,7 @@ function compile([method, template, handler]: Route): CompiledRoute {
   return {method, pattern: new RegExp(`^${pattern}$`, 's'), names, handler};
 }
 
-function decode(segment: string): string {
+export function decodeSegment(segment: string): string {
   try {
     return decodeURIComponent(segment);
   } catch {
@@ -59,7 +59,7 @@ export function router(routes: readonly Route[]): (request: Omit<Request, 'param
         continue;
       const match = pattern.exec(request.path);
       if (!match) continue;
-      const params = Object.fromEntries(names.map((name, i) => [name, decode(match[i + 1] ?? '')]));
+      const params = Object.fromEntries(names.map((name, i) => [name, decodeSegment(match[i + 1] ?? '')]));
       return handler({...request, params});
     }
     throw new ApiError(404, `Nothing is at ${request.method} ${request.path} in the local cloud`);

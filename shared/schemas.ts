@@ -137,7 +137,10 @@ export const workerRequest = z.discriminatedUnion('action', [
     lease,
     outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
     failure: z
-      .object({kind: z.enum(['stream', 'model', 'infrastructure']), reason: z.string().max(20_000).transform(toWellFormed)})
+      .object({
+        kind: z.enum(['stream', 'model', 'infrastructure']),
+        reason: z.string().max(20_000).transform(toWellFormed),
+      })
       .nullable(),
     progress: progress.nullable().optional(),
   }),

@@ -51,7 +51,6 @@ export class Agent {
   #work: Work | undefined;
   #left: Plan[] = [];
   #orders: 'continue' | 'drain' = 'continue';
-  #beat = true;
   readonly #api: Api;
   readonly #objects: Objects;
 
@@ -62,16 +61,18 @@ export class Agent {
     this.#objects = objects;
   }
 
-  /** One thing: a request or an upload. A request that fails is repeated by the next step. */
+  /** Says that it lives, as it does all the time beside its work, and hears what it is to do. */
+  async beat(): Promise<void> {
+    if (this.silent || this.state === 'ended') return;
+    await this.#heartbeat(this.state === 'working' ? 'running' : this.state === 'setup' ? 'setup' : 'idle');
+  }
+
+  /** One thing: a request, or a shard. A request that fails is repeated by the next step. */
   async step(): Promise<void> {
     if (this.silent || this.state === 'ended') return;
     if (this.state === 'setup') {
       if (await this.#heartbeat('setup')) this.state = 'asking';
-      return;
-    }
-    if (this.state === 'asking') return this.#ask();
-    this.#beat = !this.#beat;
-    if (!this.#beat) await this.#heartbeat('running');
+    } else if (this.state === 'asking') await this.#ask();
     else if (this.failure) await this.#release('failed', this.failure);
     else await this.#upload();
   }
@@ -87,11 +88,12 @@ export class Agent {
     if (status !== 200) return;
     if (body.action === 'exit') this.#end('exit');
     if (body.action !== 'work') return;
-    this.lease = body.lease as Lease;
+    const {run, stream, epoch} = body.lease as Lease;
+    this.lease = {run, stream, epoch};
     this.#work = body.work as Work;
     this.#orders = 'continue';
     this.state = 'working';
-    const {run, stream, dataset} = this.#work;
+    const {dataset} = this.#work;
     const object = await this.#objects.head(dataset.object);
     const bytes = await this.#objects.read(dataset.object, {max_bytes: 1e9});
     if (!bytes || object?.generation !== dataset.generation) {
@@ -170,7 +172,8 @@ export class Agent {
   async #post(request: object) {
     const {worker, incarnation} = this;
     const answer = await this.#api({...request, worker, incarnation, host: 0});
-    if (answer.status >= 400 && answer.status !== 409 && answer.status < 500) this.#end(String(answer.status));
+    if (answer.status >= 400 && answer.status !== 409 && answer.status < 500)
+      this.#end(String(answer.status));
     return answer;
   }
 }

@@ -1,6 +1,7 @@
 /** A document of each kind as tests start from it: a good one, with what the test is about changed. */
-import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
+
 import {type Config, loadConfig} from '../shared/config.ts';
+import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
 import type {Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';

@@ -118,7 +118,8 @@ export class MemoryTpus implements Tpus {
   }
 
   #reach(zone: string, what: string): void {
-    if (this.unreachable.has(zone)) throw new TpuError('transient', zone, `Failed to ${what}: ${zone} is away`);
+    if (this.unreachable.has(zone))
+      throw new TpuError('transient', zone, `Failed to ${what}: ${zone} is away`);
   }
 
   /** Nodes that are being made become READY, and those that are being deleted go. */

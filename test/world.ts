@@ -42,6 +42,7 @@ export const QUICK = {
 
 export class World {
   now = T0;
+  readonly settings: Record<string, string>;
   /** What was published or finalised and not delivered yet, the oldest first. */
   readonly queue: Message[] = [];
   readonly published: Message[] = [];
@@ -66,26 +67,30 @@ export class World {
   };
 
   constructor(set: Record<string, string> = {}) {
+    this.settings = {...QUICK, ...set};
     const now = () => this.now;
     this.objects = new MemoryObjects(now, ({name, generation}) =>
       this.#enqueue('object', {bucket: 'bucket', name, generation}),
     );
     this.tpus = new MemoryTpus(now);
     this.store = openSqliteStore(':memory:', () => 0);
-    this.deps = this.#compose(set);
+    this.deps = this.#compose();
   }
 
-  #compose(set: Record<string, string>): Deps {
+  #compose(): Deps {
     const {ports} = pausing(this.interleaver);
     return {
       store: ports(this.store, ['get', 'query', 'count', 'transaction', 'close']),
       objects: ports(this.objects, ['list', 'head', 'read', 'create', 'delete']),
       tpus: ports(this.tpus, ['list', 'create', 'delete']),
-      bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, ['publish']),
+      bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, [
+        'publish',
+      ]),
       ticker: ports(this.#ticker, ['on', 'off']),
-      now: () => this.now,
+      // No two looks at the clock are alike, as in the real world.
+      now: () => ++this.now,
       log: (severity, message) => void this.logs.push({severity, message}),
-      config: aConfig({...QUICK, ...set}),
+      config: aConfig(this.settings),
       taken: new Set(),
       startupScript: async () => '#!/bin/bash\n',
     };
@@ -99,7 +104,9 @@ export class World {
   #enqueue(topic: Message['topic'], content: object): string {
     this.#messages += 1;
     const id = String(1000 + this.#messages);
-    const data = Buffer.isBuffer(content) ? {message: {data: content.toString('base64'), messageId: id}} : content;
+    const data = Buffer.isBuffer(content)
+      ? {message: {data: content.toString('base64'), messageId: id}}
+      : content;
     this.queue.push({id, topic, data});
     this.published.push({id, topic, data});
     return id;
@@ -129,15 +136,23 @@ export class World {
     }
   }
 
-  /** Delivers the message at this place of the queue once. */
-  async deliver(index = 0): Promise<void> {
+  /** Delivers the message at this place of the queue once; true when it was taken. */
+  async deliver(index = 0): Promise<boolean> {
     const [message] = this.queue.splice(index, 1);
-    if (message && !(await this.handle(message))) this.queue.push(message);
+    if (!message) return false;
+    const taken = await this.handle(message);
+    if (!taken) this.queue.push(message);
+    return taken;
   }
 
-  /** Delivers what is there and what comes of it. A message that fails every time stays in the queue. */
+  async deliverNext(topic: Message['topic']): Promise<boolean> {
+    const index = this.queue.findIndex(message => message.topic === topic);
+    return index >= 0 && (await this.deliver(index));
+  }
+
+  /** Delivers what is there and what comes of it, until nothing is left that anybody takes. */
   async deliverAll(): Promise<void> {
-    for (let round = 0; round < 500 && this.queue.length > 0; round++) await this.deliver();
+    for (let refused = 0; refused < this.queue.length; ) refused = (await this.deliver()) ? 0 : refused + 1;
   }
 
   async tick(): Promise<void> {
@@ -149,7 +164,8 @@ export class World {
     const answer = {status: 0, body: {}};
     const response = {
       status: (status: number) => Object.assign(response, {statusCode: status}),
-      json: (json: object) => Object.assign(answer, {status: response.statusCode, body: JSON.parse(JSON.stringify(json))}),
+      json: (json: object) =>
+        Object.assign(answer, {status: response.statusCode, body: JSON.parse(JSON.stringify(json))}),
       statusCode: 0,
     };
     try {
@@ -180,7 +196,12 @@ export class World {
   boot(name: string): Agent {
     const {metadata} = this.tpus.node(name);
     const incarnation = Number(metadata['gleaner-incarnation']);
-    const agent = new Agent(String(metadata['gleaner-worker']), incarnation, body => this.api(body), this.deps.objects);
+    const agent = new Agent(
+      String(metadata['gleaner-worker']),
+      incarnation,
+      body => this.api(body),
+      this.deps.objects,
+    );
     this.agents.set(name, agent);
     return agent;
   }
@@ -201,11 +222,13 @@ export class World {
   }
 
   /** One minute in which all is well: messages arrive, nodes come and go, agents take some steps, and the ticker ticks. */
-  async minute(agentSteps = 4): Promise<void> {
+  async minute(agentSteps = 3): Promise<void> {
     this.now += 60_000;
     await this.deliverAll();
     this.settle();
-    for (let step = 0; step < agentSteps; step++) for (const agent of this.agents.values()) await agent.step();
+    for (const agent of this.agents.values()) await agent.beat();
+    for (let step = 0; step < agentSteps; step++)
+      for (const agent of this.agents.values()) await agent.step();
     await this.deliverAll();
     if (this.tickerOn) await this.tick();
     await this.deliverAll();
@@ -216,7 +239,12 @@ export class World {
   }
 
   /** Lets minutes go by until `goal` holds; after `most` of them the test fails with what is there instead. */
-  async until(what: string, goal: () => boolean | Promise<boolean>, most = 60, agentSteps?: number): Promise<void> {
+  async until(
+    what: string,
+    goal: () => boolean | Promise<boolean>,
+    most = 60,
+    agentSteps?: number,
+  ): Promise<void> {
     for (let minute = 0; minute < most; minute++) {
       if (await goal()) return;
       await this.minute(agentSteps);
@@ -248,7 +276,9 @@ export class World {
   /** The texts of the timeline, of one kind or all. */
   async timeline(kind?: string): Promise<string[]> {
     const events = await this.store.query('events', {order_by: {field: 'at'}});
-    return events.filter(({data}) => kind === undefined || data.kind === kind).map(({data}) => String(data.text));
+    return events
+      .filter(({data}) => kind === undefined || data.kind === kind)
+      .map(({data}) => String(data.text));
   }
 
   /** What was asked of Cloud TPU, as `create tpu-us-central1-a-0#1`. */
@@ -264,7 +294,9 @@ export class World {
 
   /** Every sample of the stream is stored once: the shards follow each other and hold its lines, the bad ones counted. */
   async assertStoredOnce(run: string, stream: string, text: string): Promise<void> {
-    const names = this.objects.names(`activations/`).filter(name => name.includes(`${prefixOf(run, stream)}shard_`));
+    const names = this.objects
+      .names(`activations/`)
+      .filter(name => name.includes(`${prefixOf(run, stream)}shard_`));
     const plans = planShards(text);
     assert.deepEqual(
       names,
@@ -286,7 +318,14 @@ export class World {
         shards: document?.total_shards,
         lease: document?.lease,
       },
-      {status: 'completed', last: lines - 1, stored: lines - rejected, rejected, shards: plans.length, lease: null},
+      {
+        status: 'completed',
+        last: lines - 1,
+        stored: lines - rejected,
+        rejected,
+        shards: plans.length,
+        lease: null,
+      },
     );
   }
 
@@ -299,9 +338,19 @@ export class World {
         nodes: this.tpus.states(),
         queue: this.queue.length,
         runs: runs.map(({id, data}) => [id, data.status, data.reason]),
-        streams: streams.map(({path, data}) => [path, data.status, data.total_shards, data.lease, data.last_error]),
+        streams: streams.map(({path, data}) => [
+          path,
+          data.status,
+          data.total_shards,
+          data.lease,
+          data.last_error,
+        ]),
         workers: workers.map(({id, data}) => [id, data.phase, data.incarnation, data.work, data.last_death]),
-        agents: [...this.agents.values(), ...this.zombies].map(({worker, incarnation, state}) => [worker, incarnation, state]),
+        agents: [...this.agents.values(), ...this.zombies].map(({worker, incarnation, state}) => [
+          worker,
+          incarnation,
+          state,
+        ]),
         logs: this.logs.filter(({severity}) => severity === 'ERROR').slice(-5),
       },
       null,
@@ -313,7 +362,7 @@ export class World {
   async wipe(): Promise<void> {
     await this.store.close();
     this.store = openSqliteStore(':memory:', () => 0);
-    this.deps = this.#compose({});
+    this.deps = this.#compose();
   }
 }
 

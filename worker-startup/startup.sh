@@ -2,7 +2,7 @@
 # Boots a Gleaner worker: a Python environment from a hash-locked list, the worker bundle by its sha256, then the agent.
 #
 # A plain script, never a template: everything about this VM comes from its metadata server. Safe to run at every boot.
-# Sourced instead of run, it only defines its functions; `make_environment DIR LOCK_FILE` is used by the `gleaner` command.
+# Sourced instead of run, it only defines its functions; the `gleaner` command uses `make_environment DIR LOCK_FILE`.
 #
 # Environment (all optional):
 #   GLEANER_HOME           where everything is kept (default /opt/gleaner)
@@ -27,7 +27,7 @@ fail() {
 
 # --- the VM's metadata ---------------------------------------------------------------------------------------------
 
-# metadata PATH: prints one value. Waits for a server that is not up yet; fails with status 22 when there is no such value.
+# metadata PATH: prints one value. Waits for a server that is not up yet; status 22 means that there is no such value.
 metadata() {
   curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' \
     "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1"
@@ -37,7 +37,7 @@ attribute() {
   local value status=0
   value=$(metadata "instance/attributes/$1" 2>/dev/null) || status=$?
   # 22 is curl's word for a 404.
-  [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl status $status)"
+  [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl: $status)"
   [[ -n $value ]] || fail "Failed to start: metadata attribute $1 is missing; create the VM again with it set"
   printf '%s' "$value"
 }
@@ -67,8 +67,10 @@ read_metadata() {
 # Beats until it is killed. When the VM is not wanted any more, it ends the script whose pid it is given.
 beat() {
   local parent=$1 token answer body
-  body=$(printf '{"action":"heartbeat","worker":"%s","incarnation":%s,"host":%s,"phase":"setup","lease":null,"progress":null}' \
-    "$WORKER" "$INCARNATION" "$WORKER_NUMBER")
+  # In the background, for a signal waits until what is in the foreground ends.
+  trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
+  body=$(printf '{"action":"heartbeat","worker":"%s","incarnation":%s,"host":%s,"phase":"setup",%s}' \
+    "$WORKER" "$INCARNATION" "$WORKER_NUMBER" '"lease":null,"progress":null')
   while kill -0 "$parent" 2>/dev/null; do
     token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || token=''
     answer=$(curl -sS --max-time 10 -X POST -H 'Content-Type: application/json' -H "Authorization: Bearer $token" \
@@ -78,7 +80,8 @@ beat() {
       kill -TERM "$parent"
       return
     fi
-    sleep "$HEARTBEAT_S"
+    sleep "$HEARTBEAT_S" &
+    wait "$!"
   done
 }
 
@@ -123,7 +126,7 @@ apt_install() {
 
 ensure_python() {
   find_python || {
-    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it with'
+    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it'
     apt_install python3.11 python3.11-venv python3-pip
     find_python || fail 'Failed to find Python 3.11 or later, also after installing python3.11'
   }
@@ -140,8 +143,8 @@ ensure_uv() {
       command -v apt-get >/dev/null || fail "Failed to install uv: $python has no pip; install pip"
       apt_install python3-pip
     fi
-    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes \
-      --target "$unfinished" --requirement "$lock" >&2 ||
+    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore \
+      --no-deps --require-hashes --target "$unfinished" --requirement "$lock" >&2 ||
       fail 'Failed to install uv with pip: see the message above'
     publish "$unfinished" "$folder"
   fi
@@ -165,8 +168,8 @@ clear_unfinished() {
   done
 }
 
-# make_environment DIR LOCK_FILE: makes DIR a Python environment with exactly what LOCK_FILE says, unless it is that already.
-# Prints the path of its python as the last line on stdout. An environment that was killed half-made never has this name.
+# make_environment DIR LOCK_FILE: makes DIR a Python environment with exactly what LOCK_FILE says, unless it is one.
+# Prints the path of its python as the last line on stdout. What was killed half-made never has this name.
 make_environment() {
   local dir=$1 lock=$2 wanted python uv unfinished uv_lock
   [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
@@ -182,7 +185,8 @@ make_environment() {
     say "Making $dir from $lock with $python"
     clear_unfinished "$dir"
     unfinished="$dir.unfinished.$$"
-    "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 || fail "Failed to make $unfinished: see uv's message above"
+    "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
+      fail "Failed to make $unfinished: see uv's message above"
     # What the cache has needs no network, not even to ask whether it is still right: the hashes say so.
     "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
       "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
@@ -199,13 +203,14 @@ make_environment() {
 
 # fetch_bundle: prints the folder of the worker's own code, fetched by its sha256 unless it is there already.
 fetch_bundle() {
-  local folder="$GLEANER_HOME/bundle-$BUNDLE" archive token unfinished
+  local folder="$GLEANER_HOME/bundle-$BUNDLE" storage archive token unfinished
   if [[ ! -d $folder ]]; then
     archive="$GLEANER_HOME/bundle.$$.tar.gz"
     unfinished="$folder.unfinished.$$"
     token=$(metadata instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+    storage="${STORAGE_EMULATOR_HOST:-https://storage.googleapis.com}/storage/v1"
     curl -fsS --retry 5 --retry-connrefused --max-time 300 -H "Authorization: Bearer $token" -o "$archive" \
-      "${STORAGE_EMULATOR_HOST:-https://storage.googleapis.com}/storage/v1/b/$BUCKET/o/bundles%2F$BUNDLE.tar.gz?alt=media" ||
+      "$storage/b/$BUCKET/o/bundles%2F$BUNDLE.tar.gz?alt=media" ||
       fail "Failed to fetch the worker bundle gs://$BUCKET/bundles/$BUNDLE.tar.gz: see curl's message above"
     [[ $(sha256_of "$archive") == "$BUNDLE" ]] ||
       fail "Failed to use the worker bundle $BUNDLE: its sha256 is $(sha256_of "$archive")"

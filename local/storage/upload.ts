@@ -104,9 +104,17 @@ function nameOf(request: Request, resource: JsonObject): string {
 }
 
 /** A body that was zipped for the journey only. */
-function unzipped(request: Request): AsyncIterable<Buffer> {
-  if (request.headers['content-encoding'] !== 'gzip') return chunksOf(request.body);
+async function* unzipped(request: Request): AsyncGenerator<Buffer> {
+  if (request.headers['content-encoding'] !== 'gzip') {
+    yield* chunksOf(request.body);
+    return;
+  }
   const gunzip = createGunzip();
   request.body.once('error', error => gunzip.destroy(error));
-  return request.body.pipe(gunzip);
+  try {
+    yield* request.body.pipe(gunzip);
+  } catch (cause) {
+    if (request.signal.aborted) throw cause;
+    throw new ApiError(400, `Failed to unzip the upload: ${(cause as Error).message}`, {cause});
+  }
 }

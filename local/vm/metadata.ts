@@ -1,11 +1,16 @@
 import {createHash} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
 import type {Reply, Request} from '../http.ts';
-import {serve} from '../http.ts';
+import {decodeSegment, serve} from '../http.ts';
 import type {TpuNode} from '../tpu/nodes.ts';
 
-type Leaf = string | ((query: URLSearchParams) => string);
+/** A list is lines as text and an array as JSON. */
+type Leaf = string | string[] | ((query: URLSearchParams) => string);
 type Tree = {[key: string]: Leaf | Tree};
+
+function isLeaf(entry: Leaf | Tree): entry is Leaf {
+  return typeof entry !== 'object' || Array.isArray(entry);
+}
 
 const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
 
@@ -47,7 +52,7 @@ export class MetadataServer {
     const keys = path
       .split('/')
       .filter(key => key !== '')
-      .map(decodeURIComponent);
+      .map(decodeSegment);
     const first = this.#read(keys, path, query);
     if (query.get('wait_for_change') !== 'true' || first.status) return first;
     const last = query.get('last_etag') ?? first.headers?.etag;
@@ -65,16 +70,15 @@ export class MetadataServer {
   #read(keys: string[], path: string, query: URLSearchParams): Reply {
     let found: Leaf | Tree | undefined = this.#tree;
     for (const key of keys) {
-      found = typeof found === 'object' && Object.hasOwn(found, key) ? found[key] : undefined;
+      found = found && !isLeaf(found) && Object.hasOwn(found, key) ? found[key] : undefined;
     }
     if (found === undefined) return refusal(404, `There is no metadata at ${path}`);
     const isJson = query.get('alt') === 'json';
-    if (typeof found !== 'object') {
-      const text = read(found, query);
-      const isObject = text.startsWith('{');
-      return isObject || isJson
-        ? content(isObject ? text : JSON.stringify(text), 'application/json')
-        : content(text, 'application/text');
+    if (isLeaf(found)) {
+      const value = read(found, query);
+      const text = typeof value === 'string' ? value : value.map(line => `${line}\n`).join('');
+      if (text.startsWith('{')) return content(text, 'application/json');
+      return isJson ? content(JSON.stringify(value), 'application/json') : content(text, 'application/text');
     }
     if (!path.endsWith('/') && query.get('recursive') !== 'true') {
       return {status: 301, headers: {...flavor, location: `${path}/`}, body: ''};
@@ -89,7 +93,7 @@ export class MetadataServer {
   }
 }
 
-function read(leaf: Leaf, query: URLSearchParams): string {
+function read(leaf: Leaf, query: URLSearchParams): string | string[] {
   return typeof leaf === 'function' ? leaf(query) : leaf;
 }
 
@@ -101,7 +105,7 @@ function plain(tree: Tree, query: URLSearchParams, isUsers: boolean): object {
       .filter(([key]) => isUsers || (key !== 'token' && key !== 'identity'))
       .map(([key, value]) => [
         isUsers ? key : camel(key),
-        typeof value === 'object' ? plain(value, query, key === 'attributes') : read(value, query),
+        isLeaf(value) ? read(value, query) : plain(value, query, key === 'attributes'),
       ]),
   );
 }
@@ -119,9 +123,9 @@ function metadataTree(node: TpuNode, project: string, preempted: () => string): 
   const {name, zone, id, spec} = node;
   const email = `worker@${project}.iam.gserviceaccount.com`;
   const account: Tree = {
-    aliases: 'default\n',
+    aliases: ['default'],
     email,
-    scopes: 'https://www.googleapis.com/auth/cloud-platform\n',
+    scopes: ['https://www.googleapis.com/auth/cloud-platform'],
     token: JSON.stringify({access_token: `local-${id}`, expires_in: 3599, token_type: 'Bearer'}),
     identity: query => identityToken(query.get('audience') ?? '', email, node, project),
   };

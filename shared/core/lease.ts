@@ -1,5 +1,5 @@
 import type {Lease, Stream} from './stream.ts';
-import {MAX_FAILURES} from './stream.ts';
+import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 import {iso, msOf} from './time.ts';
 
 export type Holder = {worker: string; incarnation: number};
@@ -80,7 +80,7 @@ export function releaseLease(
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
-      return failure?.kind === 'infrastructure' ? {...free, last_error: reason} : charge(free, reason);
+      return failure?.kind === 'infrastructure' ? blame(free, reason) : charge(free, reason);
     }
     default:
       return outcome satisfies never;
@@ -90,6 +90,11 @@ export function releaseLease(
 function charge(stream: Stream, reason: string): Stream {
   const failures = stream.failures + 1;
   return {...stream, failures, last_error: reason, status: failures >= MAX_FAILURES ? 'failed' : 'pending'};
+}
+
+function blame(stream: Stream, reason: string): Stream {
+  const faults = stream.faults + 1;
+  return {...stream, faults, last_error: reason, status: faults >= MAX_FAULTS ? 'failed' : 'pending'};
 }
 
 /** A stream that could be leased, with what decides between several. */

@@ -42,13 +42,14 @@ const STUCK_DELETE_S = 600;
 /**
  * The names of the slots that should have a TPU: as many as there are unfinished streams, and no more than there are slots.
  * A slot that is being deleted counts, for it will be made again, unless that takes too long; one that its zone refused is
- * passed over while it waits.
+ * passed over while it waits, and so is one whose document is broken.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
+  broken: ReadonlySet<string> = new Set(),
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
@@ -58,7 +59,7 @@ export function wantedSlots(
   };
   const candidates = slotsOf(pool).filter(slot => {
     const worker = workers.get(slot.name);
-    return worker?.phase !== 'gone' || !isBlocked(worker, now);
+    return !broken.has(slot.name) && (worker?.phase !== 'gone' || !isBlocked(worker, now));
   });
   const sorted = candidates.map((slot, order) => ({name: slot.name, order}));
   sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);

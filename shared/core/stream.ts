@@ -27,6 +27,8 @@ export type Stream = Content &
     lease: Lease | null;
     /** Failures of the stream's own fault; preemptions and infrastructure never count. */
     failures: number;
+    /** Faults of machines since the last shard was stored. */
+    faults: number;
     last_error: string | null;
     created_at: string;
     updated_at: string;
@@ -34,6 +36,9 @@ export type Stream = Content &
 
 /** Three failures of its own fault park a stream. */
 export const MAX_FAILURES = 3;
+
+/** So many machines in a row that fail before they store a shard park it too: they would go on for ever, and cost money. */
+export const MAX_FAULTS = 5;
 
 export function newStream(
   run: string,
@@ -53,6 +58,7 @@ export function newStream(
     lease: null,
     ...NOTHING_STORED,
     failures: 0,
+    faults: 0,
     last_error: null,
     created_at: iso(at.now),
     updated_at: iso(at.now),
@@ -109,6 +115,7 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
   return {
     ...stream,
     ...progress,
+    faults: 0,
     ...(progress.finished ? {status: 'completed' as const, lease: null, last_error: null} : {}),
     updated_at: iso(now),
   };

@@ -183,7 +183,12 @@ function decideLiving(
 ): WorkerDecision {
   if (observation.kind === 'node' && isOtherLife(worker, observation.incarnation)) {
     const death = `the node of that name is incarnation ${observation.incarnation}, not ${worker.incarnation}`;
-    return toDeleting(outgrow(worker, observation), `${worker.name} is lost: ${death}; deleting it`, now, death);
+    return toDeleting(
+      outgrow(worker, observation),
+      `${worker.name} is lost: ${death}; deleting it`,
+      now,
+      death,
+    );
   }
   const death = causeOfDeath(worker, observation, limits, now);
   if (death) {

@@ -134,14 +134,6 @@ export class EmbeddedBus implements Bus {
     await Promise.all(this.#in_flight.values());
   }
 
-  /** Makes everything due at once: a receiver that was away is back. */
-  hurry(): void {
-    this.#options.database
-      .prepare('UPDATE bus_messages SET due_at = ? WHERE due_at > ?')
-      .run(...this.#nowTwice());
-    this.#wakeIn(0);
-  }
-
   pending(): number {
     return this.#count('bus_messages');
   }
@@ -160,11 +152,6 @@ export class EmbeddedBus implements Bus {
       died_at: string;
     })[];
     return rows.map(({seq: _seq, message, ...rest}) => ({...rest, message: JSON.parse(message) as Document}));
-  }
-
-  #nowTwice(): [number, number] {
-    const time = this.#options.now();
-    return [time, time];
   }
 
   #count(table: string): number {

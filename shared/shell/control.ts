@@ -18,14 +18,21 @@ type Outcome = {outcome: 'applied' | 'rejected'; reason: string};
 
 /**
  * Does what a message on topic `control` says, once: the record under its id is written with the change, so a redelivered
- * message finds it and does nothing. A message that cannot be applied changes nothing and is recorded with the reason.
+ * message finds it and changes nothing. What follows from the change is done again, because the function may have died
+ * before it. A message that cannot be applied changes nothing and is recorded with the reason.
  */
 export async function obeyControlMessage(deps: Deps, message_id: string, text: string): Promise<void> {
   const path = paths.control(documentId(message_id));
-  if (await deps.store.get(path)) return;
-  let message: ControlMessage;
   try {
-    message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
+    const message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
+    if (message.action === 'start') await takeRun(deps, message.run);
+    const {outcome, reason} = await deps.store.transaction(async tx => {
+      if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};
+      return apply(tx, path, text, message, deps.now());
+    });
+    deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
+    if (message.action === 'stop') await revokeLeases(deps, message.run);
+    if (outcome === 'applied') await deps.ticker.on();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     const refusal: Outcome = {outcome: 'rejected', reason: error.message};
@@ -34,16 +41,7 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
       record(tx, path, text, refusal, {}, deps.now());
     });
     deps.log('WARNING', refusal.reason, {message_id});
-    return;
   }
-  if (message.action === 'start') await takeRun(deps, message.run);
-  const {outcome, reason} = await deps.store.transaction(async tx => {
-    if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};
-    return apply(tx, path, text, message, deps.now());
-  });
-  deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
-  if (message.action === 'stop') await revokeLeases(deps, message.run);
-  await deps.ticker.on();
 }
 
 async function apply(
@@ -80,7 +78,7 @@ function record(
   const document: Document = {
     ...outcome,
     ...about,
-    message: text.slice(0, 4000),
+    message: text.slice(0, 4000).toWellFormed(),
     at: iso(now),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
   };

@@ -7,12 +7,12 @@ import {
   specObject,
   workerIdOf,
 } from '../core/names.ts';
-import type {Run} from '../core/run.ts';
-import {newStream, registerAgain, type Stream} from '../core/stream.ts';
+import {isOpen, type Run} from '../core/run.ts';
+import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
-import {manifest, parseJson} from '../schemas.ts';
+import {manifest, parseJson, type RunSpecInput} from '../schemas.ts';
 import {
   completeSpec,
   MAX_SPEC_BYTES,
@@ -23,7 +23,7 @@ import {
 } from '../spec.ts';
 import type {Deps} from './deps.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords} from './records.ts';
+import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
 import {lookForWork} from './workers.ts';
 
@@ -64,7 +64,7 @@ export async function takeRun(deps: Deps, run: string): Promise<void> {
   for (const object of await deps.objects.list(datasetPrefix(run))) {
     const dataset = parseDatasetObject(object.name);
     if (dataset.kind === 'stream' && dataset.run === run)
-      await registerStream(deps, object.name, run, dataset.stream);
+      await unlessBroken(deps, () => registerStream(deps, object.name, run, dataset.stream));
   }
   await wake(deps);
 }
@@ -78,11 +78,26 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
     const dataset = parseDatasetObject(object.name);
     const version = `${object.name}#${object.generation}`;
     if (dataset.kind !== 'stream' || deps.taken.has(version)) continue;
-    const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
-    if (known?.object !== object.name || known.generation !== object.generation)
-      await registerStream(deps, object.name, dataset.run, dataset.stream);
-    deps.taken.add(version);
+    await unlessBroken(deps, async () => {
+      const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
+      if (known?.object !== object.name || known.generation !== object.generation)
+        await registerStream(deps, object.name, dataset.run, dataset.stream);
+      deps.taken.add(version);
+    });
   }
+}
+
+/**
+ * Takes a stream as it lies in the bucket now, if that is not what it was registered as: the event may be late, and a worker
+ * that is sent for a generation that is gone can only fail.
+ */
+export async function catchUp(
+  deps: Deps,
+  registered: {run: string; stream: string; object: string; generation: string},
+): Promise<void> {
+  const {run, stream, object, generation} = registered;
+  const present = await deps.objects.head(object);
+  if (present && present.generation !== generation) await registerStream(deps, object, run, stream);
 }
 
 async function wake(deps: Deps): Promise<void> {
@@ -108,40 +123,43 @@ async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
   if (known && !known.spec) await takeRun(deps, run);
 }
 
+/** True when there is something for a tick to look at: work, or a change that its run must show. */
 async function registerStream(deps: Deps, name: string, run: string, stream: string): Promise<boolean> {
   const object = await deps.objects.head(name);
   if (!object) return false;
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
   const {model} = parent.spec as RunSpec;
-  const refused = await deps.store.transaction(async tx => {
+  const {refused, changed} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
-    if (current.status === 'cancelled')
-      return `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
+    if (current.status === 'cancelled') {
+      const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
+      return {refused, changed: false};
+    }
     const {next, refusal, text} = register(object, existing, run, stream, {
       bucket: deps.objects.bucket,
       model,
       now,
     });
-    if (next && next !== existing) {
+    if (next !== existing) {
       streamRecords.set(tx, next);
       tell(tx, {kind: 'stream', run, stream, object: name, text}, now);
-      if (next.status === 'pending' && (current.status === 'completed' || current.status === 'failed'))
-        runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
     }
-    return refusal;
+    if ((next !== existing || isUnfinished(next)) && !isOpen(current))
+      runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+    return {refused: refusal, changed: next !== existing};
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
-    return false;
+    return changed;
   }
   const advanced = await advanceStream(deps, run, stream);
-  return advanced?.status === 'pending' || advanced?.status === 'in_progress';
+  return changed || (advanced !== undefined && isUnfinished(advanced));
 }
 
-type Registered = {next: Stream | undefined; refusal: string | undefined; text: string};
+type Registered = {next: Stream; refusal: string | undefined; text: string};
 
 function register(
   object: ObjectInfo,
@@ -157,27 +175,31 @@ function register(
     crc32c: object.crc32c,
   };
   if (!existing) {
-    const fresh = newStream(run, workerIdOf(stream), content, at);
-    if (object.size_bytes > 0)
-      return {
-        next: fresh,
-        refusal: undefined,
-        text: `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`,
-      };
-    const refusal = `${object.name} is empty: it holds no record`;
-    return {next: {...fresh, status: 'failed', last_error: refusal}, refusal, text: refusal};
+    const text = `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`;
+    return unlessEmpty({next: newStream(run, workerIdOf(stream), content, at), refusal: undefined, text});
   }
   const again = registerAgain(existing, content, at.now);
   switch (again.kind) {
     case 'unchanged':
       return {next: existing, refusal: undefined, text: again.why};
     case 'changed':
-      return {next: again.stream, refusal: undefined, text: `Stream ${run}/${stream}: ${again.why}`};
+      return unlessEmpty({
+        next: again.stream,
+        refusal: undefined,
+        text: `Stream ${run}/${stream}: ${again.why}`,
+      });
     case 'refused':
       return {next: again.stream ?? existing, refusal: again.reason, text: again.reason};
     default:
       return again satisfies never;
   }
+}
+
+function unlessEmpty(registered: Registered): Registered {
+  const {next} = registered;
+  if (next.size_bytes > 0) return registered;
+  const refusal = `${next.object} is empty: it holds no record`;
+  return {next: {...next, status: 'failed', last_error: refusal}, refusal, text: refusal};
 }
 
 /** The run with its frozen spec; a run whose `run.json` is bad is recorded as failed and waits for a good one. */
@@ -194,7 +216,8 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   }
   return deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    if (current?.spec || (current && current.reason === reason && !frozen)) return current;
+    if (current?.spec || current?.status === 'cancelled') return current;
+    if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
     const next: Run = {
       ...newRun(run, now),
@@ -213,11 +236,11 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   });
 }
 
-/** Creating the manifest is what freezes a spec: whoever is second takes the spec that is there. */
+/** Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says. */
 async function freezeSpec(deps: Deps, run: string) {
-  const written = await readText(deps, specObject(run));
-  const input = written === undefined ? {} : parseRunSpec(written, specObject(run));
-  const {spec, placement} = completeSpec(input, deps.config);
+  const frozen = await readManifest(deps, run);
+  if (frozen) return {...frozen, placement: await readPlacement(deps, run)};
+  const {spec, placement} = completeSpec(await readSpec(deps, run), deps.config);
   if (placement.pool !== deps.config.pool.pool)
     throw new Rejected(
       `${specObject(run)}: there is no pool "${placement.pool}", only "${deps.config.pool.pool}"`,
@@ -227,15 +250,31 @@ async function freezeSpec(deps: Deps, run: string) {
   const outcome = await deps.objects.create(manifestObject(run), Buffer.from(text), {
     content_type: 'application/json',
   });
-  if (outcome === 'created') return {spec, spec_hash, placement};
+  return {...((outcome === 'exists' && (await readManifest(deps, run))) || {spec, spec_hash}), placement};
+}
+
+async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
+  const text = await readText(deps, specObject(run));
+  return text === undefined ? {} : parseRunSpec(text, specObject(run));
+}
+
+/** How a run whose spec is frozen is worked on; a run.json that went bad since is no reason to stop it. */
+async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
+  const input = (await unlessBroken(deps, () => readSpec(deps, run))) ?? {};
+  return {...completeSpec(input, deps.config).placement, pool: deps.config.pool.pool};
+}
+
+async function readManifest(deps: Deps, run: string) {
   const name = manifestObject(run);
-  const frozen = parseJson(manifest, (await readText(deps, name)) ?? '', name);
+  const text = await readText(deps, name);
+  if (text === undefined) return undefined;
+  const frozen = parseJson(manifest, text, name);
   const kept = completeSpec(frozen.spec, deps.config);
   if (frozen.run !== run || frozen.spec_hash !== specHash(kept.spec))
     throw new Rejected(
       `${name} is not the manifest of run "${run}": move it away and drop the streams again`,
     );
-  return {spec: kept.spec, spec_hash: frozen.spec_hash, placement};
+  return {spec: kept.spec, spec_hash: frozen.spec_hash};
 }
 
 function newRun(

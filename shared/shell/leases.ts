@@ -14,6 +14,7 @@ import {heardFrom, isAlive, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {catchUp} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
@@ -41,22 +42,28 @@ export function answerWorker(deps: Deps, request: WorkerRequest): Promise<Worker
 async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const worker = await livingWorker(deps, request);
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
-  for (const {run, stream} of await candidates(deps, worker, request.loaded?.spec_hash ?? null)) {
+  const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
+  if (worker.recreate) return ok({...wait, reason: `${worker.name} is to be made again`});
+  for (const open of await candidates(deps, worker, request.loaded?.spec_hash ?? null)) {
+    const {run, stream} = open;
+    await unlessBroken(deps, () => catchUp(deps, open));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
     const work = await unlessBroken(deps, grant);
     if (work) return ok(work);
   }
   const idle = {activity: 'idle', work: null, samples_done: null, samples_total: null, tokens_per_s: null};
   await updateWorker(deps, request, current => heardFrom(current, idle, deps.now()));
-  return ok({action: 'wait', retry_s: deps.config.heartbeat_s, reason: 'every stream is taken or done'});
+  return ok({...wait, reason: 'every stream is taken or done'});
 }
 
+type Open = Candidate & {object: string; generation: string};
+
 /** The streams this worker may have, best first. */
-async function candidates(deps: Deps, worker: Worker, loaded: string | null): Promise<Candidate[]> {
+async function candidates(deps: Deps, worker: Worker, loaded: string | null): Promise<Open[]> {
   const now = deps.now();
   const broken = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
-  const found: Candidate[] = [];
+  const found: Open[] = [];
   for (const run of runRecords.parseAll(active, broken)) {
     if (!isRunnable(run) || run.pool !== worker.pool) continue;
     const open = await deps.store.query(paths.streams(run.run), {
@@ -73,6 +80,8 @@ async function candidates(deps: Deps, worker: Worker, loaded: string | null): Pr
         priority,
         run_created_at: created_at,
         own,
+        object: stream.object,
+        generation: stream.generation,
       });
     }
   }
@@ -186,8 +195,11 @@ async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
         body: say('stop', `the lease of ${run}/${stream} is not ${request.worker}'s any more`),
       };
     if (next !== current) streamRecords.set(tx, next);
-    if (isCurrent(worker, request) && worker.work === `${run}/${stream}`)
-      workerRecords.set(tx, heardFrom(worker, nothingToDo(request), now));
+    if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
+      // What this machine could not do, another may: it is made again, and gets nothing before.
+      const recreate = worker.recreate || request.failure?.kind === 'infrastructure';
+      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), recreate});
+    }
     if (held)
       tell(tx, {kind: 'stream', run, stream, worker: request.worker, text: releaseText(request, next)}, now);
     return ok(say('continue', ''));

@@ -1,9 +1,11 @@
+import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {isExpired, revokeLease} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
-import {isRunnable, type Run, summarizeRun} from '../core/run.ts';
+import {isOpen, type Run, type StreamFacts, summarizeRun} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
-import {isOlderThan} from '../core/time.ts';
+import {isOlderThan, iso} from '../core/time.ts';
 import type {Phase} from '../core/worker.ts';
+import type {Filter} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
@@ -20,34 +22,31 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   const {tpus, unreachable} = await deps.tpus.list();
   const look = {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
   await takeMissedStreams(deps);
-  const runs = await openRuns(deps);
-  const unfinished = new Map<string, number>();
-  for (const run of runs) {
-    const left = await unlessBroken(deps, () => lookAtRun(deps, run));
-    if (left && isRunnable(left.run))
-      unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + left.unfinished);
-  }
-  const busy = await lookAtWorkers(deps, unfinished, look);
-  if (busy || [...unfinished.values()].some(count => count > 0)) return;
+  for (const run of await openRuns(deps)) await unlessBroken(deps, () => lookAtRun(deps, run));
+  const busy = await lookAtWorkers(deps, look);
+  if (busy || (await isAnythingLeft(deps))) return;
   await deps.ticker.off();
   if (await isAnythingLeft(deps)) await deps.ticker.on();
 }
 
 /** Expires leases, audits checkpoints against the bucket, and sums the run up. */
-async function lookAtRun(deps: Deps, run: Run): Promise<{run: Run; unfinished: number}> {
+async function lookAtRun(deps: Deps, run: Run): Promise<void> {
   const stored = await deps.store.query(paths.streams(run.run));
-  const streams = streamRecords.parseAll(stored, error => deps.log('ERROR', error.message, {run: run.run}));
-  const looked: Stream[] = [];
+  const looked: StreamFacts[] = [];
+  const streams = streamRecords.parseAll(stored, (error, stream) => {
+    deps.log('ERROR', error.message, {run: run.run});
+    looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
+  });
   for (const stream of streams)
     looked.push(
       (isUnfinished(stream) && (await unlessBroken(deps, () => lookAtStream(deps, stream)))) || stream,
     );
-  const summed = await deps.store.transaction(async tx => {
+  const ended = await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run.run);
-    if (!current) return run;
+    if (!current) return false;
     const now = deps.now();
     const next = summarizeRun(current, looked, now);
-    if (next === current) return current;
+    if (next === current) return false;
     runRecords.set(tx, next);
     if (next.status !== current.status)
       tell(
@@ -59,9 +58,21 @@ async function lookAtRun(deps: Deps, run: Run): Promise<{run: Run; unfinished: n
         },
         now,
       );
-    return next;
+    return !isOpen(next);
   });
-  return {run: summed, unfinished: looked.filter(isUnfinished).length};
+  if (ended) await reopen(deps, run.run);
+}
+
+/** A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again. */
+async function reopen(deps: Deps, run: string): Promise<void> {
+  const where: Filter[] = [{field: 'status', op: 'in', value: ['pending', 'in_progress']}];
+  const late = streamRecords.parseAll(await deps.store.query(paths.streams(run), {where}), () => {});
+  if (late.length === 0) return;
+  await deps.store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (current?.status === 'completed' || current?.status === 'failed')
+      runRecords.set(tx, {...current, status: 'active', updated_at: iso(deps.now())});
+  });
 }
 
 async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {

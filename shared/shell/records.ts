@@ -9,7 +9,7 @@ import type {Document, Store, Stored, Transaction} from '../ports.ts';
 import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
-const instant = z.string();
+const instant = z.iso.datetime();
 const text = z.string();
 
 const progress = {
@@ -37,6 +37,7 @@ const streamDocument: z.ZodType<Stream> = z.object({
   lease: z.object({worker: text, incarnation: count, epoch: count, expires_at: instant}).nullable(),
   ...progress,
   failures: count,
+  faults: count,
   last_error: text.nullable(),
   created_at: instant,
   updated_at: instant,
@@ -106,13 +107,13 @@ function kind<T extends object>(schema: z.ZodType<T>) {
     },
     parse,
     /** Those that can be read; each that cannot goes to `onBroken`, so that one broken document stops nobody else. */
-    parseAll: (stored: Stored[], onBroken: (error: Rejected) => void): T[] =>
-      stored.flatMap(({path, data}) => {
+    parseAll: (stored: Stored[], onBroken: (error: Rejected, id: string) => void): T[] =>
+      stored.flatMap(({path, id, data}) => {
         try {
           return [parse(path, data)];
         } catch (error) {
           if (!(error instanceof Rejected)) throw error;
-          onBroken(error);
+          onBroken(error, id);
           return [];
         }
       }),

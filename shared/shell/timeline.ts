@@ -21,7 +21,7 @@ const MAX_TEXT = 4000;
  * transaction that runs again writes the same document.
  */
 export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
-  const text = event.text.slice(0, MAX_TEXT);
+  const text = event.text.slice(0, MAX_TEXT).toWellFormed();
   const id = createHash('sha256')
     .update(JSON.stringify([now, event]))
     .digest('hex')

@@ -23,9 +23,11 @@ export type Look = {at_ms: number; tpus: ReadonlyMap<string, Tpu>; unreachable: 
 
 const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 
-/** After work came in: asks for the TPUs it wants without waiting for the tick, concluding nothing about nodes it has not seen. */
+/** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
-  await lookAtWorkers(deps, await unfinishedStreams(deps), NOT_LOOKED);
+  const {workers, wanted} = await plan(deps);
+  for (const name of wanted)
+    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: true, seen: workers.get(name)});
 }
 
 /** How many unfinished streams the runnable runs of each pool have. */
@@ -48,34 +50,42 @@ export async function openRuns(deps: Deps): Promise<Run[]> {
 }
 
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
-export async function lookAtWorkers(
-  deps: Deps,
-  unfinished: ReadonlyMap<string, number>,
-  look: Look,
-): Promise<boolean> {
-  const {pool} = deps.config;
-  const stored = await deps.store.query('workers');
-  const workers = new Map(
-    workerRecords
-      .parseAll(stored, error => deps.log('ERROR', error.message))
-      .map(worker => [worker.name, worker]),
-  );
-  const wanted = wantedSlots(pool, workers, unfinished.get(pool.pool) ?? 0, deps.now());
+export async function lookAtWorkers(deps: Deps, look: Look): Promise<boolean> {
+  const {workers, broken, wanted} = await plan(deps);
   let busy = false;
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
-    const place = parseWorkerName(name);
-    if (!place) continue;
-    const worker = await unlessBroken(deps, () => lookAtWorker(deps, name, place, look, wanted.has(name)));
-    busy ||= worker?.phase !== 'gone';
+    const known = !broken.has(name);
+    const slot = {name, wanted: wanted.has(name), seen: workers.get(name)};
+    const is_gone = known ? await lookAtSlot(deps, look, slot) : !look.tpus.has(name);
+    busy ||= !is_gone;
   }
   return busy;
 }
 
+/**
+ * The workers, and the slots that should have one. The streams are counted after the workers were read, so that each worker
+ * that is there for a stream finds it counted.
+ */
+async function plan(deps: Deps) {
+  const {pool} = deps.config;
+  const broken = new Set<string>();
+  const stored = await deps.store.query('workers');
+  const parsed = workerRecords.parseAll(stored, (error, name) => {
+    broken.add(name);
+    deps.log('ERROR', error.message);
+  });
+  const workers = new Map(parsed.map(worker => [worker.name, worker]));
+  const unfinished = (await unfinishedStreams(deps)).get(pool.pool) ?? 0;
+  return {workers, broken, wanted: wantedSlots(pool, workers, unfinished, deps.now(), broken)};
+}
+
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
 function managed(tpus: ReadonlyMap<string, Tpu>): string[] {
-  return [...tpus.values()]
-    .filter(tpu => tpu.labels['managed-by'] === MANAGED['managed-by'])
-    .map(tpu => tpu.name);
+  return [...tpus.values()].filter(isManaged).map(tpu => tpu.name);
+}
+
+function isManaged(tpu: Tpu): boolean {
+  return tpu.labels['managed-by'] === MANAGED['managed-by'];
 }
 
 /**
@@ -85,7 +95,9 @@ function managed(tpus: ReadonlyMap<string, Tpu>): string[] {
 function observe(look: Look, worker: Worker): Observation {
   if (look.at_ms < msOf(worker.phase_since_at)) return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
-  if (tpu) return {kind: 'node', state: tpu.state, health: tpu.health, incarnation: incarnationOf(tpu)};
+  if (tpu && tpu.zone === worker.zone && !isManaged(tpu)) return {kind: 'foreign'};
+  if (tpu && tpu.zone === worker.zone)
+    return {kind: 'node', state: tpu.state, health: tpu.health, incarnation: incarnationOf(tpu)};
   return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};
 }
 
@@ -95,23 +107,26 @@ function incarnationOf(tpu: Tpu): number | null {
   return label !== undefined && /^\d{1,9}$/.test(label) ? Number(label) : null;
 }
 
-async function lookAtWorker(
-  deps: Deps,
-  name: string,
-  place: {pool: string; zone: string; slot: number},
-  look: Look,
-  wanted: boolean,
-): Promise<Worker> {
+/** `seen` is the worker as it was when the wanted slots were chosen. */
+type Slot = {name: string; wanted: boolean; seen: Worker | undefined};
+
+/** Decides about one slot; true when it is gone, or was never one. */
+async function lookAtSlot(deps: Deps, look: Look, {name, wanted, seen}: Slot): Promise<boolean> {
+  const place = parseWorkerName(name);
+  if (!place) return true;
   let actions: WorkerAction[] = [];
   const worker = await deps.store.transaction(async tx => {
     const now = deps.now();
     const current = (await workerRecords.get(tx, name)) ?? newWorker(name, place, now);
-    const stream = await streamOf(tx, current);
+    actions = [];
+    // It was not wanted then; what became of it since, somebody wanted, and the next look will know why.
+    if (!wanted && current.phase !== (seen?.phase ?? 'gone')) return current;
+    const stream = await unlessBroken(deps, () => streamOf(tx, current));
     const decision = decideWorker(current, observe(look, current), wanted, deps.config.limits, now);
     actions = decision.actions;
     if (decision.worker === current) return current;
     workerRecords.set(tx, {...decision.worker, updated_at: iso(now)});
-    if (current.phase !== 'deleting' && decision.worker.phase === 'deleting') {
+    if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
       if (stream) streamRecords.set(tx, revokeLease(stream, now));
     }
@@ -119,7 +134,7 @@ async function lookAtWorker(
     return decision.worker;
   });
   await publishActions(deps, actions);
-  return worker;
+  return worker.phase === 'gone';
 }
 
 /** The stream whose lease the worker has, so that its death frees the stream at once. */
@@ -131,13 +146,16 @@ async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undef
   return lease?.worker === worker.name && lease.incarnation === worker.incarnation ? found : undefined;
 }
 
+function hasEnded(worker: Worker): boolean {
+  return worker.phase === 'deleting' || worker.phase === 'gone';
+}
+
 /** Each life of a slot leaves a document behind: how long it was, what ended it, where its log is. */
 function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision, now: number): void {
   tx.set(paths.attempt(worker.name, worker.incarnation), {
     worker: worker.name,
     incarnation: worker.incarnation,
-    cause:
-      decision.worker.last_death === worker.last_death ? 'not needed any more' : decision.worker.last_death,
+    cause: decision.death ?? 'not needed any more',
     last_phase: worker.phase,
     provider_state: decision.worker.provider_state,
     work: worker.work,

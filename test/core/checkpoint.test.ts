@@ -33,11 +33,7 @@ const wholeStreams = fc
   });
 
 const shuffledStreams = wholeStreams.chain(shards =>
-  fc.tuple(
-    fc.constant(shards),
-    fc.shuffledSubarray(shards, {minLength: shards.length}),
-    fc.subarray(shards),
-  ),
+  fc.tuple(fc.constant(shards), fc.shuffledSubarray(shards, {minLength: shards.length}), fc.subarray(shards)),
 );
 
 describe('checkpoint', () => {
@@ -212,7 +208,9 @@ describe('checkpoint', () => {
     );
     fc.assert(
       fc.property(broken, ([shards, index, field, by]) => {
-        const changed = shards.map((shard, at) => (at === index ? {...shard, [field]: shard[field] + by} : shard));
+        const changed = shards.map((shard, at) =>
+          at === index ? {...shard, [field]: shard[field] + by} : shard,
+        );
         assert.equal(fold(changed).kind, 'error');
       }),
     );

@@ -2,14 +2,20 @@ import assert from 'node:assert/strict';
 import {decideRecreate, decideRunAction, type RunAction} from '../../shared/core/control.ts';
 import type {RunStatus} from '../../shared/core/run.ts';
 import type {Phase} from '../../shared/core/worker.ts';
-import {aRun, aWorker, at, T0} from '../builders.ts';
+import {aRun, at, aWorker, T0} from '../builders.ts';
 
 /** What each action makes of a run in each status; null is a refusal, which changes nothing. */
 const TABLE: Record<RunAction, Record<RunStatus, RunStatus | null>> = {
   start: {active: 'active', paused: 'active', completed: 'completed', failed: 'failed', cancelled: null},
   resume: {active: 'active', paused: 'active', completed: null, failed: null, cancelled: null},
   pause: {active: 'paused', paused: 'paused', completed: null, failed: null, cancelled: null},
-  stop: {active: 'cancelled', paused: 'cancelled', completed: null, failed: 'cancelled', cancelled: 'cancelled'},
+  stop: {
+    active: 'cancelled',
+    paused: 'cancelled',
+    completed: null,
+    failed: 'cancelled',
+    cancelled: 'cancelled',
+  },
 };
 
 describe('control actions', () => {
@@ -19,7 +25,10 @@ describe('control actions', () => {
         const run = aRun({status});
         const decision = decideRunAction(action, 'my-run', run, T0 + 1000);
         if (then === null) {
-          assert.ok(decision.kind === 'rejected' && decision.reason.includes(status), JSON.stringify(decision));
+          assert.ok(
+            decision.kind === 'rejected' && decision.reason.includes(status),
+            JSON.stringify(decision),
+          );
           return;
         }
         assert.ok(decision.kind === 'applied');
@@ -33,7 +42,9 @@ describe('control actions', () => {
   for (const action of Object.keys(TABLE) as RunAction[])
     it(`${action} of a run that nobody knows says what to do first`, () => {
       const decision = decideRunAction(action, 'my-run', undefined, T0);
-      assert.ok(decision.kind === 'rejected' && decision.reason.includes('drop datasets/my-run/stream_000.jsonl'));
+      assert.ok(
+        decision.kind === 'rejected' && decision.reason.includes('drop datasets/my-run/stream_000.jsonl'),
+      );
     });
 
   it('nothing brings a stopped run back', () => {

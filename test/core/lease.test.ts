@@ -71,7 +71,10 @@ describe('leases', () => {
             case 'finish':
               stream = withProgress(stream, FINISHED, now);
           }
-          assert.equal(granted.filter(past => holds(stream, past)).length, stream.status === 'in_progress' ? 1 : 0);
+          assert.equal(
+            granted.filter(past => holds(stream, past)).length,
+            stream.status === 'in_progress' ? 1 : 0,
+          );
           assert.ok(granted.every(past => !holds(stream, past) || past === granted.at(-1)));
           assert.equal(stream.lease !== null, stream.status === 'in_progress');
           assert.ok(stream.epoch >= before.epoch);
@@ -113,12 +116,17 @@ describe('leases', () => {
   const claimable: {name: string; given: Stream; then: boolean}[] = [
     {name: 'pending', given: aStream(), then: true},
     {name: 'leased', given: aLeasedStream(), then: false},
-    {name: 'leased until a moment ago', given: aLeasedStream({lease: {...OWN, expires_at: at(-1)}}), then: true},
+    {
+      name: 'leased until a moment ago',
+      given: aLeasedStream({lease: {...OWN, expires_at: at(-1)}}),
+      then: true,
+    },
     {name: 'completed', given: aStream({status: 'completed', finished: true}), then: false},
     {name: 'failed', given: aStream({status: 'failed'}), then: false},
   ];
   for (const {name, given, then} of claimable)
-    it(`a ${name} stream ${then ? 'can' : 'cannot'} be claimed`, () => assert.equal(isClaimable(given, T0), then));
+    it(`a ${name} stream ${then ? 'can' : 'cannot'} be claimed`, () =>
+      assert.equal(isClaimable(given, T0), then));
 
   const releases: {
     name: string;
@@ -127,8 +135,16 @@ describe('leases', () => {
     given?: Partial<Stream>;
     then: Partial<Stream>;
   }[] = [
-    {name: 'drained gives the stream back', outcome: 'drained', then: {status: 'pending', failures: 0, last_error: null}},
-    {name: 'a preemption is no failure', outcome: 'preempted', then: {status: 'pending', failures: 0, last_error: null}},
+    {
+      name: 'drained gives the stream back',
+      outcome: 'drained',
+      then: {status: 'pending', failures: 0, last_error: null},
+    },
+    {
+      name: 'a preemption is no failure',
+      outcome: 'preempted',
+      then: {status: 'pending', failures: 0, last_error: null},
+    },
     {
       name: 'a preemption after two failures is no third one',
       outcome: 'preempted',
@@ -178,7 +194,8 @@ describe('leases', () => {
       assert.ok(released);
       const {lease, epoch, ...rest} = released;
       assert.deepEqual({lease, epoch}, {lease: null, epoch: 3});
-      for (const [field, value] of Object.entries(then)) assert.equal(rest[field as keyof typeof rest], value, field);
+      for (const [field, value] of Object.entries(then))
+        assert.equal(rest[field as keyof typeof rest], value, field);
     });
 
   it('a release of a completed stream changes nothing, whoever sends it', () => {
@@ -219,7 +236,11 @@ describe('leases', () => {
     {name: 'a negative priority last', first: {}, second: {priority: -1}},
     {name: 'the older run before the index', first: {stream: '009'}, second: {run_created_at: at(1)}},
     {name: 'the index as a number', first: {stream: '999'}, second: {stream: '1000'}},
-    {name: 'one of two runs of one moment, always the same', first: {run: 'a', stream: '009'}, second: {run: 'b'}},
+    {
+      name: 'one of two runs of one moment, always the same',
+      first: {run: 'a', stream: '009'},
+      second: {run: 'b'},
+    },
   ];
   for (const {name, first, second} of preferences)
     it(`a worker gets ${name}`, () => {

@@ -84,7 +84,8 @@ describe('names', () => {
     fc.assert(
       fc.property(hostile, name => {
         const dataset = parseDatasetObject(name);
-        if (dataset.kind === 'stream') assert.equal(streamObject(dataset.run, dataset.stream, dataset.gzip), name);
+        if (dataset.kind === 'stream')
+          assert.equal(streamObject(dataset.run, dataset.stream, dataset.gzip), name);
         if (dataset.kind === 'spec') assert.equal(specObject(dataset.run), name);
         if (dataset.kind === 'unknown') assert.ok(dataset.reason.length > 20);
         const shard = parseOutputObject(name);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {type Pool, slotsOf, wantedSlots} from '../../shared/core/pool.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
-import {aWorker, at, T0} from '../builders.ts';
+import {at, aWorker, T0} from '../builders.ts';
 
 const POOL: Pool = {
   pool: 'tpu',
@@ -21,20 +21,48 @@ const [A0, A1, B0, B1] = [
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 
 function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
-  return [...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now)].sort();
+  return [
+    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now),
+  ].sort();
 }
 
-const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) => aWorker({name, phase, ...changes});
+const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
+  aWorker({name, phase, ...changes});
 
 const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}[] = [
   {name: 'no work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
   {name: 'slots fill zone by zone', given: [], unfinished: 3, then: [A0, A1, B0]},
   {name: 'more work than slots wants every slot', given: [], unfinished: 99, then: [A0, A1, B0, B1]},
-  {name: 'a worker in its work is kept before one that waits', given: [worker(A0, 'idle'), worker(B1, 'working')], unfinished: 1, then: [B1]},
-  {name: 'one that waits is kept before one that boots', given: [worker(A0, 'booting'), worker(B1, 'idle')], unfinished: 1, then: [B1]},
-  {name: 'one that boots is kept before one that is being made', given: [worker(A0, 'creating'), worker(B1, 'booting')], unfinished: 1, then: [B1]},
-  {name: 'one that is there is kept before an empty slot', given: [worker(B1, 'creating')], unfinished: 1, then: [B1]},
-  {name: 'a slot that is being deleted is made again', given: [worker(A0, 'deleting')], unfinished: 1, then: [A0]},
+  {
+    name: 'a worker in its work is kept before one that waits',
+    given: [worker(A0, 'idle'), worker(B1, 'working')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that waits is kept before one that boots',
+    given: [worker(A0, 'booting'), worker(B1, 'idle')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that boots is kept before one that is being made',
+    given: [worker(A0, 'creating'), worker(B1, 'booting')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that is there is kept before an empty slot',
+    given: [worker(B1, 'creating')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'a slot that is being deleted is made again',
+    given: [worker(A0, 'deleting')],
+    unfinished: 1,
+    then: [A0],
+  },
   {
     name: 'a slot whose delete never ends holds nobody up',
     given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
@@ -47,7 +75,12 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
     unfinished: 4,
     then: [A0, A1, B0, B1],
   },
-  {name: 'one that drains is the last to count on', given: [worker(A0, 'draining')], unfinished: 3, then: [A1, B0, B1]},
+  {
+    name: 'one that drains is the last to count on',
+    given: [worker(A0, 'draining')],
+    unfinished: 3,
+    then: [A1, B0, B1],
+  },
   {
     name: 'a slot that its zone refused is passed over while it waits',
     given: [worker(A0, 'gone', {blocked_until_at: at(300)})],
@@ -60,7 +93,12 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
     unfinished: 1,
     then: [A0],
   },
-  {name: 'a slot that the pool has no more is not wanted', given: [worker('tpu-us-east1-c-0', 'working')], unfinished: 1, then: [A0]},
+  {
+    name: 'a slot that the pool has no more is not wanted',
+    given: [worker('tpu-us-east1-c-0', 'working')],
+    unfinished: 1,
+    then: [A0],
+  },
 ];
 
 describe('pool', () => {
@@ -77,17 +115,27 @@ describe('pool', () => {
   it('wants as many slots as there is work for, never more than can be had, and no worker gives way to an empty slot', () => {
     const phases = fc.tuple(...[A0, A1, B0, B1].map(() => fc.constantFrom(...PHASES)));
     fc.assert(
-      fc.property(phases, fc.nat(8), fc.array(fc.boolean(), {minLength: 4, maxLength: 4}), (chosen, unfinished, blocked) => {
-        const workers = [A0, A1, B0, B1].map((name, index) =>
-          worker(name, chosen[index] ?? 'gone', {blocked_until_at: blocked[index] ? at(60) : null}),
-        );
-        const names = wanted(workers, unfinished);
-        const available = workers.filter(({phase, blocked_until_at}) => phase !== 'gone' || blocked_until_at === null);
-        assert.equal(names.length, Math.min(unfinished, available.length));
-        const left = workers.filter(({name}) => !names.includes(name));
-        const takesEmpty = workers.some(({name, phase}) => phase === 'gone' && names.includes(name));
-        if (takesEmpty) assert.ok(!left.some(({phase}) => phase === 'working' || phase === 'idle' || phase === 'booting'));
-      }),
+      fc.property(
+        phases,
+        fc.nat(8),
+        fc.array(fc.boolean(), {minLength: 4, maxLength: 4}),
+        (chosen, unfinished, blocked) => {
+          const workers = [A0, A1, B0, B1].map((name, index) =>
+            worker(name, chosen[index] ?? 'gone', {blocked_until_at: blocked[index] ? at(60) : null}),
+          );
+          const names = wanted(workers, unfinished);
+          const available = workers.filter(
+            ({phase, blocked_until_at}) => phase !== 'gone' || blocked_until_at === null,
+          );
+          assert.equal(names.length, Math.min(unfinished, available.length));
+          const left = workers.filter(({name}) => !names.includes(name));
+          const takesEmpty = workers.some(({name, phase}) => phase === 'gone' && names.includes(name));
+          if (takesEmpty)
+            assert.ok(
+              !left.some(({phase}) => phase === 'working' || phase === 'idle' || phase === 'booting'),
+            );
+        },
+      ),
     );
   });
 

@@ -30,8 +30,19 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
   {name: 'a pause with work left stays', given: 'paused', when: ['pending'], then: 'paused'},
   {name: 'a pause with a lease out stays', given: 'paused', when: ['in_progress'], then: 'paused'},
   {name: 'a pause with nothing left is over', given: 'paused', when: ['completed'], then: 'completed'},
-  {name: 'a finished run with a further stream goes on', given: 'completed', when: ['completed', 'pending'], then: 'active'},
-  {name: 'a failed run with a further stream goes on', given: 'failed', when: ['failed', 'pending'], then: 'active', reason: 'stream 000: not UTF-8'},
+  {
+    name: 'a finished run with a further stream goes on',
+    given: 'completed',
+    when: ['completed', 'pending'],
+    then: 'active',
+  },
+  {
+    name: 'a failed run with a further stream goes on',
+    given: 'failed',
+    when: ['failed', 'pending'],
+    then: 'active',
+    reason: 'stream 000: not UTF-8',
+  },
   {name: 'a stop with work left is final', given: 'cancelled', when: ['pending'], then: 'cancelled'},
   {name: 'a stop with all done is final', given: 'cancelled', when: ['completed'], then: 'cancelled'},
   {name: 'no stream is known yet', given: 'active', when: [], then: 'active'},
@@ -57,13 +68,24 @@ describe('run status', () => {
     });
     fc.assert(
       fc.property(fc.array(numbers, {maxLength: 20}), facts => {
-        const run = summarizeRun(aRun(), facts.map(fact => aStream(fact)), T0);
-        const total = (field: keyof (typeof facts)[0]) => facts.reduce((sum, fact) => sum + Number(fact[field]), 0);
+        const run = summarizeRun(
+          aRun(),
+          facts.map(fact => aStream(fact)),
+          T0,
+        );
+        const total = (field: keyof (typeof facts)[0]) =>
+          facts.reduce((sum, fact) => sum + Number(fact[field]), 0);
         assert.equal(
           run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed,
           facts.length,
         );
-        for (const field of ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'] as const)
+        for (const field of [
+          'total_samples_processed',
+          'rejected_samples',
+          'total_tokens',
+          'total_shards',
+          'total_bytes',
+        ] as const)
           assert.equal(run[field], total(field), field);
       }),
     );

@@ -20,30 +20,130 @@ const lease = {run: 'my-run', stream: '007', epoch: 1};
 const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[] = [
   {name: 'an unknown action', schema: controlMessage, given: {action: 'destroy', run: 'r'}, says: 'action'},
   {name: 'no action', schema: controlMessage, given: {run: 'r'}, says: 'action'},
-  {name: 'an unknown key', schema: controlMessage, given: {action: 'pause', run: 'r', force: true}, says: 'force'},
-  {name: 'a key of another action', schema: controlMessage, given: {action: 'pause', run: 'r', worker: 'w'}, says: 'worker'},
+  {
+    name: 'an unknown key',
+    schema: controlMessage,
+    given: {action: 'pause', run: 'r', force: true},
+    says: 'force',
+  },
+  {
+    name: 'a key of another action',
+    schema: controlMessage,
+    given: {action: 'pause', run: 'r', worker: 'w'},
+    says: 'worker',
+  },
   {name: 'no run', schema: controlMessage, given: {action: 'pause'}, says: 'run'},
-  {name: 'a run that cannot be', schema: controlMessage, given: {action: 'pause', run: '../x'}, says: 'a run id'},
-  {name: 'a worker that cannot be', schema: controlMessage, given: {action: 'recreate', worker: 'tpu'}, says: 'a worker name'},
+  {
+    name: 'a run that cannot be',
+    schema: controlMessage,
+    given: {action: 'pause', run: '../x'},
+    says: 'a run id',
+  },
+  {
+    name: 'a worker that cannot be',
+    schema: controlMessage,
+    given: {action: 'recreate', worker: 'tpu'},
+    says: 'a worker name',
+  },
   {name: 'text', schema: controlMessage, given: 'pause', says: 'expected object'},
-  {name: 'a tpu message with more in it', schema: tpuMessage, given: {action: 'create', worker: sender.worker, incarnation: 1, zone: 'z'}, says: 'zone'},
-  {name: 'a negative incarnation', schema: tpuMessage, given: {action: 'create', worker: sender.worker, incarnation: -1}, says: 'incarnation'},
-  {name: 'half an incarnation', schema: tpuMessage, given: {action: 'create', worker: sender.worker, incarnation: 1.5}, says: 'incarnation'},
-  {name: 'an object event without a name', schema: objectEvent, given: {bucket: 'b', generation: '1'}, says: 'name'},
-  {name: 'a generation that is no number', schema: objectEvent, given: {bucket: 'b', name: 'n', generation: 'x'}, says: 'generation'},
+  {
+    name: 'a tpu message with more in it',
+    schema: tpuMessage,
+    given: {action: 'create', worker: sender.worker, incarnation: 1, zone: 'z'},
+    says: 'zone',
+  },
+  {
+    name: 'a negative incarnation',
+    schema: tpuMessage,
+    given: {action: 'create', worker: sender.worker, incarnation: -1},
+    says: 'incarnation',
+  },
+  {
+    name: 'half an incarnation',
+    schema: tpuMessage,
+    given: {action: 'create', worker: sender.worker, incarnation: 1.5},
+    says: 'incarnation',
+  },
+  {
+    name: 'an object event without a name',
+    schema: objectEvent,
+    given: {bucket: 'b', generation: '1'},
+    says: 'name',
+  },
+  {
+    name: 'a generation that is no number',
+    schema: objectEvent,
+    given: {bucket: 'b', name: 'n', generation: 'x'},
+    says: 'generation',
+  },
   {name: 'an event without a message', schema: pubsubEvent, given: {data: 'x'}, says: 'message'},
-  {name: 'a host that was not given', schema: workerRequest, given: {action: 'lease', worker: sender.worker, incarnation: 1}, says: 'host'},
-  {name: 'a lease of a stream that cannot be', schema: workerRequest, given: {action: 'release', ...sender, lease: {...lease, stream: '7'}, outcome: 'drained', failure: null}, says: 'lease.stream'},
-  {name: 'an outcome that cannot be', schema: workerRequest, given: {action: 'release', ...sender, lease, outcome: 'done', failure: null}, says: 'outcome'},
-  {name: 'a failure of no kind', schema: workerRequest, given: {action: 'release', ...sender, lease, outcome: 'failed', failure: {reason: 'x'}}, says: 'failure.kind'},
-  {name: 'a phase that cannot be', schema: workerRequest, given: {action: 'heartbeat', ...sender, phase: 'sleeping', lease: null, progress: null}, says: 'phase'},
-  {name: 'a shard of another schema', schema: shardMetadata, given: {...shardMetadataOf(), schema: 'gleaner/2'}, says: 'schema'},
+  {
+    name: 'a host that was not given',
+    schema: workerRequest,
+    given: {action: 'lease', worker: sender.worker, incarnation: 1},
+    says: 'host',
+  },
+  {
+    name: 'a lease of a stream that cannot be',
+    schema: workerRequest,
+    given: {action: 'release', ...sender, lease: {...lease, stream: '7'}, outcome: 'drained', failure: null},
+    says: 'lease.stream',
+  },
+  {
+    name: 'an outcome that cannot be',
+    schema: workerRequest,
+    given: {action: 'release', ...sender, lease, outcome: 'done', failure: null},
+    says: 'outcome',
+  },
+  {
+    name: 'a failure of no kind',
+    schema: workerRequest,
+    given: {action: 'release', ...sender, lease, outcome: 'failed', failure: {reason: 'x'}},
+    says: 'failure.kind',
+  },
+  {
+    name: 'a phase that cannot be',
+    schema: workerRequest,
+    given: {action: 'heartbeat', ...sender, phase: 'sleeping', lease: null, progress: null},
+    says: 'phase',
+  },
+  {
+    name: 'a shard of another schema',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), schema: 'gleaner/2'},
+    says: 'schema',
+  },
   {name: 'a shard without metadata', schema: shardMetadata, given: {}, says: 'schema'},
-  {name: 'a shard with a number in words', schema: shardMetadata, given: {...shardMetadataOf(), samples: 'ten'}, says: 'samples'},
-  {name: 'a shard with a negative number', schema: shardMetadata, given: {...shardMetadataOf(), rejected: '-1'}, says: 'rejected'},
-  {name: 'a shard with more tokens than a number holds', schema: shardMetadata, given: {...shardMetadataOf(), tokens: '9999999999999999999'}, says: 'tokens'},
-  {name: 'a shard that is perhaps the last', schema: shardMetadata, given: {...shardMetadataOf(), final: 'yes'}, says: 'final'},
-  {name: 'a shard with half a hash', schema: shardMetadata, given: {...shardMetadataOf(), spec_hash: 'abc'}, says: 'spec_hash'},
+  {
+    name: 'a shard with a number in words',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), samples: 'ten'},
+    says: 'samples',
+  },
+  {
+    name: 'a shard with a negative number',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), rejected: '-1'},
+    says: 'rejected',
+  },
+  {
+    name: 'a shard with more tokens than a number holds',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), tokens: '9999999999999999999'},
+    says: 'tokens',
+  },
+  {
+    name: 'a shard that is perhaps the last',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), final: 'yes'},
+    says: 'final',
+  },
+  {
+    name: 'a shard with half a hash',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), spec_hash: 'abc'},
+    says: 'spec_hash',
+  },
 ];
 
 describe('what comes from outside', () => {
@@ -51,7 +151,10 @@ describe('what comes from outside', () => {
     it(`${name} is refused, and the reason names it`, () => {
       assert.throws(
         () => parseValue(schema, given, 'It'),
-        error => error instanceof Rejected && error.message.startsWith('It is not valid') && error.message.includes(says),
+        error =>
+          error instanceof Rejected &&
+          error.message.startsWith('It is not valid') &&
+          error.message.includes(says),
       );
     });
 
@@ -59,7 +162,10 @@ describe('what comes from outside', () => {
     it(`${JSON.stringify(text)} is no JSON, and the reason can be stored`, () => {
       assert.throws(
         () => parseJson(controlMessage, text, 'The message'),
-        error => error instanceof Rejected && /^The message is not JSON/.test(error.message) && error.message.isWellFormed(),
+        error =>
+          error instanceof Rejected &&
+          /^The message is not JSON/.test(error.message) &&
+          error.message.isWellFormed(),
       );
     });
 
@@ -78,13 +184,21 @@ describe('what comes from outside', () => {
   });
 
   it('a shard that says what it is becomes numbers', () => {
-    const {shard, tokens, final} = parseValue(shardMetadata, {...shardMetadataOf(), tokens: MAX, made_by: 'me'}, 'x');
+    const {shard, tokens, final} = parseValue(
+      shardMetadata,
+      {...shardMetadataOf(), tokens: MAX, made_by: 'me'},
+      'x',
+    );
     assert.deepEqual({shard, tokens, final}, {shard: 1, tokens: Number.MAX_SAFE_INTEGER, final: true});
   });
 
   it('a failure with broken text in it can be stored all the same', () => {
     const failure = {kind: 'stream', reason: 'line 3: \ud83d'};
-    const request = parseValue(workerRequest, {action: 'release', ...sender, lease, outcome: 'failed', failure}, 'x');
+    const request = parseValue(
+      workerRequest,
+      {action: 'release', ...sender, lease, outcome: 'failed', failure},
+      'x',
+    );
     assert.ok(request.action === 'release' && request.failure?.reason.isWellFormed());
   });
 

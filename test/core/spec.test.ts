@@ -20,7 +20,11 @@ const bad: {name: string; text: string; says: string[]}[] = [
   {name: 'no layer', text: '{"layers": []}', says: ['layers']},
   {name: 'a layer that is no number', text: '{"layers": ["0"]}', says: ['layers']},
   {name: 'a range with a gap in it', text: '{"layers": "0-3,7"}', says: ['layers', '0-23']},
-  {name: 'bf16 in a pickle', text: '{"format": "pkl.gz", "dtype": "bf16"}', says: ['dtype', 'pkl.gz cannot hold bf16']},
+  {
+    name: 'bf16 in a pickle',
+    text: '{"format": "pkl.gz", "dtype": "bf16"}',
+    says: ['dtype', 'pkl.gz cannot hold bf16'],
+  },
   {name: 'a shard of no size', text: '{"shard_size_gb": 0}', says: ['shard_size_gb']},
   {name: 'an empty model', text: '{"model": ""}', says: ['model']},
   {name: 'a pool that cannot be', text: '{"pool": "Tpu!"}', says: ['pool']},
@@ -66,31 +70,35 @@ describe('run.json', () => {
   });
 });
 
-const inputs: fc.Arbitrary<RunSpecInput> = fc
-  .record(
-    {
-      model: fc.string({minLength: 1, maxLength: 20}),
-      revision: fc.option(fc.string({minLength: 1, maxLength: 8})),
-      layers: fc.oneof(
-        fc.constant('all' as const),
-        fc.constant('0-23'),
-        fc.array(fc.nat(99), {minLength: 1, maxLength: 5}),
-      ),
-      max_seq_length: fc.integer({min: 1, max: 131_072}),
-      over_long: fc.constantFrom('reject' as const, 'truncate' as const),
-      shard_size_gb: fc.constantFrom(0.001, 1, 64),
-      record: fc.record({field: fc.option(fc.string({minLength: 1, maxLength: 8}))}),
-      seed: fc.nat(2 ** 31 - 1),
-      dtype: fc.constantFrom('bf16' as const, 'fp32' as const),
-    },
-    {requiredKeys: []},
-  );
+const inputs: fc.Arbitrary<RunSpecInput> = fc.record(
+  {
+    model: fc.string({minLength: 1, maxLength: 20}),
+    revision: fc.option(fc.string({minLength: 1, maxLength: 8})),
+    layers: fc.oneof(
+      fc.constant('all' as const),
+      fc.constant('0-23'),
+      fc.array(fc.nat(99), {minLength: 1, maxLength: 5}),
+    ),
+    max_seq_length: fc.integer({min: 1, max: 131_072}),
+    over_long: fc.constantFrom('reject' as const, 'truncate' as const),
+    shard_size_gb: fc.constantFrom(0.001, 1, 64),
+    record: fc.record({field: fc.option(fc.string({minLength: 1, maxLength: 8}))}),
+    seed: fc.nat(2 ** 31 - 1),
+    dtype: fc.constantFrom('bf16' as const, 'fp32' as const),
+  },
+  {requiredKeys: []},
+);
 
 describe('the hash of a spec', () => {
   it('does not depend on the order in which it was written', () => {
     fc.assert(
       fc.property(
-        inputs.chain(input => fc.tuple(fc.constant(input), fc.shuffledSubarray(Object.keys(input), {minLength: Object.keys(input).length}))),
+        inputs.chain(input =>
+          fc.tuple(
+            fc.constant(input),
+            fc.shuffledSubarray(Object.keys(input), {minLength: Object.keys(input).length}),
+          ),
+        ),
         ([input, keys]) => {
           const shuffled = Object.fromEntries(keys.map(key => [key, input[key as keyof RunSpecInput]]));
           assert.equal(specHash(complete(shuffled as RunSpecInput).spec), specHash(complete(input).spec));
@@ -136,6 +144,9 @@ describe('the hash of a spec', () => {
   });
 
   it('is what it was: it is stored with every shard', () => {
-    assert.equal(specHash(complete({}).spec), '533710bb2da8975744412bd9ab6376734a7db3d067cf3322651f3b1b0579df4f');
+    assert.equal(
+      specHash(complete({}).spec),
+      '533710bb2da8975744412bd9ab6376734a7db3d067cf3322651f3b1b0579df4f',
+    );
   });
 });

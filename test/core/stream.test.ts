@@ -16,7 +16,12 @@ const cases: {
   says?: string;
 }[] = [
   {name: 'the same event again', given: aStream(), when: {}, then: 'unchanged'},
-  {name: 'a late event of an older generation', given: aStream(), when: {generation: '999'}, then: 'unchanged'},
+  {
+    name: 'a late event of an older generation',
+    given: aStream(),
+    when: {generation: '999'},
+    then: 'unchanged',
+  },
   {
     name: 'generations are numbers of any length, not text',
     given: aStream({generation: '9'}),

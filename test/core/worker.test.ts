@@ -11,7 +11,7 @@ import {
   type Phase,
   type Worker,
 } from '../../shared/core/worker.ts';
-import {aWorker, at, T0} from '../builders.ts';
+import {at, aWorker, T0} from '../builders.ts';
 
 const LIMITS: Limits = {
   create_s: 900,
@@ -76,7 +76,8 @@ describe('the life of a slot', () => {
   describe('by what Cloud TPU shows', () => {
     for (const [state, meaning] of Object.entries(STATES))
       for (const phase of PHASES) {
-        const then = phase === 'gone' || phase === 'deleting' ? 'deleting' : meaning === 'lost' ? 'deleting' : phase;
+        const then =
+          phase === 'gone' || phase === 'deleting' ? 'deleting' : meaning === 'lost' ? 'deleting' : phase;
         const expected = phase === 'creating' && state === 'READY' ? 'booting' : then;
         it(`${phase} and ${state} becomes ${expected}`, () => {
           const {worker, actions} = decide(wellIn(phase), node(state));
@@ -86,7 +87,11 @@ describe('the life of a slot', () => {
             actions.map(action => action.kind),
             asked,
           );
-          assert.deepEqual([worker.provider_state, worker.health], [state, 'HEALTHY'], 'the console shows it');
+          assert.deepEqual(
+            [worker.provider_state, worker.health],
+            [state, 'HEALTHY'],
+            'the console shows it',
+          );
           if (LIVING.includes(phase) && expected === 'deleting') assert.ok(worker.last_death, 'it says why');
         });
       }
@@ -158,18 +163,102 @@ describe('the life of a slot', () => {
       before?: Phase;
       asks?: 'create' | 'delete';
     }[] = [
-      {name: 'a node that is never READY', given: wellIn('creating', {asked_at: at(600)}), seen: node('CREATING'), limit: 900, then: 'deleting', asks: 'delete'},
-      {name: 'a create that had no effect', given: wellIn('creating'), seen: {kind: 'absent'}, limit: 180, then: 'creating', asks: 'create'},
-      {name: 'a delete that had no effect', given: wellIn('deleting'), seen: node('READY'), limit: 180, then: 'deleting', asks: 'delete'},
-      {name: 'READY but silent', given: wellIn('booting'), seen: node('READY'), limit: 600, then: 'deleting', asks: 'delete'},
-      {name: 'a setup without end', given: wellIn('booting', {heartbeat_at: at(1790)}), seen: node('READY'), limit: 1800, then: 'deleting', asks: 'delete'},
-      {name: 'a setup that falls silent', given: wellIn('booting', {heartbeat_at: at(0)}), seen: node('READY'), limit: 240, then: 'deleting', asks: 'delete'},
-      {name: 'an idle worker that falls silent', given: wellIn('idle'), seen: node('READY'), limit: 240, then: 'deleting', asks: 'delete'},
-      {name: 'a worker that falls silent in its work', given: wellIn('working'), seen: node('READY'), limit: 240, then: 'deleting', asks: 'delete'},
-      {name: 'a worker that falls silent while its zone gives no answer', given: wellIn('working'), seen: {kind: 'unknown'}, limit: 240, then: 'deleting', asks: 'delete'},
-      {name: 'draining without end', given: wellIn('draining', {heartbeat_at: at(890)}), seen: node('READY'), limit: 900, then: 'deleting', asks: 'delete'},
-      {name: 'a repair without end', given: wellIn('creating', {phase_since_at: at(0), asked_at: at(890)}), seen: node('REPAIRING'), limit: 900, then: 'deleting', asks: 'delete'},
-      {name: 'a node of unknown state that says nothing', given: wellIn('working'), seen: node('UNKNOWN'), limit: 240, then: 'deleting', asks: 'delete'},
+      {
+        name: 'a node that is never READY',
+        given: wellIn('creating', {asked_at: at(600)}),
+        seen: node('CREATING'),
+        limit: 900,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a create that had no effect',
+        given: wellIn('creating'),
+        seen: {kind: 'absent'},
+        limit: 180,
+        then: 'creating',
+        asks: 'create',
+      },
+      {
+        name: 'a delete that had no effect',
+        given: wellIn('deleting'),
+        seen: node('READY'),
+        limit: 180,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'READY but silent',
+        given: wellIn('booting'),
+        seen: node('READY'),
+        limit: 600,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a setup without end',
+        given: wellIn('booting', {heartbeat_at: at(1790)}),
+        seen: node('READY'),
+        limit: 1800,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a setup that falls silent',
+        given: wellIn('booting', {heartbeat_at: at(0)}),
+        seen: node('READY'),
+        limit: 240,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'an idle worker that falls silent',
+        given: wellIn('idle'),
+        seen: node('READY'),
+        limit: 240,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a worker that falls silent in its work',
+        given: wellIn('working'),
+        seen: node('READY'),
+        limit: 240,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a worker that falls silent while its zone gives no answer',
+        given: wellIn('working'),
+        seen: {kind: 'unknown'},
+        limit: 240,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'draining without end',
+        given: wellIn('draining', {heartbeat_at: at(890)}),
+        seen: node('READY'),
+        limit: 900,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a repair without end',
+        given: wellIn('creating', {phase_since_at: at(0), asked_at: at(890)}),
+        seen: node('REPAIRING'),
+        limit: 900,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a node of unknown state that says nothing',
+        given: wellIn('working'),
+        seen: node('UNKNOWN'),
+        limit: 240,
+        then: 'deleting',
+        asks: 'delete',
+      },
     ];
     for (const {name, given, seen, limit, then, asks} of limits)
       it(`${name} is given ${limit} s`, () => {
@@ -215,12 +304,18 @@ describe('the life of a slot', () => {
 
     it('a drained worker is deleted, also when it is wanted again: it was told that nothing comes', () => {
       for (const wanted of [true, false])
-        assert.equal(decide(wellIn('draining', {work: null}), node('READY'), {wanted}).worker.phase, 'deleting');
+        assert.equal(
+          decide(wellIn('draining', {work: null}), node('READY'), {wanted}).worker.phase,
+          'deleting',
+        );
     });
 
     for (const phase of LIVING)
       it(`${phase} and to be made again is deleted, and then created with the next number`, () => {
-        const deleting = decide(wellIn(phase, {recreate: true}), node(phase === 'creating' ? 'CREATING' : 'READY'));
+        const deleting = decide(
+          wellIn(phase, {recreate: true}),
+          node(phase === 'creating' ? 'CREATING' : 'READY'),
+        );
         assert.equal(deleting.worker.phase, 'deleting');
         const gone = decide(deleting.worker, {kind: 'absent'});
         assert.deepEqual([gone.worker.phase, gone.worker.recreate], ['gone', false]);
@@ -255,7 +350,11 @@ describe('the life of a slot', () => {
         const heard = heardFrom(wellIn(given), said(...says), T0 + 5000);
         assert.equal(heard.phase, then);
         assert.equal(heard.heartbeat_at, at(5));
-        assert.equal(heard.phase_since_at, given === then ? at(0) : at(5), 'the time in a phase is not renewed');
+        assert.equal(
+          heard.phase_since_at,
+          given === then ? at(0) : at(5),
+          'the time in a phase is not renewed',
+        );
         assert.equal(heard.work, says[1]);
       });
   });
@@ -305,11 +404,17 @@ describe('the life of a slot', () => {
         fc.property(workers, observations, fc.boolean(), (given, seen, wanted) => {
           const {worker, actions} = decide(given, seen, {wanted});
           const created = actions.filter(action => action.kind === 'create');
-          if (seen.kind === 'node') assert.ok(worker.incarnation >= (worker.phase === 'deleting' && given.phase !== 'deleting' ? (seen.incarnation ?? 0) : 0));
+          if (seen.kind === 'node')
+            assert.ok(
+              worker.incarnation >=
+                (worker.phase === 'deleting' && given.phase !== 'deleting' ? (seen.incarnation ?? 0) : 0),
+            );
           if (seen.kind === 'node' || seen.kind === 'foreign') assert.deepEqual(created, []);
-          if (given.phase !== 'creating') for (const {incarnation} of created) assert.equal(incarnation, given.incarnation + 1);
+          if (given.phase !== 'creating')
+            for (const {incarnation} of created) assert.equal(incarnation, given.incarnation + 1);
           assert.ok(worker.incarnation >= given.incarnation);
-          for (const action of actions) assert.deepEqual([action.worker, action.incarnation], [worker.name, worker.incarnation]);
+          for (const action of actions)
+            assert.deepEqual([action.worker, action.incarnation], [worker.name, worker.incarnation]);
         }),
       );
     });
@@ -346,7 +451,8 @@ describe('the life of a slot', () => {
       worker = decision.worker;
       // Cloud TPU goes on by itself, and then with what was asked of it.
       if (observation.kind === 'unknown' || observation.kind === 'foreign') observation = {kind: 'absent'};
-      else if (observation.kind === 'node' && observation.state === 'DELETING') observation = {kind: 'absent'};
+      else if (observation.kind === 'node' && observation.state === 'DELETING')
+        observation = {kind: 'absent'};
       else if (observation.kind === 'node' && ['CREATING', 'STARTING'].includes(observation.state))
         observation = {...observation, state: 'READY'};
       for (const action of decision.actions) {

@@ -8,13 +8,24 @@ const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, im
 export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
 
+/** What a function of the fixture wrote down. */
 export type Seen = {
   function: string;
-  id: string;
   pid: number;
   at: number;
+  id: string;
+  type: string;
+  source: string;
   text: string;
-  data: {[key: string]: never};
+  job?: string;
+  data: {
+    bucket: string;
+    name: string;
+    size: string;
+    crc32c: string;
+    generation: string;
+    message?: {messageId: string; data: string; attributes: Record<string, string>};
+  };
 };
 
 /** Folders and clouds of one test, all gone after it. */

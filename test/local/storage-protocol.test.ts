@@ -30,7 +30,12 @@ describe('Cloud Storage over HTTP', () => {
   };
   const b = '/storage/v1/b/gleaner-local';
   const up = '/upload/storage/v1/b/gleaner-local/o';
-  const put = (name: string, body: string | Buffer<ArrayBuffer>, query = '', headers: Record<string, string> = {}) =>
+  const put = (
+    name: string,
+    body: string | Buffer<ArrayBuffer>,
+    query = '',
+    headers: Record<string, string> = {},
+  ) =>
     call('POST', `${up}?uploadType=media&name=${encodeURIComponent(name)}${query}`, {
       body,
       headers,

@@ -52,7 +52,10 @@ def a_spec(**changes):
 
 def text_lines(count, words=20):
     """Different texts of different lengths."""
-    return [json.dumps({"text": " ".join(f"apples {i * 7 + j} cost" for j in range(1 + (i * 13) % words))}) for i in range(count)]
+    return [
+        json.dumps({"text": " ".join(f"apples {i * 7 + j} cost" for j in range(1 + (i * 13) % words))})
+        for i in range(count)
+    ]
 
 
 def a_stream(storage, lines, run="my-run", stream="007", name=None):

@@ -1,6 +1,6 @@
 """Fixtures of the worker's tests. Run with the environment that test/worker/requirements.lock describes:
 
-    ENV/bin/python -m pytest test/worker
+ENV/bin/python -m pytest test/worker
 """
 
 import os
@@ -12,14 +12,17 @@ WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
 sys.path[:0] = [WORKER, HERE]
 sys.dont_write_bytecode = True  # a bundle is made of that folder
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["PYTHONPATH"] = WORKER
 # Subprocesses of the tests compile the same programs over and over.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"gleaner-test-jax-{os.getpid()}"))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"gleaner-test-jax-{os.getpid()}")
+)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
-import shutil  # noqa: E402
+import shutil
 
-import hypothesis  # noqa: E402
-import pytest  # noqa: E402
+import hypothesis
+import pytest
 
 hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("gleaner")

@@ -17,7 +17,12 @@ class FakeCloud:
         self.preempted = False
         self.asked: list[dict] = []  # the bodies worker-api was sent
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
-        self.on_heartbeat = lambda body: {"action": "continue", "reason": "", "lease_expires_at": None, "heartbeat_s": 0.1}
+        self.on_heartbeat = lambda body: {
+            "action": "continue",
+            "reason": "",
+            "lease_expires_at": None,
+            "heartbeat_s": 0.1,
+        }
         self.status = lambda body: 200
         self.changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -32,7 +37,9 @@ class FakeCloud:
     def wait(self, what, timeout_s=60):
         """Waits until what(asked) is true."""
         with self.changed:
-            assert self.changed.wait_for(lambda: what(self.asked), timeout_s), f"never happened; asked: {self.asked[-3:]}"
+            assert self.changed.wait_for(lambda: what(self.asked), timeout_s), (
+                f"never happened; asked: {self.asked[-3:]}"
+            )
 
     def releases(self):
         return [body for body in self.asked if body["action"] == "release"]
@@ -52,11 +59,11 @@ class FakeCloud:
         return {
             "instance/preempted": "TRUE" if self.preempted else "FALSE",
             "project/project-id": "local",
-            "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599, "token_type": "Bearer"}',
+            "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599}',
             "instance/service-accounts/default/identity": "an.identity.token",
         }.get(path)
 
-    def _handler(cloud):  # noqa: N805
+    def _handler(cloud):
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_):
                 pass

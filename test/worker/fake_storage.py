@@ -36,7 +36,13 @@ class FakeStorage:
         with self.lock:
             self._generation += 1
             crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-            resource = {"name": name, "bucket": bucket, "generation": str(self._generation), "size": str(len(data)), "crc32c": crc}
+            resource = {
+                "name": name,
+                "bucket": bucket,
+                "generation": str(self._generation),
+                "size": str(len(data)),
+                "crc32c": crc,
+            }
             resource |= {"metadata": metadata or {}, "metageneration": "1"}
             self.objects[bucket, name] = {"resource": resource, "data": data}
             return resource
@@ -55,7 +61,7 @@ class FakeStorage:
         with self.lock:
             del self.objects[bucket, name]
 
-    def _handler(fake):  # noqa: N805 (the handler's methods have their own self)
+    def _handler(fake):
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -81,7 +87,10 @@ class FakeStorage:
                 with fake.lock:
                     status, answer, headers = fake.route(self.command, url.path, query, self.headers, body)
                 if fault:
-                    return self.answer(fault[1], {"error": {"code": fault[1], "message": "a fault of the test, after the fact"}})
+                    return self.answer(
+                        fault[1],
+                        {"error": {"code": fault[1], "message": "a fault of the test, after the fact"}},
+                    )
                 self.answer(status, answer, headers)
 
             def answer(self, status, answer, headers=None):
@@ -90,8 +99,11 @@ class FakeStorage:
                 for key, value in (headers or {}).items():
                     self.send_header(key, value)
                 self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                try:
+                    self.end_headers()
+                    self.wfile.write(data)
+                except ConnectionError:
+                    self.close_connection = True  # the client was killed
 
         return Handler
 
@@ -99,14 +111,25 @@ class FakeStorage:
         if match := re.fullmatch(r"/upload(?:/resumable)?/storage/v1/b/([^/]+)/o", path):
             return self._upload(match[1], method, query, headers, body)
         if match := re.fullmatch(r"/storage/v1/b/([^/]+)/o", path):
-            found = [o["resource"] for (b, n), o in sorted(self.objects.items()) if b == match[1] and n.startswith(query.get("prefix", ""))]
+            found = [
+                o["resource"]
+                for (b, n), o in sorted(self.objects.items())
+                if b == match[1] and n.startswith(query.get("prefix", ""))
+            ]
             return 200, {"kind": "storage#objects", "items": found}, {}
         if match := re.fullmatch(r"(?:/download)?/storage/v1/b/([^/]+)/o/(.+)", path):
             found = self.objects.get((match[1], unquote(match[2])))
             if not found or query.get("generation", found["resource"]["generation"]) != found["resource"]["generation"]:
                 return 404, {"error": {"code": 404, "message": "No such object"}}, {}
             if query.get("alt") == "media":
-                return 200, found["data"], {"X-Goog-Hash": f"crc32c={found['resource']['crc32c']}", "X-Goog-Generation": found["resource"]["generation"]}
+                return (
+                    200,
+                    found["data"],
+                    {
+                        "X-Goog-Hash": f"crc32c={found['resource']['crc32c']}",
+                        "X-Goog-Generation": found["resource"]["generation"],
+                    },
+                )
             return 200, found["resource"], {}
         return 404, {"error": {"code": 404, "message": f"not in this fake: {method} {path}"}}, {}
 
@@ -119,7 +142,11 @@ class FakeStorage:
         if method == "POST":
             token = uuid.uuid4().hex
             self.uploads[token] = {"resource": json.loads(body), "data": b"", "query": query}
-            return 200, {}, {"Location": f"{self.url}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={token}"}
+            return (
+                200,
+                {},
+                {"Location": f"{self.url}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={token}"},
+            )
         upload = self.uploads[query["upload_id"]]
         upload["data"] += body
         total = headers["Content-Range"].rpartition("/")[2]
@@ -129,7 +156,9 @@ class FakeStorage:
 
     def _finish(self, bucket, resource, data, query):
         existing = self.objects.get((bucket, resource["name"]))
-        if "ifGenerationMatch" in query and query["ifGenerationMatch"] != (existing["resource"]["generation"] if existing else "0"):
+        if "ifGenerationMatch" in query and query["ifGenerationMatch"] != (
+            existing["resource"]["generation"] if existing else "0"
+        ):
             return 412, {"error": {"code": 412, "message": "conditionNotMet"}}, {}
         crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
         if resource.get("crc32c", crc) != crc:

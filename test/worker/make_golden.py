@@ -39,7 +39,9 @@ def main() -> None:
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             # The default norms of one and biases of zero would hide a decoder that forgets them.
-            tensor.copy_(torch.randn_like(tensor) * (0.2 if "norm" in name or "bias" in name else 1.2 / tensor.shape[-1] ** 0.5))
+            tensor.copy_(
+                torch.randn_like(tensor) * (0.2 if "norm" in name or "bias" in name else 1.2 / tensor.shape[-1] ** 0.5)
+            )
             if "norm" in name:
                 tensor.add_(1.0)
             if "embed" in name:
@@ -51,7 +53,10 @@ def main() -> None:
     os.makedirs(FOLDER, exist_ok=True)
     from safetensors.torch import save_file
 
-    save_file({f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}, os.path.join(FOLDER, "model.safetensors"))
+    save_file(
+        {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()},
+        os.path.join(FOLDER, "model.safetensors"),
+    )
     for name, config in (("config.json", CONFIG), ("config-windowed.json", WINDOWED)):
         with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
             json.dump(config, file, indent=2)
@@ -73,7 +78,9 @@ def blocks(model: Qwen2Model, token_ids: torch.Tensor) -> np.ndarray:
     """[layers, T, D]: what each decoder layer returns."""
     outputs = []
     hooks = [
-        layer.register_forward_hook(lambda _m, _i, out: outputs.append((out[0] if isinstance(out, tuple) else out)[0].numpy()))
+        layer.register_forward_hook(
+            lambda _m, _i, out: outputs.append((out[0] if isinstance(out, tuple) else out)[0].numpy())
+        )
         for layer in model.layers
     ]
     with torch.no_grad():

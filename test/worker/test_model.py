@@ -1,4 +1,4 @@
-"""The decoder against transformers' own numbers (golden/, made by make_golden.py), and against itself in other batches."""
+"""The decoder against transformers' numbers (golden/, made by make_golden.py), and against itself in other batches."""
 
 import json
 import os
@@ -8,14 +8,16 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
+
 from gleaner_worker import qwen2
 from gleaner_worker.failures import Failure
 from gleaner_worker.model import run_batch
 from gleaner_worker.plan import Batch, ShardPlan
+from gleaner_worker.qwen2_config import parse_config
 from gleaner_worker.samples import Sample
 from gleaner_worker.spec import resolve_layers
 from gleaner_worker.weights import load_params
-from safetensors.numpy import load_file, save_file
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 FP32_LIMIT, BF16_LIMIT = 1e-5, 3e-2
@@ -26,8 +28,8 @@ def raw_config(name="config.json"):
         return json.load(file)
 
 
-CONFIG = qwen2.parse_config(raw_config(), "golden")
-WINDOWED = qwen2.parse_config(raw_config("config-windowed.json"), "golden")
+CONFIG = parse_config(raw_config(), "golden")
+WINDOWED = parse_config(raw_config("config-windowed.json"), "golden")
 EXPECTED = np.load(os.path.join(GOLDEN, "expected.npz"))
 ALL = tuple(range(4))
 
@@ -40,7 +42,9 @@ def errors(config, expected, weights, layers=ALL):
     """Relative L2 distance per layer."""
     with jax.default_matmul_precision("highest"):
         got = np.asarray(qwen2.resid_post(weights, EXPECTED["token_ids"], config, layers)).astype(np.float32)[:, 0]
-    return [float(np.linalg.norm(a - expected[i]) / np.linalg.norm(expected[i])) for a, i in zip(got, layers, strict=True)]
+    return [
+        float(np.linalg.norm(a - expected[i]) / np.linalg.norm(expected[i])) for a, i in zip(got, layers, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("config", "expected"), [(CONFIG, "full"), (WINDOWED, "windowed")])
@@ -50,7 +54,9 @@ def test_every_layer_is_what_transformers_computes(config, expected, dtype, limi
 
 
 def without_bias(weights):
-    return weights | {"blocks": weights["blocks"] | {name: np.zeros_like(weights["blocks"][name]) for name in ("bq", "bk", "bv")}}
+    return weights | {
+        "blocks": weights["blocks"] | {name: np.zeros_like(weights["blocks"][name]) for name in ("bq", "bk", "bv")}
+    }
 
 
 def heads_in_other_order(weights):
@@ -66,9 +72,17 @@ def heads_in_other_order(weights):
         ("eps", replace(CONFIG, norm_eps=1e-5), lambda w: w),
         ("no bias", CONFIG, without_bias),
         ("order of heads", CONFIG, heads_in_other_order),
-        ("scale", CONFIG, lambda w: w | {"blocks": w["blocks"] | {"wq": w["blocks"]["wq"] * 1.05, "bq": w["blocks"]["bq"] * 1.05}}),
+        (
+            "scale",
+            CONFIG,
+            lambda w: w | {"blocks": w["blocks"] | {"wq": w["blocks"]["wq"] * 1.05, "bq": w["blocks"]["bq"] * 1.05}},
+        ),
         ("window that is not there", WINDOWED, lambda w: w),
-        ("norm", CONFIG, lambda w: w | {"blocks": w["blocks"] | {"norm2": np.ones_like(w["blocks"]["norm2"])}}),
+        (
+            "norm",
+            CONFIG,
+            lambda w: w | {"blocks": w["blocks"] | {"norm2": np.ones_like(w["blocks"]["norm2"])}},
+        ),
     ],
 )
 def test_a_decoder_that_is_wrong_is_seen(name, config, change):
@@ -96,7 +110,7 @@ def test_long_sequences_go_in_query_blocks_and_come_out_the_same(monkeypatch):
 def test_rope_theta_is_found_where_either_version_of_transformers_puts_it():
     raw = raw_config()
     theta = raw.pop("rope_theta")
-    assert qwen2.parse_config(raw | {"rope_parameters": {"rope_type": "default", "rope_theta": theta}}, "m") == CONFIG
+    assert parse_config(raw | {"rope_parameters": {"rope_type": "default", "rope_theta": theta}}, "m") == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -111,7 +125,7 @@ def test_rope_theta_is_found_where_either_version_of_transformers_puts_it():
 )
 def test_a_config_that_is_not_supported_says_all_that_is_wrong(change, reason):
     with pytest.raises(Failure, match=f"Failed to use my-model: .*{reason}") as failure:
-        qwen2.parse_config(raw_config() | change, "my-model")
+        parse_config(raw_config() | change, "my-model")
     assert failure.value.kind == "model"
 
 
@@ -131,7 +145,12 @@ def test_all_that_is_wrong_with_the_weights_is_one_error(tmp_path):
     with pytest.raises(Failure) as failure:
         load_params(changed_model(tmp_path, change), CONFIG, 4, "fp32", "my-model")
     assert failure.value.kind == "model"
-    for part in ("my-model", "k_proj.bias is missing", "up_proj.weight is [5, 5], config.json says [56, 32]", "q_norm.weight is not part of this"):
+    for part in (
+        "my-model",
+        "k_proj.bias is missing",
+        "up_proj.weight is [5, 5], config.json says [56, 32]",
+        "q_norm.weight is not part of this",
+    ):
         assert part in failure.value.reason
 
 
@@ -185,16 +204,24 @@ def test_layers_that_the_model_lacks_are_an_error(layers):
 def test_a_sample_is_the_same_in_any_batch_with_any_neighbours(tiny_models, dtype):
     model = tiny_models(dtype=dtype)
     rng = np.random.default_rng(3)
-    samples = tuple(Sample(i, rng.integers(0, 600, n).astype(np.int32), "", False) for i, n in enumerate([100, 7, 128, 1, 60]))
+    samples = tuple(
+        Sample(i, rng.integers(0, 600, n).astype(np.int32), "", False) for i, n in enumerate([100, 7, 128, 1, 60])
+    )
     plan = ShardPlan(1, 0, 4, samples, True)
 
     def rows(batch, sample):
-        return np.asarray(run_batch(model, plan, batch)).astype(np.float32)[:, batch.rows.index(sample), : len(samples[sample].token_ids)]
+        return np.asarray(run_batch(model, plan, batch)).astype(np.float32)[
+            :, batch.rows.index(sample), : len(samples[sample].token_ids)
+        ]
 
     for sample in range(5):
         alone = rows(Batch((sample,), 1, 128), sample)
-        for batch in (Batch((0, 1, 2, 3, 4), 8, 128), Batch((4, 3, 2, 1, 0), 5, 256), Batch((sample,), 16, 128)):
+        for batch in (
+            Batch((0, 1, 2, 3, 4), 8, 128),
+            Batch((4, 3, 2, 1, 0), 5, 256),
+            Batch((sample,), 16, 128),
+        ):
             other = rows(batch, sample)
             assert np.linalg.norm(alone - other) <= (1e-5 if dtype == "fp32" else 2e-2) * np.linalg.norm(alone)
-        # Of one shape, what is in the other rows changes nothing at all.
-        assert np.array_equal(rows(Batch((0, 1, 2, 3, 4), 8, 128), sample), rows(Batch((sample, *({0, 1} - {sample})), 8, 128), sample)) or sample > 0
+    # Of one shape, what is in the other rows changes nothing at all.
+    assert np.array_equal(rows(Batch((0, 1, 2, 3, 4), 8, 128), 0), rows(Batch((0, 3), 8, 128), 0))

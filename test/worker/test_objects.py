@@ -1,4 +1,5 @@
 import pytest
+
 from build import BUCKET, bucket
 from gleaner_worker import objects
 from gleaner_worker.failures import Failure, LeaseLost

@@ -1,8 +1,16 @@
 import numpy as np
-from gleaner_worker.plan import BATCH_TOKENS, SHORTEST_BATCH_TOKENS, capacity_tokens, plan_batches, plan_shards, tokens_sha256
-from gleaner_worker.samples import Reject, Sample
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gleaner_worker.plan import (
+    BATCH_TOKENS,
+    SHORTEST_BATCH_TOKENS,
+    capacity_tokens,
+    plan_batches,
+    plan_shards,
+    tokens_sha256,
+)
+from gleaner_worker.samples import Reject, Sample
 
 
 def sample(index, length, first=0):
@@ -53,7 +61,10 @@ def test_only_the_last_shard_is_final(lengths, capacity):
 @given(streams, capacities, st.integers(0, 60))
 def test_shards_that_are_followed_do_not_depend_on_what_follows(lengths, capacity, cut):
     """What was stored before a kill is what the whole stream plans: only the tail may differ."""
-    whole, part = list(plan_shards(stream(lengths), capacity)), list(plan_shards(stream(lengths[:cut]), capacity))
+    whole, part = (
+        list(plan_shards(stream(lengths), capacity)),
+        list(plan_shards(stream(lengths[:cut]), capacity)),
+    )
     for shard in part[:-1]:
         same = whole[shard.number - 1]
         assert (same.first_sample, same.last_sample, tokens_sha256(same.samples)) == (
@@ -65,7 +76,13 @@ def test_shards_that_are_followed_do_not_depend_on_what_follows(lengths, capacit
 
 def test_a_stream_of_rejects_is_one_final_shard_without_samples():
     (shard,) = plan_shards(stream([0, 0, 0]), 10)
-    assert (shard.first_sample, shard.last_sample, shard.samples, shard.rejected, shard.final) == (0, 2, (), 3, True)
+    assert (shard.first_sample, shard.last_sample, shard.samples, shard.rejected, shard.final) == (
+        0,
+        2,
+        (),
+        3,
+        True,
+    )
 
 
 def test_an_empty_stream_has_no_shards():
@@ -85,7 +102,9 @@ def test_planning_holds_one_shard_at_a_time():
     assert len(taken) == 4
 
 
-lengths_and_limit = st.integers(1, 4096).flatmap(lambda limit: st.tuples(st.lists(st.integers(1, limit), max_size=200), st.just(limit)))
+lengths_and_limit = st.integers(1, 4096).flatmap(
+    lambda limit: st.tuples(st.lists(st.integers(1, limit), max_size=200), st.just(limit))
+)
 
 
 @given(lengths_and_limit)

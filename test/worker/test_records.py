@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+
 from build import a_spec
 from gleaner_worker.arc import encode_task
 from gleaner_worker.failures import Failure
@@ -81,13 +82,21 @@ def test_a_wrong_grid_is_named(change, reason):
         ("a list", b"[1]", "is a list, not a JSON object"),
         ("a string", b'"x"', "is a string, not"),
         ("null", b"null", "is null, not"),
-        ("no known field", b'{"a": 1, "b": 2}', "no known field: it has `a`, `b`; known are `text`, `prompt`, `tokens`, or an ARC"),
+        (
+            "no known field",
+            b'{"a": 1, "b": 2}',
+            "no known field: it has `a`, `b`; known are `text`, `prompt`, `tokens`, or an ARC",
+        ),
         ("an empty object", b"{}", "no known field: it has none"),
         ("half of an ARC task", b'{"train": []}', "no known field: it has `train`"),
         ("a number as text", b'{"text": 3}', "`text` is a number, not a string"),
         ("null as text", b'{"text": null}', "`text` is null"),
         ("a list as prompt", b'{"prompt": ["a"]}', "`prompt` is a list"),
-        ("a lone surrogate", b'{"text": "ab\\ud800"}', r"`text` has a lone surrogate, \\ud800, at character 3"),
+        (
+            "a lone surrogate",
+            b'{"text": "ab\\ud800"}',
+            r"`text` has a lone surrogate, \\ud800, at character 3",
+        ),
         ("a string of tokens", b'{"tokens": "1 2"}', "`tokens` is a string, not a list"),
         ("true among tokens", b'{"tokens": [1, true]}', "true or false at position 1"),
         ("a fraction among tokens", b'{"tokens": [1.0]}', "a number with a fraction at position 0"),
@@ -124,7 +133,9 @@ def test_record_field_names_the_field_to_read(given, expected):
 def read(tiny_folder, tmp_path):
     def run(lines, **spec):
         path = tmp_path / "stream"
-        path.write_bytes(b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines))
+        path.write_bytes(
+            b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
+        )
         reader = make_reader(f"{tiny_folder}/tokenizer.json", a_spec(**spec), 600, 1024)
         return list(read_samples(str(path), "datasets/r/stream_000.jsonl", reader))
 
@@ -138,7 +149,10 @@ def test_every_line_becomes_one_sample_or_one_reject_in_order(read):
     assert items[3].record() == {"line": 4, "sample_idx": 3, "reason": items[3].reason}
 
 
-@pytest.mark.parametrize(("ids", "reason"), [([0, 600], "token id 600 at position 1 is not in the vocabulary (0 to 599)"), ([-1], "token id -1 at")])
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [([0, 600], "token id 600 at position 1 is not in the vocabulary (0 to 599)"), ([-1], "token id -1 at")],
+)
 def test_token_ids_outside_the_vocabulary_are_rejected(read, ids, reason):
     (item,) = read([{"tokens": ids}])
     assert reason in item.reason
@@ -172,9 +186,10 @@ def test_truncation_and_padding_of_the_tokenizer_file_are_not_obeyed(tiny_folder
     tokenizer.enable_padding(length=50)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     reader = make_reader(str(tmp_path / "tokenizer.json"), a_spec(), 600, 1024)
-    assert reader.tokenizer.encode("one two three four").ids == make_reader(f"{tiny_folder}/tokenizer.json", a_spec(), 600, 1024).tokenizer.encode(
-        "one two three four"
-    ).ids
+    assert (
+        reader.tokenizer.encode("one two three four").ids
+        == make_reader(f"{tiny_folder}/tokenizer.json", a_spec(), 600, 1024).tokenizer.encode("one two three four").ids
+    )
 
 
 def test_a_tokenizer_of_another_model_is_refused(tiny_folder):

@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+
+from conftest import HERE, WORKER
 from gleaner_worker.plan import ShardPlan
 from gleaner_worker.safe_pickle import Unsafe, load_shard
 from gleaner_worker.samples import Sample
@@ -55,7 +57,11 @@ def test_every_tensor_is_aligned(tmp_path):
         header = json.loads(file.read(size))
     assert size % 8 == 0
     itemsize = {"I64": 8, "I32": 4, "BF16": 2}
-    assert all(entry["data_offsets"][0] % itemsize[entry["dtype"]] == 0 for name, entry in header.items() if name != "__metadata__")
+    assert all(
+        entry["data_offsets"][0] % itemsize[entry["dtype"]] == 0
+        for name, entry in header.items()
+        if name != "__metadata__"
+    )
 
 
 # As in the guide that the format comes from, with nothing but numpy to help it.
@@ -64,7 +70,10 @@ import pickle, gzip, sys
 sys.modules['ml_dtypes'] = None
 with gzip.open(sys.argv[1], 'rb') as f:
     data = pickle.load(f)
-print({layer: [(e['sample_idx'], e['activation'].shape, str(e['activation'].dtype), e['shape'], e['text_preview'], float(e['activation'].sum())) for e in entries] for layer, entries in data.items()})
+def facts(e):
+    values = e['activation']
+    return e['sample_idx'], values.shape, str(values.dtype), e['shape'], e['text_preview'], float(values.sum())
+print({layer: [facts(e) for e in entries] for layer, entries in data.items()})
 """
 
 
@@ -73,20 +82,23 @@ def test_pickle_shards_load_with_the_seeds_own_snippet_and_numpy_alone(tmp_path,
     path, layers = str(tmp_path / "shard_0001.pkl.gz"), rows(8, dtype=dtype)
     write_shard(path, "pkl.gz", a_plan(), layers, {})
     out = subprocess.run([sys.executable, "-c", SNIPPET, path], capture_output=True, text=True, check=True).stdout
-    assert eval(out) == {  # our own output, a literal
-        layer: [
-            (0, (3, 6), "float32", (3, 6), "text 0", float(values[:3].astype(np.float32).sum())),
-            (2, (1, 6), "float32", (1, 6), "text 1", float(values[3:4].astype(np.float32).sum())),
-            (4, (4, 6), "float32", (4, 6), "text 2", float(values[4:].astype(np.float32).sum())),
-        ]
-        for layer, values in layers.items()
-    }
+    assert (
+        eval(out)
+        == {  # our own output, a literal
+            layer: [
+                (0, (3, 6), "float32", (3, 6), "text 0", float(values[:3].astype(np.float32).sum())),
+                (2, (1, 6), "float32", (1, 6), "text 1", float(values[3:4].astype(np.float32).sum())),
+                (4, (4, 6), "float32", (4, 6), "text 2", float(values[4:].astype(np.float32).sum())),
+            ]
+            for layer, values in layers.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("file_format", ["safetensors", "pkl.gz"])
 def test_the_same_values_make_the_same_bytes_in_every_process(tmp_path, file_format):
     script = f"""
-import sys; sys.path[:0] = {sys.path[:2]!r}
+import sys; sys.path[:0] = {[WORKER, HERE]!r}
 from test_shard_file import a_plan, rows
 from gleaner_worker.shard_file import write_shard
 write_shard(sys.argv[1], {file_format!r}, a_plan(), rows(8), {{f"key{{i}}": str(i) for i in range(20)}})
@@ -142,7 +154,17 @@ def test_the_safe_reader_runs_nothing(tmp_path, name, value, protocol):
     assert not __import__("os").path.exists("/tmp/gleaner-was-here")
 
 
-@pytest.mark.parametrize("data", [b"", b"\x80\x04", b"junk", pickle.dumps({0: []})[:-1], b"\x80\x04P\x00.", b"\x80\x04\x96" + b"\xff" * 7 + b"\x7f."])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x04",
+        b"junk",
+        pickle.dumps({0: []})[:-1],
+        b"\x80\x04P\x00.",
+        b"\x80\x04\x96" + b"\xff" * 7 + b"\x7f.",
+    ],
+)
 def test_the_safe_reader_refuses_what_is_damaged(tmp_path, data):
     with pytest.raises(Unsafe):
         load_shard(gzipped(tmp_path, data), 100_000)

@@ -43,7 +43,10 @@ class Agent:
         threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
         while not self.preempted.is_set() and not self.exiting.is_set():
-            answer = self._in_thread(lambda: self.api.lease(self.loaded))
+            try:
+                answer = self._in_thread(lambda: self.api.lease(self.loaded))
+            except LeaseLost:  # asked while it had one: the answer to an earlier question was lost
+                answer = {"action": "wait"}
             if answer is None:
                 break
             self.heartbeat_s = float(answer.get("heartbeat_s", self.heartbeat_s))
@@ -103,8 +106,10 @@ class Agent:
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
         try:
-            give_up_after_s = _RELEASE_S if self.preempted.is_set() else 600.0
-            self.api.release(lease, outcome, failure, control.progress(), give_up_after_s)
+            if self.preempted.is_set():
+                self.api.release(lease, outcome, failure, control.progress(), _RELEASE_S)
+            else:
+                self._in_thread(lambda: self.api.release(lease, outcome, failure, control.progress(), 600))
         except LeaseLost:
             log.warning("The lease was lost before it could be released")
         except OSError as error:
@@ -196,6 +201,9 @@ def main() -> int:
         code = agent.run()
     except Refused as error:
         log.error("%s", error)
+        code = 1
+    except Exception:
+        log.exception("Failed in a way that nobody thought of")
         code = 1
     shipper.ship(agent.bucket, name)
     return code

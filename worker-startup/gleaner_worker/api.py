@@ -28,12 +28,22 @@ class WorkerApi:
 
     def heartbeat(self, phase: str, lease: dict | None, progress: dict | None) -> dict:
         """One attempt: the next beat follows anyway. Raises OSError when nobody answers."""
-        return self._ask({"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}, give_up_after_s=0)
+        return self._ask(
+            {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}, give_up_after_s=0
+        )
 
-    def release(self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120) -> None:
+    def release(
+        self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120
+    ) -> None:
         """Gives the lease back. Raises OSError when nobody answers in time; the lease then simply expires."""
         self._ask(
-            {"action": "release", "lease": lease, "outcome": outcome, "failure": failure, "progress": progress},
+            {
+                "action": "release",
+                "lease": lease,
+                "outcome": outcome,
+                "failure": failure,
+                "progress": progress,
+            },
             give_up_after_s,
         )
 
@@ -53,7 +63,9 @@ class WorkerApi:
                     fresh = True
                     continue
                 if error.code < 500 and error.code not in (408, 429):
-                    raise Refused(f"Failed to {question['action']}: worker-api answered {error.code}: {answer}") from error
+                    raise Refused(
+                        f"Failed to {question['action']}: worker-api answered {error.code}: {answer}"
+                    ) from error
                 problem: OSError = error
             except OSError as error:  # refused, reset, timed out, no route
                 problem = error
@@ -64,6 +76,13 @@ class WorkerApi:
             wait_s = min(wait_s * 2, 15)
 
     def _post(self, body: bytes, fresh_token: bool) -> dict:
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._tokens.get(fresh_token)}"}
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {self._tokens.get(fresh_token)}",
+        }
         with urllib.request.urlopen(urllib.request.Request(self._identity.api, body, headers), timeout=30) as response:
-            return json.loads(response.read())
+            text = response.read()
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise OSError(f"worker-api answered with something that is not JSON: {text[:100]!r}") from error

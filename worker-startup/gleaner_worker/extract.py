@@ -34,7 +34,10 @@ def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Cont
     _download(work, bucket, stream_path)
     control.samples_total = count_lines(stream_path, work.object)
     if control.samples_total == 0:
-        raise Failure("stream", f"Failed to read {work.object}: it has no lines; upload it again with at least one record")
+        raise Failure(
+            "stream",
+            f"Failed to read {work.object}: it has no lines; upload it again with at least one record",
+        )
     stored = StoredShards(work, model, bucket)
     partials = Partials(work, model, bucket, folder)
     control.phase = "running"
@@ -75,7 +78,8 @@ def _download(work: Work, bucket: Bucket, path: str) -> None:
     except FileNotFoundError as error:
         raise Failure(
             "stream",
-            f"Failed to read {work.object}: generation {work.generation} was overwritten or deleted while the run was working on it",
+            f"Failed to read {work.object}: generation {work.generation} was overwritten or deleted "
+            "while the run was working on it; give the new content a stream or a run of its own",
         ) from error
 
 

@@ -39,7 +39,11 @@ class LogShipper(logging.Handler):
             try:
                 bucket.overwrite(name, ("\n".join(self._lines) + "\n").encode(), "application/x-ndjson")
             except Exception as error:  # the log must never be what stops the work; the next write brings it all
-                print(f"Failed to ship the log to gs://{bucket.name}/{name}: {error}", file=sys.stderr, flush=True)
+                print(
+                    f"Failed to ship the log to gs://{bucket.name}/{name}: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def _run(self, bucket: Bucket, name: str) -> None:
         while True:

@@ -13,8 +13,16 @@ from datetime import UTC, datetime, timedelta
 import google.auth.credentials
 import google.auth.exceptions
 
-_ATTRIBUTES = ("gleaner-worker", "gleaner-incarnation", "gleaner-api", "gleaner-bucket", "agent-worker-number")
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the server is this machine's own: never a proxy
+_ATTRIBUTES = (
+    "gleaner-worker",
+    "gleaner-incarnation",
+    "gleaner-api",
+    "gleaner-bucket",
+    "agent-worker-number",
+)
+_DIRECT = urllib.request.build_opener(
+    urllib.request.ProxyHandler({})
+)  # the server is this machine's own: never a proxy
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,12 @@ def is_preempted() -> bool:
 
 
 class IdentityTokens:
-    """The token that tells worker-api which worker asks; kept for a while, since making one costs the server a signature."""
+    """The token that tells worker-api which worker asks; kept for a while, since each costs the server a signature."""
 
     def __init__(self, audience: str):
-        self._path = f"instance/service-accounts/default/identity?audience={urllib.parse.quote(audience, safe='')}&format=full"
+        self._path = (
+            f"instance/service-accounts/default/identity?audience={urllib.parse.quote(audience, safe='')}&format=full"
+        )
         self._lock = threading.Lock()
         self._token, self._fetched = "", 0.0
 

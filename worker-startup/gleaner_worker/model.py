@@ -1,18 +1,17 @@
 """A model ready to run: its parameters on the device, its tokenizer, and the layers that a spec asks for."""
 
-import os
 from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 
 from . import qwen2
-from .model_folder import find_model, fingerprint, read_config
+from .model_folder import find_model, fingerprint, open_reader
 from .objects import Bucket
 from .plan import Batch, ShardPlan
-from .qwen2 import Qwen2Config
-from .samples import Reader, make_reader
-from .spec import Spec, resolve_layers
+from .qwen2_config import Qwen2Config
+from .samples import Reader
+from .spec import Spec
 from .weights import DTYPES, load_params
 
 
@@ -38,13 +37,6 @@ def load_model(spec: Spec, home: str, bucket: Bucket) -> Model:
     config, layers, reader = open_reader(spec, folder)
     params = load_params(folder, config, layers[-1] + 1, spec.dtype, spec.model)
     return Model(spec.model, fingerprint(folder), config, layers, reader, jax.device_put(params), spec.dtype)
-
-
-def open_reader(spec: Spec, folder: str) -> tuple[Qwen2Config, tuple[int, ...], Reader]:
-    """What can be known of a model without its weights."""
-    config = qwen2.parse_config(read_config(folder, spec.model), spec.model)
-    reader = make_reader(os.path.join(folder, "tokenizer.json"), spec, config.vocab_size, config.max_positions)
-    return config, resolve_layers(spec, config.num_layers), reader
 
 
 def run_batch(model: Model, plan: ShardPlan, batch: Batch) -> jax.Array:

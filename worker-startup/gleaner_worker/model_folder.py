@@ -1,4 +1,4 @@
-"""Where a model's files are: a local folder, or a `gs://` folder copied to this machine once."""
+"""Where a model's files are, a local folder or a `gs://` folder copied to this machine once, and what they say of it."""
 
 import hashlib
 import json
@@ -8,6 +8,9 @@ import shutil
 
 from .failures import Failure
 from .objects import Bucket, ObjectInfo, file_crc32c
+from .qwen2_config import Qwen2Config, parse_config
+from .samples import Reader, make_reader
+from .spec import Spec, resolve_layers
 
 _TEXT_FILES = ("config.json", "tokenizer.json")
 _INDEX = "model.safetensors.index.json"
@@ -23,11 +26,16 @@ def find_model(model: str, home: str, bucket: Bucket, weights: bool = True) -> s
     elif os.path.isdir(model):
         folder = model
     elif model.startswith((".", "/", "~")):
-        raise Failure("model", f"Failed to find the model {model}: there is no such folder on this machine; copy it to gs://… and name that")
+        raise Failure(
+            "model",
+            f"Failed to find the model {model}: there is no such folder on this machine; "
+            "copy it to gs://… and name that",
+        )
     else:
         raise Failure(
             "model",
-            f"Failed to find the model {model}: models from a hub are not supported yet; copy the model's folder to gs://… and name that",
+            f"Failed to find the model {model}: models from a hub are not supported yet; "
+            "copy the model's folder to gs://… and name that",
         )
     missing = [name for name in _TEXT_FILES if not os.path.exists(os.path.join(folder, name))]
     if missing:
@@ -35,7 +43,14 @@ def find_model(model: str, home: str, bucket: Bucket, weights: bool = True) -> s
     return folder
 
 
-def read_config(folder: str, model: str) -> dict:
+def open_reader(spec: Spec, folder: str) -> tuple[Qwen2Config, tuple[int, ...], Reader]:
+    """What can be known of a model without its weights."""
+    config = parse_config(_read_config(folder, spec.model), spec.model)
+    reader = make_reader(os.path.join(folder, "tokenizer.json"), spec, config.vocab_size, config.max_positions)
+    return config, resolve_layers(spec, config.num_layers), reader
+
+
+def _read_config(folder: str, model: str) -> dict:
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
@@ -87,4 +102,7 @@ def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:
     try:
         bucket.download(info.name, path, info.generation)
     except FileNotFoundError as error:
-        raise Failure("model", f"Failed to copy the model {model}: {info.name} was replaced meanwhile; start the run again") from error
+        raise Failure(
+            "model",
+            f"Failed to copy the model {model}: {info.name} was replaced meanwhile; start the run again",
+        ) from error

@@ -57,15 +57,23 @@ class Bucket:
         fields = "items(name,generation,size,crc32c,metadata),nextPageToken"
         return self._retry(
             f"list gs://{self.name}/{prefix}",
-            lambda: [_info(b) for b in self.client.list_blobs(self._bucket, prefix=prefix, fields=fields, retry=None, timeout=_TIMEOUT_S)],
+            lambda: [
+                _info(b)
+                for b in self.client.list_blobs(
+                    self._bucket, prefix=prefix, fields=fields, retry=None, timeout=_TIMEOUT_S
+                )
+            ],
         )
 
     def head(self, name: str) -> ObjectInfo | None:
-        blob = self._retry(f"look at gs://{self.name}/{name}", lambda: self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S))
+        blob = self._retry(
+            f"look at gs://{self.name}/{name}",
+            lambda: self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S),
+        )
         return _info(blob) if blob else None
 
     def download(self, name: str, path: str, generation: int | None = None) -> None:
-        """Writes the object, as stored, to `path`. Raises FileNotFoundError when that generation is not there (any more)."""
+        """Writes the object, as stored, to `path`. Raises FileNotFoundError when that generation is not there."""
 
         def fetch() -> None:
             blob = self._bucket.blob(name, generation=generation)
@@ -78,13 +86,15 @@ class Bucket:
         try:
             return self._retry(
                 f"read gs://{self.name}/{name}",
-                lambda: self._bucket.blob(name).download_as_bytes(raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_S),
+                lambda: self._bucket.blob(name).download_as_bytes(
+                    raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
+                ),
             )
         except FileNotFoundError:
             return None
 
     def create(self, name: str, path: str, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
-        """Uploads the file at `path` as a new object and returns None; what is there already is returned and left alone.
+        """Uploads the file at `path` as a new object and returns None; what is there already is returned instead.
 
         The server compares its crc32c with ours before the object exists.
         """
@@ -96,7 +106,12 @@ class Bucket:
             blob.crc32c = checksum
             try:
                 blob.upload_from_filename(
-                    path, content_type=content_type, if_generation_match=0, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
+                    path,
+                    content_type=content_type,
+                    if_generation_match=0,
+                    checksum="crc32c",
+                    retry=None,
+                    timeout=_TIMEOUT_S,
                 )
             except api.PreconditionFailed:
                 found = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
@@ -109,10 +124,12 @@ class Bucket:
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """For the log alone: one attempt, for there will be another."""
-        self._bucket.blob(name).upload_from_string(data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S)
+        self._bucket.blob(name).upload_from_string(
+            data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
+        )
 
     def _retry(self, what: str, call: Callable[[], T]) -> T:
-        """Calls until it works. Transient errors are waited out, 404 is FileNotFoundError, others Failure("infrastructure")."""
+        """Calls until it works; waits out what passes. 404 is FileNotFoundError, the rest Failure("infrastructure")."""
         give_up = time.monotonic() + GIVE_UP_AFTER_S
         wait_s = 0.25
         while True:
@@ -121,11 +138,17 @@ class Bucket:
                 return call()
             except _TRANSIENT as error:
                 if time.monotonic() + wait_s > give_up:
-                    raise Failure("infrastructure", f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s") from error
+                    raise Failure(
+                        "infrastructure",
+                        f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                    ) from error
             except api.NotFound as error:
                 raise FileNotFoundError(f"Failed to {what}: it is not there") from error
             except (api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
-                raise Failure("infrastructure", f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account") from error
+                raise Failure(
+                    "infrastructure",
+                    f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
+                ) from error
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, 15.0)
 

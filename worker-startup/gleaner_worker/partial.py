@@ -50,11 +50,19 @@ class Partials:
         """Fills the shard with the batches of the partial that has most of them, if there is one that fits."""
         prefix = partial_prefix(self._work.run, self._work.stream, shard.plan.number)
         identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
-        fitting = [info for info in self._found if info.name.startswith(prefix) and not disagreement(identity, info.metadata)]
+        fitting = [
+            info for info in self._found if info.name.startswith(prefix) and not disagreement(identity, info.metadata)
+        ]
         for info in sorted(fitting, key=_batches, reverse=True):
             if 0 < _batches(info) <= len(shard.batches) and self._load(shard, info):
                 shard.batches_done = _batches(info)
-                log.info("Going on with %d of %d batches of shard %d from %s", shard.batches_done, len(shard.batches), shard.plan.number, info.name)
+                log.info(
+                    "Going on with %d of %d batches of shard %d from %s",
+                    shard.batches_done,
+                    len(shard.batches),
+                    shard.plan.number,
+                    info.name,
+                )
                 return
 
     def _load(self, shard: ShardInProgress, info: ObjectInfo) -> bool:

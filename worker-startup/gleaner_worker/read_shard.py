@@ -1,4 +1,4 @@
-"""Opening a stored shard and saying everything that is wrong inside it. One layer in memory at a time, where the format allows."""
+"""Opening a stored shard and saying what is wrong inside it, with one layer in memory where the format allows."""
 
 from dataclasses import dataclass, field
 
@@ -29,22 +29,34 @@ def read_shard(path: str, metadata: dict[str, str], layers: tuple[int, ...], d_m
     return _read_safetensors(path, metadata, layers, d_model, dtype)
 
 
-def _read_safetensors(path: str, metadata: dict[str, str], layers: tuple[int, ...], d_model: int, dtype: str) -> ShardContent:
+def _read_safetensors(
+    path: str, metadata: dict[str, str], layers: tuple[int, ...], d_model: int, dtype: str
+) -> ShardContent:
     content = ShardContent()
     try:
         with safe_open(path, framework="numpy") as file:
             inside = file.metadata() or {}
             content.problems += [
-                f"says {key} {inside[key]} inside and {metadata.get(key)} outside" for key in sorted(inside) if inside[key] != metadata.get(key)
+                f"says {key} {inside[key]} inside and {metadata.get(key)} outside"
+                for key in sorted(inside)
+                if inside[key] != metadata.get(key)
             ]
             tokens, samples = int(metadata["tokens"]), int(metadata["samples"])
             expected = {f"resid_post.{layer}": (_SAFETENSORS_DTYPES[dtype], [tokens, d_model]) for layer in layers}
-            expected |= {"token_ids": ("I32", [tokens]), "sample_offsets": ("I64", [samples + 1]), "sample_idx": ("I64", [samples])}
+            expected |= {
+                "token_ids": ("I32", [tokens]),
+                "sample_offsets": ("I64", [samples + 1]),
+                "sample_idx": ("I64", [samples]),
+            }
             found = {name: (file.get_slice(name).get_dtype(), file.get_slice(name).get_shape()) for name in file.keys()}
             content.problems += _differences(expected, found)
             if content.problems:
                 return content
-            content.problems += [f"has values in layer {layer} that are not finite" for layer in layers if not _finite(file, layer, tokens)]
+            content.problems += [
+                f"has values in layer {layer} that are not finite"
+                for layer in layers
+                if not _finite(file, layer, tokens)
+            ]
             offsets = file.get_tensor("sample_offsets")
             if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 1).any():
                 content.problems.append("has sample_offsets that do not divide its tokens")
@@ -69,7 +81,9 @@ def _differences(expected: dict, found: dict) -> list[str]:
 
 def _finite(file, layer: int, tokens: int) -> bool:
     rows = file.get_slice(f"resid_post.{layer}")
-    return all(_is_finite(rows[begin : min(begin + _ROWS_AT_ONCE, tokens)]) for begin in range(0, tokens, _ROWS_AT_ONCE))
+    return all(
+        _is_finite(rows[begin : min(begin + _ROWS_AT_ONCE, tokens)]) for begin in range(0, tokens, _ROWS_AT_ONCE)
+    )
 
 
 def _is_finite(values: np.ndarray) -> bool:
@@ -102,7 +116,10 @@ def _read_pickle(path: str, metadata: dict[str, str], layers: tuple[int, ...], d
         content.sample_idx, content.lengths = idx, lengths
         content.previews = [e["text_preview"] for e in entries]
     if len(content.sample_idx) != samples or sum(content.lengths) != tokens:
-        content.problems.append(f"holds {len(content.sample_idx)} samples and {sum(content.lengths)} tokens, its metadata says {samples} and {tokens}")
+        content.problems.append(
+            f"holds {len(content.sample_idx)} samples and {sum(content.lengths)} tokens, "
+            f"its metadata says {samples} and {tokens}"
+        )
     return content
 
 
@@ -113,7 +130,12 @@ def _check_entries(entries: object, d_model: int) -> str | None:
         if not isinstance(entry, dict) or set(entry) != {"sample_idx", "activation", "shape", "text_preview"}:
             return "an entry has other fields than sample_idx, activation, shape and text_preview"
         values = entry["activation"]
-        if not isinstance(values, np.ndarray) or values.dtype != np.float32 or values.shape != entry["shape"] or values.shape[1:] != (d_model,):
+        if (
+            not isinstance(values, np.ndarray)
+            or values.dtype != np.float32
+            or values.shape != entry["shape"]
+            or values.shape[1:] != (d_model,)
+        ):
             return f"sample {entry['sample_idx']} is not float32 [tokens, {d_model}]"
         if not isinstance(entry["sample_idx"], int) or not isinstance(entry["text_preview"], str):
             return "an entry has a sample_idx or text_preview of a wrong type"

@@ -78,10 +78,18 @@ def _tokens(value: object, field: str) -> list[int] | Bad:
 
 
 def _kind(value: object) -> str:
-    names = {str: "a string", bool: "true or false", int: "a number", float: "a number with a fraction", list: "a list"}
+    names = {
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number with a fraction",
+        list: "a list",
+    }
     return "null" if value is None else names.get(type(value), "an object")
 
 
 def _list_fields(record: dict) -> str:
     names = [f"`{name[:40]}`" for name in list(record)[:8]]
-    return ", ".join(names).encode("utf-8", "replace").decode() + (", …" if len(record) > 8 else "") if names else "none"
+    return (
+        ", ".join(names).encode("utf-8", "replace").decode() + (", …" if len(record) > 8 else "") if names else "none"
+    )

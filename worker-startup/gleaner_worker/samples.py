@@ -93,7 +93,9 @@ def _accept_ids(index: int, ids: list[int], reader: Reader) -> Sample | Reject:
     for position, token in enumerate(ids):
         if not 0 <= token < reader.vocab_size:
             return Reject(
-                index, f"token id {str(token)[:24]} at position {position} is not in the vocabulary (0 to {reader.vocab_size - 1})"
+                index,
+                f"token id {str(token)[:24]} at position {position} is not in the vocabulary "
+                f"(0 to {reader.vocab_size - 1})",
             )
     preview = reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)[:_PREVIEW_CHARS]
     return _accept(index, ids, preview, reader)
@@ -107,6 +109,7 @@ def _accept(index: int, ids: list[int], preview: str, reader: Reader) -> Sample 
         return Reject(
             index,
             f"is {len(ids)} tokens long; the limit is {reader.max_length} "
-            "(max_seq_length in run.json, and no more than the model's positions; over_long: truncate keeps the beginning)",
+            "(max_seq_length in run.json, and never more than the model's positions; "
+            "over_long: truncate would keep the beginning)",
         )
     return Sample(index, np.asarray(ids[: reader.max_length], dtype=np.int32), preview, truncated)

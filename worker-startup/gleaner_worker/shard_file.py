@@ -18,8 +18,10 @@ def sample_offsets(plan: ShardPlan) -> np.ndarray:
     return np.cumsum([0, *(len(sample.token_ids) for sample in plan.samples)], dtype=np.int64)
 
 
-def write_shard(path: str, file_format: str, plan: ShardPlan, layers: dict[int, np.ndarray], header: dict[str, str]) -> None:
-    """Writes the shard to `path`; raises Failure when the disk is full. `header` goes into safetensors' __metadata__."""
+def write_shard(
+    path: str, file_format: str, plan: ShardPlan, layers: dict[int, np.ndarray], header: dict[str, str]
+) -> None:
+    """Writes the shard to `path`; raises Failure when the disk is full. `header`: safetensors' __metadata__."""
     with writing(path):
         if file_format == "pkl.gz":
             _write_pickle(path, plan, layers)
@@ -37,14 +39,18 @@ def shard_tensors(plan: ShardPlan, layers: dict[int, np.ndarray]) -> dict[str, n
 
 
 def write_safetensors(path: str, tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """The safetensors format, written here because the library orders __metadata__ by chance, and copies every tensor."""
+    """safetensors' format, written here because the library orders __metadata__ by chance and copies every tensor."""
     # 8-byte values first, as the library does, so that every tensor is aligned.
     ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     end = 0
     for name, tensor in ordered:
         begin, end = end, end + tensor.nbytes
-        header[name] = {"dtype": _SAFETENSORS_NAMES[tensor.dtype.name], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        header[name] = {
+            "dtype": _SAFETENSORS_NAMES[tensor.dtype.name],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
@@ -68,9 +74,12 @@ def _write_pickle(path: str, plan: ShardPlan, layers: dict[int, np.ndarray]) -> 
         ]
         for layer, rows in layers.items()
     }
-    with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=1, mtime=0) as file:
+    with (
+        open(path, "wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=1, mtime=0) as file,
+    ):
         pickler = pickle.Pickler(file, protocol=4)
-        # No memo: it would make the bytes depend on which equal objects happen to be one, and keep a copy of every array.
+        # No memo: with it the bytes depend on which equal objects happen to be one, and every array is kept twice.
         pickler.fast = True
         pickler.dump(content)
 

@@ -1,4 +1,4 @@
-"""The shards of a stream that the bucket already has, held against the plan: the bucket is the truth about work done."""
+"""The shards of a stream that the bucket has, held against the plan: the bucket is the truth about work done."""
 
 from .failures import Failure
 from .model import Model
@@ -22,7 +22,7 @@ class StoredShards:
             self._found[parsed[0]] = info
 
     def has(self, plan: ShardPlan) -> ObjectInfo | None:
-        """The stored shard of this plan, if there is one. Raises Failure("stream") when what is stored is something else."""
+        """The stored shard of this plan, or None. Raises Failure("stream") when what is stored is something else."""
         if plan.final and (later := sorted(number for number in self._found if number > plan.number)):
             raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
         info = self._found.get(plan.number)
@@ -40,6 +40,6 @@ class StoredShards:
         work = self._work
         return Failure(
             "stream",
-            f"Failed to go on with {work.object}: {what}; nothing is overwritten: restore what the shards were made from, "
-            f"or move {work.output_prefix} away to start this stream again",
+            f"Failed to go on with {work.object}: {what}; nothing is overwritten: restore what the shards were made "
+            f"from, or move {work.output_prefix} away to start this stream again",
         )

@@ -29,9 +29,15 @@ def read_lines(path: str, name: str) -> Iterator[Line]:
     try:
         with _open(path) as file:
             for index, line in enumerate(_split(file)):
-                yield Line(index, line if isinstance(line, bytes) else None, len(line) if isinstance(line, bytes) else line)
+                yield Line(
+                    index,
+                    line if isinstance(line, bytes) else None,
+                    len(line) if isinstance(line, bytes) else line,
+                )
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise Failure("stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again") from error
+        raise Failure(
+            "stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again"
+        ) from error
 
 
 def count_lines(path: str, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Makes a tiny random Qwen2 model in the Hugging Face layout, with a tokenizer: `python -m gleaner_worker.tiny_model DIR`.
+"""Makes a tiny random Qwen2 model in the Hugging Face layout: `python -m gleaner_worker.tiny_model DIR`.
 
 The weights mean nothing, but every step that a real model takes is taken. The same seed makes the same bytes.
 """
@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .arc import encode_task
-from .qwen2 import EMBEDDING, layer_table, parse_config
+from .qwen2_config import EMBEDDING, layer_table, parse_config
 
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],

@@ -102,7 +102,7 @@ class Uploader:
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
         found = self._bucket.create(name, path, shard_metadata(work, identity), CONTENT_TYPES[work.spec.format])
         if found:
-            # Another holder of this lease, or our own attempt whose answer was lost. The same plan makes the same bytes.
+            # By another holder of the lease, or by our own attempt whose answer was lost: the same plan, the same bytes.
             self._stored.accept(plan, found)
         os.unlink(path)
 
@@ -118,10 +118,12 @@ class Uploader:
     def _create_same(self, name: str, path: str, content_type: str) -> None:
         """Creates the object, or finds the very same content there."""
         name = self._work.output_prefix + name
-        found = self._bucket.create(name, path, {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}, content_type)
+        found = self._bucket.create(
+            name, path, {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}, content_type
+        )
         if found and found.crc32c != file_crc32c(path):
             raise Failure(
                 "stream",
-                f"Failed to finish {self._work.object}: {name} is there with other content than this stream and spec make; "
-                "move it away and retry the stream",
+                f"Failed to finish {self._work.object}: {name} is there with other content than this stream and spec "
+                "make; move it away and retry the stream",
             )

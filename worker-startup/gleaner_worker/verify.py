@@ -13,15 +13,14 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from .failures import Failure
-from .model import open_reader
-from .model_folder import find_model
+from .model_folder import find_model, open_reader
 from .names import manifest_name, output_prefix, parse_stream, run_folder
 from .objects import Bucket, ObjectInfo, make_client
 from .spec import Spec, parse_spec
-from .verify_stream import COUNTS, Expectation, verify_stream
+from .verify_shard import Expectation
+from .verify_stream import COUNTS, verify_stream
 
 
 def main() -> int:
@@ -33,13 +32,18 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
-    tell = (lambda _: None) if args.quiet else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
+    tell = (
+        (lambda _: None)
+        if args.quiet
+        else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
+    )
     status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
             report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, tell)
         status = 0 if report["ok"] else 1
     except (Failure, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
         report = _report(args.run, [], [f"Failed to verify {args.run}: {error}"])
         status = 2
     print(json.dumps(report) if args.json else _as_text(report), flush=True)
@@ -59,6 +63,9 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         problems.append(f"run {run} has no streams: there is no datasets/{run_folder(run)}stream_000.jsonl or the like")
     for prefix in sorted(set(outputs) - {output_prefix(run, stream) for stream in streams}):
         problems.append(f"{prefix} holds {len(outputs[prefix])} objects, but no stream of that number is there")
+    models = {info.metadata.get("model_fingerprint") for infos in outputs.values() for info in infos if info.metadata}
+    if len(models - {None}) > 1:
+        problems.append(f"the shards of {run} were made with {len(models - {None})} different models")
     results = []
     for number, (stream, info) in enumerate(sorted(streams.items(), key=lambda item: int(item[0]))):
         tell({"stream": stream, "streams_done": number, "streams": len(streams)})
@@ -89,7 +96,10 @@ def _list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, Ob
         if first is not info:
             kept, other = sorted((first, info), key=lambda i: i.generation)
             streams[parsed[1]] = kept
-            problems.append(f"{other.name} has the same number as {kept.name}: its samples are not in this run; give it a number of its own")
+            problems.append(
+                f"{other.name} has the same number as {kept.name}: its samples are not in this run; "
+                "give it a number of its own"
+            )
     return streams
 
 
@@ -114,7 +124,8 @@ def _as_text(report: dict) -> str:
     lines = [
         f"run {report['run']}: {'verified' if report['ok'] else 'NOT verified'}; {report['samples']} samples: "
         f"{report['stored_once']} stored exactly once, {report['rejected']} rejected, {report['missing']} missing, "
-        f"{report['doubled']} doubled, {report['different']} different; {report['shards']} shards, {report['bytes']} bytes"
+        f"{report['doubled']} doubled, {report['different']} different; "
+        f"{report['shards']} shards, {report['bytes']} bytes"
     ]
     lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
     return "\n".join(lines + [f"  {problem}" for problem in report["problems"]])

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from .failures import Failure
-from .qwen2 import EMBEDDING, IGNORED, Qwen2Config, layer_table
+from .qwen2_config import EMBEDDING, IGNORED, Qwen2Config, layer_table
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
@@ -26,7 +26,9 @@ def load_params(folder: str, config: Qwen2Config, num_layers: int, dtype: str, w
     target = DTYPES[dtype]
     table = layer_table(config)
     shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
-    shapes |= {f"model.layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()}
+    shapes |= {
+        f"model.layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()
+    }
     embed = np.empty(shapes[EMBEDDING], target)
     blocks = {parameter: np.empty((num_layers, *shape), target) for parameter, shape in table.values()}
     problems, seen = [], set()
@@ -62,10 +64,13 @@ def weight_files(folder: str, where: str) -> list[str]:
     """The safetensors files of a model folder: one, or those that its index lists."""
     index = os.path.join(folder, "model.safetensors.index.json")
     if os.path.exists(index):
-        names = sorted(set(json.load(open(index, encoding="utf-8"))["weight_map"].values()))
+        with open(index, encoding="utf-8") as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
     else:
         names = ["model.safetensors"]
     absent = [name for name in names if not os.path.exists(os.path.join(folder, os.path.basename(name)))]
     if absent:
-        raise Failure("model", f"Failed to load {where}: it has no {', '.join(absent)} (pickled weights are never read)")
+        raise Failure(
+            "model", f"Failed to load {where}: it has no {', '.join(absent)} (pickled weights are never read)"
+        )
     return [os.path.join(folder, os.path.basename(name)) for name in names]

@@ -65,5 +65,7 @@ def shard_metadata(work: Work, identity: dict[str, str]) -> dict[str, str]:
 
 def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
     """How a stored object's metadata contradicts the plan, as a phrase, or None."""
-    differing = [f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value]
+    differing = [
+        f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value
+    ]
     return ", ".join(differing) or None

@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../agent.ts';
+import {World} from '../world.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+
+async function aWorkingWorld(): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(20));
+  await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+  return world;
+}
+
+/** What became of a control message. */
+async function outcome(world: World, id: string) {
+  const record = await world.store.get(`control/${id}`);
+  return {outcome: record?.outcome, reason: String(record?.reason)};
+}
+
+async function send(world: World, message: string | object) {
+  const id = world.control(message);
+  await world.deliverAll();
+  return {id, ...(await outcome(world, id))};
+}
+
+describe('control messages', () => {
+  it('pause lets the shard in hand be finished, and then no TPU is left and nothing ticks; resume goes on from there', async () => {
+    const world = await aWorkingWorld();
+    const agent = world.agent(A0);
+    assert.equal((await send(world, {action: 'pause', run: 'my-run'})).outcome, 'applied');
+    await world.untilAsleep(20);
+    assert.ok(agent.told.includes('drain'), agent.told.join());
+    const paused = await world.stream('my-run', '000');
+    assert.deepEqual(
+      [(await world.run('my-run'))?.status, paused?.status, paused?.failures],
+      ['paused', 'pending', 0],
+    );
+    assert.ok((paused?.total_shards ?? 0) > 0 && (paused?.total_shards ?? 0) < 10);
+    world.drop('my-run', 1, someLines(2));
+    await world.minutes(5);
+    assert.equal(world.tpus.nodes.size, 0, 'a stream dropped meanwhile waits too');
+    assert.equal((await send(world, {action: 'resume', run: 'my-run'})).outcome, 'applied');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.assertStoredOnce('my-run', '001', someLines(2));
+  });
+
+  it('pause of one run leaves its worker to the next', async () => {
+    const world = await aWorkingWorld();
+    world.drop('other', 0, someLines(4));
+    await send(world, {action: 'pause', run: 'my-run'});
+    await world.until(
+      'the other run is done',
+      async () => (await world.run('other'))?.status === 'completed',
+      20,
+    );
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+    await world.untilAsleep();
+  });
+
+  it('stop ends the work at once and for good', async () => {
+    const world = await aWorkingWorld();
+    const agent = world.agent(A0);
+    const shards = world.objects.names('activations/my-run/tpu_0/');
+    assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    assert.equal((await world.stream('my-run', '000'))?.lease, null);
+    await agent.beat();
+    assert.ok(agent.told.includes('stop'));
+    await world.untilAsleep(20);
+    assert.ok(world.objects.names('activations/my-run/tpu_0/').length <= shards.length + 1);
+    for (const action of ['start', 'resume', 'pause'])
+      assert.match((await send(world, {action, run: 'my-run'})).reason, /cancelled/);
+    world.drop('my-run', 1, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.equal(await world.stream('my-run', '001'), undefined);
+    assert.match(
+      (await world.timeline('rejected')).join(),
+      /stream_001.jsonl is ignored: run "my-run" was stopped/,
+    );
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
+  it('stop is final also for a run that waits for a good run.json', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{');
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    await send(world, {action: 'stop', run: 'my-run'});
+    world.objects.put('datasets/my-run/run.json', '{}');
+    await send(world, {action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.deepEqual(world.tpus.made, []);
+  });
+
+  it('recreate makes the TPU again whatever it does, and its work goes on', async () => {
+    const world = await aWorkingWorld();
+    assert.equal((await send(world, {action: 'recreate', worker: A0})).outcome, 'applied');
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.equal((await world.stream('my-run', '000'))?.failures, 0);
+  });
+
+  it('start takes streams whose events were lost, and starts a paused run', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    world.queue.length = 0;
+    assert.equal((await send(world, {action: 'start', run: 'my-run'})).outcome, 'applied');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(2));
+    await send(world, {action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed', 'nothing is left to start');
+  });
+
+  const rejected: {name: string; message: string | object; says: RegExp}[] = [
+    {name: 'that is not JSON', message: 'pause my-run', says: /^The message is not JSON/},
+    {name: 'that is empty', message: '', says: /^The message is not JSON/},
+    {name: 'that is half a character', message: '{"action":\u{1F600}}', says: /^The message is not JSON/},
+    {
+      name: 'of 5000 characters, some of them large',
+      message: `x${'\u{1F600}'.repeat(2500)}`,
+      says: /not JSON/,
+    },
+    {name: 'with an unknown action', message: {action: 'destroy', run: 'my-run'}, says: /action/},
+    {name: 'with a key too many', message: {action: 'stop', run: 'my-run', force: true}, says: /force/},
+    {name: 'without a run', message: {action: 'stop'}, says: /run/},
+    {name: 'for a run that nobody knows', message: {action: 'stop', run: 'my-rum'}, says: /no run "my-rum"/},
+    {
+      name: 'to start a run without streams',
+      message: {action: 'start', run: 'my-rum'},
+      says: /no run "my-rum".*drop/,
+    },
+    {
+      name: 'for a worker that nobody knows',
+      message: {action: 'recreate', worker: 'tpu-us-east1-c-9'},
+      says: /no worker "tpu-us-east1-c-9"/,
+    },
+    {name: 'to resume what is done', message: {action: 'resume', run: 'done'}, says: /completed/},
+  ];
+  for (const {name, message, says} of rejected)
+    it(`one ${name} changes nothing, is recorded with its reason, and stops nobody else`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('done', 0, someLines(2));
+      await world.untilAsleep();
+      world.drop('my-run', 0, someLines(4));
+      await world.deliverAll();
+      const before = await world.describe();
+      const {outcome, reason} = await send(world, message);
+      assert.equal(outcome, 'rejected');
+      assert.match(reason, says);
+      assert.equal(await world.describe(), before);
+      assert.ok((await world.timeline('control')).some(text => text.includes(reason)));
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(4));
+    });
+
+  it('a redelivered message does nothing more', async () => {
+    const world = await aWorkingWorld();
+    await send(world, {action: 'pause', run: 'my-run'});
+    const pause = world.published.at(-1);
+    assert.ok(pause);
+    await send(world, {action: 'resume', run: 'my-run'});
+    const before = await world.store.get(`control/${pause.id}`);
+    await world.handle(pause);
+    assert.equal((await world.run('my-run'))?.status, 'active', 'the later message counts');
+    assert.deepEqual(await world.store.get(`control/${pause.id}`), before);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('a message whose function died after it was recorded is finished when it comes again', async () => {
+    const world = await aWorkingWorld();
+    await send(world, {action: 'pause', run: 'my-run'});
+    await world.untilAsleep(20);
+    const {ticker} = world.deps;
+    world.deps.ticker = {...ticker, on: () => Promise.reject(new Error('the function was killed'))};
+    const resume = await send(world, {action: 'resume', run: 'my-run'});
+    assert.equal(resume.outcome, 'applied');
+    assert.equal(world.queue.length, 1, 'it comes again');
+    world.deps.ticker = ticker;
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+});

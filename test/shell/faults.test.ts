@@ -1,0 +1,417 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../agent.ts';
+import {at} from '../builders.ts';
+import {World} from '../world.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const A1 = 'tpu-us-central1-a-1';
+const B0 = 'tpu-europe-west4-b-0';
+const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+
+/** A world in which one worker has stored the first of ten shards of my-run/000. */
+async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
+  const world = new World(set);
+  world.drop('my-run', 0, someLines(20));
+  await world.until(
+    'a first shard',
+    async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 0,
+    9,
+    1,
+  );
+  return world;
+}
+
+async function assertRecovered(world: World, text = someLines(20)): Promise<void> {
+  await world.untilAsleep();
+  await world.assertStoredOnce('my-run', '000', text);
+  assert.equal((await world.run('my-run'))?.status, 'completed');
+  assert.equal((await world.stream('my-run', '000'))?.failures, 0, 'a lost machine is no failure');
+}
+
+describe('a TPU that is lost', () => {
+  const losses: {name: string; lose: (world: World) => void; cause: RegExp}[] = [
+    {
+      name: 'preempted without notice',
+      lose: world => {
+        world.tpus.node(A0).state = 'PREEMPTED';
+        world.agents.delete(A0);
+      },
+      cause: /preempted/,
+    },
+    {
+      name: 'stopped, as a preemption also looks',
+      lose: world => {
+        world.tpus.node(A0).state = 'STOPPED';
+        world.agents.delete(A0);
+      },
+      cause: /STOPPED/,
+    },
+    {name: 'vanished', lose: world => void world.zombify(A0), cause: /vanished/},
+    {
+      name: 'READY but silent',
+      lose: world => {
+        world.agent(A0).silent = true;
+      },
+      cause: /said nothing/,
+    },
+  ];
+  for (const {name, lose, cause} of losses)
+    it(`${name} is deleted, made again with the next number, and loses nothing`, async () => {
+      const world = await aWorkingWorld();
+      lose(world);
+      await assertRecovered(world);
+      assert.deepEqual(world.asked(), [
+        `create ${A0}#1`,
+        `delete ${A0}#1`,
+        `create ${A0}#2`,
+        `delete ${A0}#2`,
+      ]);
+      const [first, second] = await world.store.query(`workers/${A0}/attempts`);
+      assert.match(String(first?.data.cause), cause);
+      assert.equal(first?.data.work, 'my-run/000');
+      assert.equal(second?.data.cause, 'not needed any more');
+    });
+
+  it('twice in the same way says so both times', async () => {
+    const world = await aWorkingWorld();
+    for (const incarnation of [1, 2]) {
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 20, 1);
+      assert.equal(world.agent(A0).incarnation, incarnation);
+      world.tpus.node(A0).state = 'PREEMPTED';
+      world.agents.delete(A0);
+      await world.minutes(2);
+    }
+    const attempts = await world.store.query(`workers/${A0}/attempts`);
+    assert.deepEqual(
+      attempts.map(({data}) => data.cause),
+      ['it was preempted', 'it was preempted'],
+    );
+  });
+
+  it('never boots is deleted after its time', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    world.settle();
+    world.agent(A0).silent = true;
+    await assertRecovered(world, someLines(3));
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+    const [first] = await world.store.query(`workers/${A0}/attempts`);
+    assert.match(String(first?.data.cause), /READY but said nothing/);
+  });
+
+  it('with notice gives its stream back at once', async () => {
+    const world = await aWorkingWorld();
+    await world.agent(A0).preempted();
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.lease, stream?.failures], ['pending', null, 0]);
+    world.tpus.node(A0).state = 'PREEMPTED';
+    await assertRecovered(world);
+  });
+
+  it('frees its stream for the others as soon as a tick sees it', async () => {
+    const world = await aWorkingWorld({});
+    world.drop('my-run', 1, someLines(20, 'other'));
+    await world.until('a second worker', () => world.agents.get(A1)?.state === 'working', 9, 1);
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.agents.delete(A0);
+    await world.tick();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    await assertRecovered(world);
+    await world.assertStoredOnce('my-run', '001', someLines(20, 'other'));
+  });
+});
+
+describe('a worker that does not know that it was replaced', () => {
+  it('of an earlier life is told to exit, and what it does changes nothing', async () => {
+    const world = await aWorkingWorld();
+    const zombie = world.zombify(A0);
+    const {lease} = zombie;
+    await world.until('its successor works', () => world.agents.get(A0)?.state === 'working', 20, 1);
+    const before = await world.stream('my-run', '000');
+    const from = {worker: A0, incarnation: 1, host: 0};
+    const asked = await world.api({action: 'lease', ...from, loaded: null});
+    assert.deepEqual([asked.status, asked.body.action], [200, 'exit']);
+    const released = await world.api({action: 'release', ...from, lease, outcome: 'failed', failure: null});
+    assert.deepEqual([released.status, released.body.action], [409, 'stop']);
+    const beat = await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null});
+    assert.deepEqual([beat.status, beat.body.action, beat.body.lease_expires_at], [200, 'exit', null]);
+    assert.deepEqual(await world.stream('my-run', '000'), before);
+    assert.equal((await world.worker(A0))?.phase, 'working');
+    await assertRecovered(world);
+  });
+
+  it('stores nothing twice and overwrites nothing, however long it goes on', async () => {
+    const world = await aWorkingWorld();
+    const zombie = world.zombify(A0);
+    await world.until('its successor works', () => world.agents.get(A0)?.state === 'working', 20, 1);
+    for (let minute = 0; minute < 30; minute++) {
+      await zombie.step();
+      await world.minute(1);
+      if (minute > 3) await zombie.beat();
+    }
+    await assertRecovered(world);
+    assert.equal(zombie.state, 'ended');
+    assert.ok(
+      zombie.told.every(told => told === 'exit' || told === '409'),
+      zombie.told.join(),
+    );
+  });
+
+  it('of this life, with a lease that went to another, is told to stop and gets other work', async () => {
+    const world = await aWorkingWorld({GLEANER_ZONES: 'us-central1-a', GLEANER_SILENT_S: '3600'});
+    const slow = world.agent(A0);
+    slow.silent = true;
+    world.drop('my-run', 1, someLines(2, 'other'));
+    await world.until(
+      'another has its stream',
+      async () => (await world.stream('my-run', '000'))?.lease?.worker === A1,
+      20,
+      2,
+    );
+    const {lease} = slow;
+    const from = {worker: A0, incarnation: 1, host: 0};
+    const beat = await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null});
+    assert.deepEqual([beat.status, beat.body.action, beat.body.lease_expires_at], [200, 'stop', null]);
+    for (const outcome of ['completed', 'drained', 'preempted', 'failed']) {
+      const {status} = await world.api({action: 'release', ...from, lease, outcome, failure: null});
+      assert.equal(status, 409);
+    }
+    assert.equal((await world.stream('my-run', '000'))?.lease?.worker, A1);
+    slow.silent = false;
+    await assertRecovered(world);
+  });
+
+  it('never was of ours is told to exit', async () => {
+    const world = new World();
+    const from = {worker: 'tpu-us-east1-c-7', incarnation: 1, host: 0};
+    for (const request of [
+      {action: 'lease', ...from, loaded: null},
+      {action: 'heartbeat', ...from, phase: 'idle', lease: null, progress: null},
+    ])
+      assert.equal((await world.api(request)).body.action, 'exit');
+    const lease = {run: 'my-run', stream: '000', epoch: 1};
+    assert.equal(
+      (await world.api({action: 'release', ...from, lease, outcome: 'drained', failure: null})).status,
+      409,
+    );
+    assert.deepEqual(await world.store.query('workers'), [], 'and leaves nothing behind');
+  });
+});
+
+describe('a host that restarts', () => {
+  it('gets its own stream back at once, before any other', async () => {
+    const world = await aWorkingWorld();
+    world.drop('my-run', 1, someLines(2));
+    world.objects.put('datasets/urgent/run.json', '{"priority": 9}');
+    world.drop('urgent', 0, someLines(2));
+    await world.deliverAll();
+    const before = await world.stream('my-run', '000');
+    const agent = world.boot(A0);
+    await agent.step();
+    await agent.step();
+    assert.deepEqual([agent.state, agent.lease?.run, agent.lease?.stream], ['working', 'my-run', '000']);
+    const after = await world.stream('my-run', '000');
+    assert.equal(after?.epoch, (before?.epoch ?? 0) + 1);
+    await assertRecovered(world);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+});
+
+describe('a zone that has nothing to give', () => {
+  it('is passed over for the next zone, and tried again later', async () => {
+    const world = new World();
+    world.tpus.soldOut.add('us-central1-a');
+    for (const index of [0, 1, 2]) world.drop('my-run', index, someLines(60));
+    await world.until('both slots of the other zone work', () => world.agents.size === 2, 9, 1);
+    assert.deepEqual([...world.agents.keys()].sort(), [B0, 'tpu-europe-west4-b-1']);
+    const refused = await world.worker(A0);
+    assert.equal(refused?.phase, 'gone');
+    assert.match(refused?.last_error ?? '', /no capacity in us-central1-a/);
+    assert.ok(world.tickerOn, 'a stream still waits');
+    const tries = world.asked().filter(what => what.startsWith(`create ${A0}`)).length;
+    world.tpus.soldOut.clear();
+    await world.until('the zone is back', () => world.agents.has(A0), 9, 1);
+    assert.ok(world.asked().filter(what => what.startsWith(`create ${A0}`)).length > tries);
+    await world.untilAsleep(120);
+    for (const index of [0, 1, 2]) await world.assertStoredOnce('my-run', `00${index}`, someLines(60));
+  });
+
+  it('is asked once in a while, not all the time', async () => {
+    const world = new World(ONE_SLOT);
+    world.tpus.soldOut.add('us-central1-a');
+    world.drop('my-run', 0, someLines(2));
+    await world.minutes(30);
+    const tries = world.asked().length;
+    assert.ok(tries >= 5 && tries <= 12, String(tries));
+    assert.equal((await world.timeline('worker')).filter(text => text.includes('no capacity')).length, tries);
+  });
+
+  it('but says so only after a while lets other zones go first', async () => {
+    const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
+    world.drop('my-run', 0, someLines(2));
+    // The operation fails later: the node is never there.
+    for (let minute = 0; minute < 20 && !world.agents.has(B0); minute++) {
+      world.tpus.nodes.delete(A0);
+      await world.minute();
+      world.tpus.nodes.delete(A0);
+    }
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(2));
+  });
+});
+
+describe('a zone that gives no answer', () => {
+  it('loses nothing that works there', async () => {
+    const world = await aWorkingWorld();
+    world.tpus.unreachable.add('us-central1-a');
+    await assertStillWorking(world);
+    world.tpus.unreachable.clear();
+    await assertRecovered(world);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
+  async function assertStillWorking(world: World): Promise<void> {
+    await world.minutes(2, 1);
+    assert.equal((await world.worker(A0))?.phase, 'working');
+  }
+
+  it('does not end its nodes before it answers again', async () => {
+    const world = await aWorkingWorld();
+    world.control({action: 'stop', run: 'my-run'});
+    world.tpus.unreachable.add('us-central1-a');
+    await world.minutes(20);
+    assert.equal((await world.worker(A0))?.phase, 'deleting');
+    assert.ok(world.tickerOn, 'somebody must delete it');
+    world.tpus.unreachable.clear();
+    await world.untilAsleep();
+  });
+
+  it('does not hold up work that another zone can do', async () => {
+    const world = await aWorkingWorld({GLEANER_WORKERS_PER_ZONE: '1'});
+    world.agent(A0).silent = true;
+    world.tpus.unreachable.add('us-central1-a');
+    await world.until('the other zone works', () => world.agents.get(B0)?.state === 'working', 30, 1);
+    world.tpus.unreachable.clear();
+    await assertRecovered(world);
+  });
+});
+
+describe('a node that nobody asked for', () => {
+  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
+
+  it('and no document knows, but our label is on it, is deleted', async () => {
+    const world = new World();
+    for (const [name, zone] of [
+      [A0, 'us-central1-a'],
+      ['tpu-us-east1-c-3', 'us-east1-c'],
+    ] as const)
+      world.tpus.nodes.set(name, {
+        name,
+        zone,
+        state: 'READY',
+        health: 'HEALTHY',
+        labels,
+        metadata: {},
+        created_at: at(0),
+      });
+    world.tickerOn = true;
+    await world.untilAsleep();
+    assert.deepEqual(world.asked(), [`delete ${A0}#5`, 'delete tpu-us-east1-c-3#5']);
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#6`], 'its number is not used again');
+  });
+
+  it('and is somebody else’s is left alone, also where it has the name of a slot', async () => {
+    const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
+    const foreign = {
+      zone: 'us-central1-a',
+      state: 'READY',
+      health: 'HEALTHY',
+      labels: {},
+      metadata: {},
+      created_at: at(0),
+    };
+    world.tpus.nodes.set(A0, {name: A0, ...foreign});
+    world.tpus.nodes.set('notebook', {name: 'notebook', ...foreign});
+    world.drop('my-run', 0, someLines(4));
+    await world.until('the other slot works', () => world.agents.get(B0)?.state === 'working', 9, 1);
+    await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
+    await world.until('nothing ticks', () => !world.tickerOn);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY', notebook: 'READY'});
+    assert.match((await world.timeline()).join('\n'), new RegExp(`${A0} that is not ours`));
+  });
+
+  it('and lies in another zone than its name says, is no node of that slot', async () => {
+    const world = await aWorkingWorld();
+    world.zombify(A0);
+    world.tpus.nodes.set(A0, {
+      name: A0,
+      zone: 'us-east1-c',
+      state: 'READY',
+      health: 'HEALTHY',
+      labels: {},
+      metadata: {},
+      created_at: at(0),
+    });
+    await world.minutes(2);
+    assert.equal((await world.worker(A0))?.last_death, 'it vanished from Cloud TPU');
+  });
+});
+
+describe('a stream that cannot be finished', () => {
+  it('is parked after three failures with its reason, and the others go on', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a'});
+    world.drop('my-run', 0, someLines(20));
+    world.drop('my-run', 1, someLines(20, 'other'));
+    for (
+      let minute = 0;
+      minute < 40 && (await world.stream('my-run', '000'))?.status !== 'failed';
+      minute++
+    ) {
+      for (const agent of world.agents.values())
+        agent.failure =
+          agent.lease?.stream === '000' ? {kind: 'stream', reason: 'line 3 is too odd'} : undefined;
+      await world.minute(1);
+    }
+    await world.untilAsleep();
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual(
+      [stream?.status, stream?.failures, stream?.last_error],
+      ['failed', 3, 'line 3 is too odd'],
+    );
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.reason], ['failed', 'stream 000: line 3 is too odd']);
+    await world.assertStoredOnce('my-run', '001', someLines(20, 'other'));
+  });
+
+  it('for the fault of the machine is given to another machine', async () => {
+    const world = await aWorkingWorld();
+    world.agent(A0).failure = {kind: 'infrastructure', reason: 'Failed to write: the disk is full'};
+    await assertRecovered(world);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+    const {epoch} = (await world.stream('my-run', '000')) ?? {};
+    assert.equal(epoch, 2, 'the machine that failed did not get it again');
+  });
+
+  it('because the worker says completed without the last shard is tried again', async () => {
+    const world = await aWorkingWorld();
+    const {lease} = world.agent(A0);
+    await world.api({
+      action: 'release',
+      worker: A0,
+      incarnation: 1,
+      host: 0,
+      lease,
+      outcome: 'completed',
+      failure: null,
+    });
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.failures], ['pending', 1]);
+    assert.match(stream?.last_error ?? '', /final shard is not in the bucket/);
+    world.boot(A0);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+});

@@ -1,0 +1,200 @@
+"""A real agent in a process of its own, against a fake worker-api, metadata server and bucket."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
+from fake_cloud import FakeCloud
+
+LONG = text_lines(4000)
+
+
+@pytest.fixture
+def cloud():
+    fake = FakeCloud(bucket=BUCKET)
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def agent(cloud, storage, tmp_path):
+    """agent() starts one; whatever is left of it is killed at the end."""
+    started = []
+
+    def start():
+        env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def running(asked, samples=1):
+    return any(a["action"] == "heartbeat" and a["progress"] and a["progress"]["samples_done"] >= samples for a in asked)
+
+
+def release_of(cloud, number=0):
+    release = cloud.releases()[number]
+    return release["outcome"], release["failure"] and release["failure"]["kind"]
+
+
+def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage, agent, tiny_folder):
+    empty = a_stream(storage, b"", stream="001")
+    missing = a_stream(storage, text_lines(3), stream="002")
+    good = a_stream(storage, text_lines(30))
+    cloud.leases = [
+        a_work_answer(empty, stream="001", model=tiny_folder),
+        {"action": "wait", "retry_s": 0.1, "reason": "nothing yet"},
+        a_work_answer(missing, stream="002", model="/no/such/model"),
+        a_work_answer(good, epoch=5, model=tiny_folder),
+    ]
+    process = agent()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert [release_of(cloud, i) for i in range(3)] == [
+        ("failed", "stream"),
+        ("failed", "model"),
+        ("completed", None),
+    ]
+    assert "stream_001.jsonl: it has no lines" in cloud.releases()[0]["failure"]["reason"]
+    assert "/no/such/model" in cloud.releases()[1]["failure"]["reason"]
+    last = cloud.releases()[2]
+    assert last["lease"] == {"run": "my-run", "stream": "007", "epoch": 5}
+    assert last["progress"]["samples_done"] == last["progress"]["samples_total"] == 30
+    assert {(a["worker"], a["incarnation"], a["host"]) for a in cloud.asked} == {("tpu-us-central1-a-0", 3, 0)}
+    assert storage.metadata(BUCKET, "activations/my-run/tpu_7/shard_0001.safetensors")["epoch"] == "5"
+    leases = [a["loaded"] for a in cloud.asked if a["action"] == "lease"]
+    assert leases[0] is None and leases[-1] == {"model": tiny_folder, "spec_hash": "5" * 64}
+    phases = {a["phase"] for a in cloud.asked if a["action"] == "heartbeat"}
+    assert phases <= {"idle", "loading", "compiling", "running", "uploading"}
+    log = storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode()
+    assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
+
+
+@pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
+def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
+    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
+):
+    resource = a_stream(storage, LONG)
+    cloud.leases = [a_work_answer(resource, model=tiny_folder)]
+    process = agent()
+    cloud.wait(lambda asked: running(asked, 200))
+    if notice == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        cloud.preempted = True
+    begin = time.monotonic()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert time.monotonic() - begin < 20
+    assert release_of(cloud) == ("preempted", None)
+    assert storage.names(BUCKET, "partials/") == ["partials/my-run/tpu_7/shard_0001.e1.safetensors"]
+    assert outputs(storage) == {}
+    computed = cloud.releases()[0]["progress"]["samples_done"]
+    assert computed >= 200
+    cloud.preempted = False
+    cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
+    successor = agent()
+    assert successor.wait(120) == 0, successor.stderr.read()
+    assert release_of(cloud, 1) == ("completed", None)
+    done = outputs(storage)
+    storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
+    run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    assert outputs(storage) == done
+
+
+@pytest.mark.parametrize("how", ["409", "stop"])
+def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
+    cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(2000), model=tiny_folder)]
+    lost = []
+
+    def on_heartbeat(body):
+        lost.append(body["lease"] is not None and body["progress"]["shards_done"] >= 1)
+        action = "stop" if lost[-1] and how == "stop" else "continue"
+        return {
+            "action": action,
+            "reason": "another worker has it",
+            "lease_expires_at": None,
+            "heartbeat_s": 0.1,
+        }
+
+    cloud.on_heartbeat = on_heartbeat
+    if how == "409":
+        cloud.status = lambda body: (
+            409 if body["action"] == "heartbeat" and (body["progress"] or {}).get("shards_done", 0) >= 1 else 200
+        )
+    process = agent()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert cloud.releases() == []
+    assert [a["action"] for a in cloud.asked].count("lease") == 2
+    assert "metadata.json" not in outputs(storage)
+
+
+def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, storage, agent, tiny_folder):
+    cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(5000), model=tiny_folder)]
+    cloud.on_heartbeat = lambda body: {
+        "action": "drain" if (body["progress"] or {}).get("shards_done", 0) >= 1 else "continue",
+        "reason": "the run is paused",
+        "lease_expires_at": None,
+        "heartbeat_s": 0.1,
+    }
+    process = agent()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert release_of(cloud) == ("drained", None)
+    shards = [name for name in outputs(storage) if name.startswith("shard_")]
+    assert cloud.releases()[0]["progress"]["shards_done"] == len(shards) >= 2
+    assert "metadata.json" not in outputs(storage)
+
+
+def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_folder):
+    cloud.leases = [a_work_answer(a_stream(storage, LONG), model=tiny_folder)] * 2
+    cloud.on_heartbeat = lambda body: {
+        "action": "exit" if body["lease"] else "continue",
+        "reason": "not wanted any more",
+        "lease_expires_at": None,
+        "heartbeat_s": 0.1,
+    }
+    assert agent().wait(60) == 0
+    assert [a["action"] for a in cloud.asked].count("lease") == 1
+    assert outputs(storage) == {}
+
+
+def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, agent, tiny_folder):
+    cloud.leases = [a_work_answer(a_stream(storage, LONG[:800]), model=tiny_folder)]
+    away = {"lease": 2, "heartbeat": 10**9, "release": 2}
+
+    def status(body):
+        away[body["action"]] -= 1
+        return 503 if away[body["action"]] >= 0 else 200
+
+    cloud.status = status
+    process = agent()
+    assert process.wait(90) == 0, process.stderr.read()
+    assert cloud.releases()[-1]["outcome"] == "completed"
+    assert "metadata.json" in outputs(storage)
+
+
+def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, agent):
+    cloud.status = lambda body: 403
+    process = agent()
+    assert process.wait(60) == 1
+    assert "worker-api answered 403" in process.stderr.read()
+
+
+@pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
+def test_an_attribute_that_is_missing_is_named_and_never_guessed(cloud, storage, agent, missing):
+    del cloud.attributes[missing]
+    process = agent()
+    assert process.wait(60) != 0
+    assert f"metadata attribute {missing} is missing" in process.stderr.read()
+    assert cloud.asked == []

@@ -1,0 +1,43 @@
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from build import a_spec
+from gleaner_worker import qwen2
+from gleaner_worker.model import load_model
+from gleaner_worker.samples import read_samples
+
+
+def make(folder, seed):
+    subprocess.run([sys.executable, "-m", "gleaner_worker.tiny_model", str(folder), "--seed", str(seed)], check=True)
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(os.listdir(folder))}
+
+
+def test_one_seed_makes_one_model_and_another_another(tmp_path):
+    first, again, other = make(tmp_path / "a", 0), make(tmp_path / "b", 0), make(tmp_path / "c", 1)
+    assert set(first) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert first == again
+    assert first["model.safetensors"] != other["model.safetensors"]
+    model = load_model(a_spec(model=str(tmp_path / "a"), max_seq_length=2048), "/nowhere", None)
+    assert (model.config.d_model, model.config.num_layers, model.config.max_positions) == (128, 8, 32768)
+    ids = np.arange(256, dtype=np.int32)[None]
+    out = np.asarray(qwen2.resid_post(model.params, ids, model.config, model.layers)).astype(np.float32)
+    assert np.isfinite(out).all() and out.std() > 0.1
+
+
+@pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
+def test_real_records_are_read_and_mostly_short(tmp_path, name, fitting):
+    path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)
+    if not os.path.exists(path):
+        pytest.skip(f"{name} is not beside the project, in ../shared/data")
+    make(tmp_path / "m", 0)
+    model = load_model(a_spec(model=str(tmp_path / "m"), max_seq_length=2048), "/nowhere", None)
+    items = list(read_samples(path, name, model.reader))
+    with open(path, encoding="utf-8") as file:
+        assert len(items) == sum(1 for _ in file)
+    assert sum(hasattr(item, "token_ids") for item in items) >= fitting
+    assert all("tokens long; the limit is 2048" in item.reason for item in items if not hasattr(item, "token_ids"))

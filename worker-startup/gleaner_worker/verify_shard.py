@@ -1,0 +1,134 @@
+"""One shard held against the stream that it was made from, and the marks that it leaves on the stream's lines."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .objects import Bucket, ObjectInfo
+from .plan import tokens_sha256
+from .read_shard import ShardContent, read_shard
+from .samples import Reader, Reject, Sample, read_samples
+from .spec import Spec
+from .stream import count_lines
+
+# What a line of the stream is, as bits.
+STORED, STORED_AGAIN, DIFFERENT, LISTED_REJECT, LISTED_AGAIN, BAD = 1, 2, 4, 8, 16, 32
+NUMBERS = ("shard", "first_sample", "last_sample", "samples", "rejected", "tokens")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What every shard of the run must look like."""
+
+    run: str
+    spec: Spec
+    spec_hash: str
+    layers: tuple[int, ...]
+    d_model: int
+    reader: Reader
+
+
+class Lines:
+    """The stream's lines as samples and rejects, read again in one pass; going back starts over."""
+
+    def __init__(self, path: str, name: str, reader: Reader):
+        self.marks = bytearray(count_lines(path, name))
+        self._open = lambda: read_samples(path, name, reader)
+        self._items, self._next = self._open(), 0
+
+    def range(self, first: int, last: int) -> dict[int, Sample | Reject]:
+        if first < self._next:
+            self._items, self._next = self._open(), 0
+        return {item.index: item for item in self._read(last) if item.index >= first}
+
+    def read_rest(self) -> None:
+        """Afterwards every line that must be rejected is marked so."""
+        for _ in self._read(len(self.marks) - 1):
+            pass
+
+    def _read(self, last: int) -> Iterator[Sample | Reject]:
+        while self._next <= last and (item := next(self._items, None)):
+            self._next = item.index + 1
+            if isinstance(item, Reject):
+                self.marks[item.index] |= BAD
+            yield item
+
+
+def check_metadata(
+    expect: Expectation, stream: str, info: ObjectInfo, number: int, shard: ObjectInfo, lines: int
+) -> list[str]:
+    """What the shard's custom metadata says wrongly; only when it is empty can the content be looked at."""
+    known = {
+        "schema": "gleaner/1",
+        "run": expect.run,
+        "stream": stream,
+        "spec_hash": expect.spec_hash,
+        "format": expect.spec.format,
+    }
+    found = shard.metadata
+    wrong = [f"says {key} {found.get(key)}, not {value}" for key, value in known.items() if found.get(key) != value]
+    if found.get("stream_crc32c") != info.crc32c:
+        wrong.append(
+            f"was made from other content of {info.name} (crc32c {found.get('stream_crc32c')} of generation "
+            f"{found.get('stream_generation')}, now {info.crc32c} of generation {info.generation})"
+        )
+    wrong += [f"says {key} {found.get(key)}, not a number" for key in NUMBERS if not found.get(key, "").isdigit()]
+    if wrong:
+        return wrong
+    first, last = int(found["first_sample"]), int(found["last_sample"])
+    if int(found["shard"]) != number:
+        wrong.append(f"says that it is shard {found['shard']}")
+    if not first <= last < lines or int(found["samples"]) + int(found["rejected"]) != last - first + 1:
+        wrong.append(
+            f"says samples {first} to {last}, {found['samples']} stored and {found['rejected']} rejected, "
+            f"of {lines} lines"
+        )
+    if found.get("final") not in ("true", "false"):
+        wrong.append(f"says final {found.get('final')}")
+    return wrong
+
+
+def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines: Lines, path: str) -> list[str]:
+    bucket.download(shard.name, path, shard.generation)
+    content = read_shard(path, shard.metadata, expect.layers, expect.d_model, expect.spec.stored_dtype)
+    os.unlink(path)
+    if content.problems:
+        return content.problems
+    marks = lines.marks
+    first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
+    expected = lines.range(first, last)
+    wrong = []
+    outside = [index for index in content.sample_idx if index not in expected]
+    if outside:
+        wrong.append(f"holds sample {outside[0]}, which is not among its samples {first} to {last}")
+    if any(a >= b for a, b in zip(content.sample_idx, content.sample_idx[1:])):
+        wrong.append("holds samples out of order")
+    different = []
+    for position, index in enumerate(content.sample_idx):
+        if 0 <= index < len(marks):
+            marks[index] |= STORED_AGAIN if marks[index] & STORED else STORED
+            if not _is_same(expected.get(index), content, position):
+                marks[index] |= DIFFERENT
+                different.append(index)
+    if different:
+        wrong.append(
+            f"holds {len(different)} samples that are not as in the stream, the first at line {different[0] + 1}"
+        )
+    samples = [item for index in content.sample_idx if isinstance(item := expected.get(index), Sample)]
+    if tokens_sha256(samples) != shard.metadata.get("tokens_sha256"):
+        wrong.append("says a tokens_sha256 that its samples do not have")
+        # Without token ids inside there is nothing else to tell the right samples from the wrong ones.
+        if content.token_ids is None:
+            for sample in samples:
+                marks[sample.index] |= DIFFERENT
+    return wrong
+
+
+def _is_same(expected: Sample | Reject | None, content: ShardContent, position: int) -> bool:
+    if not isinstance(expected, Sample) or content.lengths[position] != len(expected.token_ids):
+        return False
+    if content.previews is not None and content.previews[position] != expected.preview:
+        return False
+    return content.token_ids is None or np.array_equal(content.token_ids[position], expected.token_ids)
