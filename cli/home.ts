@@ -1,4 +1,4 @@
-import {createWriteStream, mkdirSync} from 'node:fs';
+import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {dirname, join, resolve} from 'node:path';
@@ -65,9 +65,13 @@ export async function addressIn(dir: string): Promise<string | undefined> {
 
 /** What the cloud and the functions say, line by line; the VMs' consoles lie beside it. */
 function logTo(file: string): (line: LogLine) => void {
-  mkdirSync(dirname(file), {recursive: true});
-  const out = createWriteStream(file, {flags: 'a'});
-  return ({at, source, text}) => out.write(`${at} ${source}: ${text}\n`);
+  let out: WriteStream | undefined;
+  return ({at, source, text}) => {
+    // The cloud has made and locked its folder before it says its first line.
+    if (!out) mkdirSync(dirname(file), {recursive: true});
+    out ??= createWriteStream(file, {flags: 'a'});
+    out.write(`${at} ${source}: ${text}\n`);
+  };
 }
 
 function tinyModel(bucket: string): string {
