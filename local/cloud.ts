@@ -1,6 +1,5 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import type {ObjectInfo} from '../shared/ports.ts';
 import {CloudDatabase, lockFolder} from './database.ts';
 import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
@@ -8,6 +7,7 @@ import {badFault, Faults, type NodeFault} from './faults.ts';
 import {FunctionHost} from './functions.ts';
 import {type Route, router, serve} from './http.ts';
 import {localRoutes} from './local-api.ts';
+import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
 import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
 import {Topics} from './pubsub/topics.ts';
@@ -21,55 +21,8 @@ import {Fleet} from './vm/fleet.ts';
 import {functionEnvironment, vmNetwork, type Where} from './wiring.ts';
 
 export {LocalCloudError} from './errors.ts';
+export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';
 export type {Where} from './wiring.ts';
-
-/** `source` is `cloud`, `functions`, or the name of a TPU. */
-export type LogLine = {at: string; source: string; text: string};
-
-export type LocalCloudOptions = {
-  /** Everything is kept here; one live cloud at a time. */
-  dir: string;
-  /** 0: the port that this folder's cloud had before, or any. */
-  port: number;
-  project?: string;
-  bucket?: string;
-  /** Buckets and nothing else: no functions, no TPUs, no ticks. */
-  storage_only?: boolean;
-  tick_interval_ms?: number;
-  /** Without it events wait on disk for a cloud that has functions. */
-  function_host?: {
-    /** The script to fork. */
-    entry?: string;
-    /** The module that registers the functions. */
-    module?: string;
-    /** Added to `functionEnvironment`. */
-    env?: Record<string, string> | ((where: Where) => Record<string, string>);
-  };
-  /** The file that says what calls which function. */
-  triggers?: string;
-  /** Added to the environment of every VM. */
-  vm_env?: Record<string, string>;
-  create_ms?: number;
-  /** 30 s at Google's. */
-  preemption_notice_ms?: number;
-  log?: (line: LogLine) => void;
-};
-
-export type StoredInfo = ObjectInfo & {bucket: string};
-
-export type LocalCloud = Where & {
-  port: number;
-  /** The same as `store_file`. */
-  storeFile: string;
-  /** Does what `gleaner local fault KIND TARGET` says, and answers with what was done. */
-  fault(kind: string, target: string): Promise<string>;
-  /** Called right after an object is finalised; the answer ends it. */
-  onObject(listener: (object: StoredInfo) => void): () => void;
-  /** Ends every VM and the functions. What is on disk goes on with the next cloud in this folder. */
-  close(): Promise<void>;
-  /** Resolves when the cloud is closed, by `close` or by POST /_local/shutdown. */
-  closed: Promise<void>;
-};
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -118,7 +71,15 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
       },
       committed: (kind, object) => {
-        if (kind === 'finalized') for (const listener of listeners) listener(infoOf(object));
+        if (kind !== 'finalized') return;
+        for (const listener of listeners) {
+          // The object is stored, whatever a listener makes of it.
+          try {
+            listener(infoOf(object));
+          } catch (error) {
+            trouble(error, 'onObject');
+          }
+        }
       },
     });
     const swept = storage.recover();
@@ -152,9 +113,14 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     };
     const info = () => ({
       ...where,
-      tpus: nodes
-        .list()
-        .map(({name, zone, id, state}) => ({name, zone, id, state, is_running: fleet.isOn(id)})),
+      tpus: nodes.list().map(({name, zone, id, state}) => ({
+        name,
+        zone,
+        id,
+        state,
+        is_running: fleet.isOn(id),
+        pid: fleet.pid(id),
+      })),
       ticker: scheduler.ticker.isOn() ? 'on' : 'off',
       faults: faults.list(),
       deliveries_pending: events.bus.pending(),
@@ -195,7 +161,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       );
       ends.push(() => grpc.close());
       where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
-      ends.push(() => fleet.stopAll());
+      ends.push(() => fleet.close());
       ends.push(async () => {
         nodes.stop();
         // Deliveries under way would wait for their functions, so those end at the same time.

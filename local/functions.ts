@@ -5,6 +5,7 @@ import type {Readable} from 'node:stream';
 import {ApiError} from './errors.ts';
 import type {Reply, Request, Route} from './http.ts';
 import type {FunctionTrigger} from './triggers.ts';
+import {withDirectLoopback} from './vm/environment.ts';
 
 export type FunctionHostOptions = {
   /** The script to fork; it gets the module and the names as arguments and sends its ports. */
@@ -21,6 +22,8 @@ const min_backoff_ms = 100;
 const max_backoff_ms = 5000;
 /** A host that lived this long was well; its next start need not wait. */
 const healthy_ms = 10_000;
+/** A module that takes longer to load is waited for no more; its functions come when they come. */
+const patience_ms = 30_000;
 
 /** The process in which the functions run, started again whenever it dies. */
 export class FunctionHost {
@@ -35,9 +38,15 @@ export class FunctionHost {
     this.#options = options;
   }
 
-  /** Resolves when the functions listen for the first time, or when the first try to start them failed. */
+  /** Resolves when the functions listen for the first time, or when the first try to start them failed or takes too long. */
   start(): Promise<void> {
-    return new Promise(resolve => this.#launch(resolve));
+    return new Promise(resolve => {
+      const timer = setTimeout(resolve, patience_ms);
+      this.#launch(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
   }
 
   portOf(name: string): number | undefined {
@@ -64,7 +73,7 @@ export class FunctionHost {
     const started = Date.now();
     // Its own session, so that a Ctrl-C in the terminal is ours to handle; it ends when the IPC channel does.
     const child = fork(entry, [module, ...triggers.map(({name}) => name)], {
-      env: {...process.env, ...env()},
+      env: withDirectLoopback({...(process.env as Record<string, string>), ...env()}),
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });

@@ -1,28 +1,50 @@
 /** Lets several calls run into each other: every use of a port is a place where another call may come first. */
+import {AsyncLocalStorage} from 'node:async_hooks';
 import type {Store, Transaction} from '../shared/ports.ts';
 
 export class Interleaver {
-  #waiting: (() => void)[] = [];
-  #random: (() => number) | undefined;
+  readonly #job = new AsyncLocalStorage<number>();
+  #waiting: {job: number; resume: () => void}[] = [];
+  #running = false;
 
   /** A place where others may come first; outside of `run`, it is none. */
   async pause(): Promise<void> {
-    if (!this.#random) return;
-    await new Promise<void>(resolve => this.#waiting.push(resolve));
+    const job = this.#job.getStore();
+    if (!this.#running || job === undefined) return;
+    await new Promise<void>(resume => this.#waiting.push({job, resume}));
   }
 
-  /** Runs the jobs at once. At every pause `random` chooses who goes on. What the jobs throw is thrown when all have ended. */
+  /**
+   * Runs the jobs at once. `random` decides who goes on after a pause: in some runs anybody at every pause; in most, the
+   * first in a random ranking, where whoever is first at one of a few random moments becomes the last, because many a race
+   * needs all of one job between two steps of another. What the jobs throw is thrown when all have ended.
+   */
   async run(random: () => number, jobs: (() => Promise<unknown>)[]): Promise<void> {
-    this.#random = random;
-    let running = jobs.length;
-    const settled = Promise.allSettled(jobs.map(job => job().finally(() => running--)));
-    while (running > 0) {
+    const rank = jobs.map(random);
+    const anybody = random() < 0.3;
+    const turns = new Set([random(), random()].map(turn => Math.floor(turn * 40)));
+    let left = jobs.length;
+    this.#running = true;
+    const settled = Promise.allSettled(
+      jobs.map((job, index) => this.#job.run(index, job).finally(() => left--)),
+    );
+    for (let step = 0; left > 0; step++) {
       await new Promise(resolve => setImmediate(resolve));
-      const [next] = this.#waiting.splice(Math.floor(random() * this.#waiting.length), 1);
-      next?.();
+      if (this.#waiting.length === 0) continue;
+      if (turns.has(step)) rank[this.#first(rank)] = -step;
+      const job = anybody ? -1 : this.#first(rank);
+      const index = this.#waiting.findIndex(waiting => waiting.job === job);
+      const [next] = this.#waiting.splice(index < 0 ? Math.floor(random() * this.#waiting.length) : index, 1);
+      next?.resume();
     }
-    this.#random = undefined;
+    this.#running = false;
     for (const outcome of await settled) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+
+  /** The job that waits and ranks first. */
+  #first(rank: number[]): number {
+    const rankOf = ({job}: {job: number}) => rank[job] ?? 0;
+    return this.#waiting.reduce((a, b) => (rankOf(b) > rankOf(a) ? b : a)).job;
   }
 }
 

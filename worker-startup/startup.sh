@@ -225,8 +225,12 @@ fetch_bundle() {
 }
 
 refuse_unsafe_archive() {
-  if tar -tvzf "$1" | grep -qv '^[-d]'; then fail "Failed to unpack $1: it holds something that is no file or folder"; fi
-  if tar -tzf "$1" | grep -qE '^/|(^|/)\.\.(/|$)'; then fail "Failed to unpack $1: it holds a path that leads out of it"; fi
+  if tar -tvzf "$1" | grep -qv '^[-d]'; then
+    fail "Failed to unpack $1: it holds something that is no file or folder"
+  fi
+  if tar -tzf "$1" | grep -qE '^/|(^|/)\.\.(/|$)'; then
+    fail "Failed to unpack $1: it holds a path that leads out of it"
+  fi
 }
 
 platform() {

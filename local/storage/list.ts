@@ -15,6 +15,8 @@ export function listObjects(
   if (query.get('matchGlob')) {
     throw new ApiError(501, 'matchGlob is not part of the local cloud; list with prefix and delimiter');
   }
+  // Nothing that was deleted is kept.
+  if (query.get('softDeleted') === 'true') return {kind: 'storage#objects'};
   const prefix = query.get('prefix') ?? '';
   const delimiter = query.get('delimiter') ?? '';
   const withFolder = query.get('includeTrailingDelimiter') === 'true';

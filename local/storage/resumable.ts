@@ -62,10 +62,14 @@ export class ResumableUploads {
     return id;
   }
 
-  /** Whether a file in the uploads folder belongs to a session that goes on. Old sessions are forgotten on the way. */
-  isOpen(id: string): boolean {
+  /** Forgets what nobody came back for, as Google does after a week. */
+  prune(): void {
     const before = new Date(Date.now() - week_ms).toISOString();
     this.#database.run('DELETE FROM uploads WHERE created_at < ?', before);
+  }
+
+  /** Whether a file in the uploads folder belongs to an upload that goes on. */
+  isOpen(id: string): boolean {
     return this.#database.get('SELECT 1 FROM uploads WHERE id = ? AND finished IS NULL', id) !== undefined;
   }
 

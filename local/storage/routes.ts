@@ -33,7 +33,10 @@ export function openStorage(dir: string, database: CloudDatabase, events: Object
     objects,
     routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute(routes)],
     lastRoute: ['GET', '/{bucket}/{object...}', request => plainDownload(objects, blobs, request)],
-    recover: () => objects.recover(id => resumable.isOpen(id)),
+    recover: () => {
+      resumable.prune();
+      return objects.recover(id => resumable.isOpen(id));
+    },
   };
 }
 

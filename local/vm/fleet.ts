@@ -1,9 +1,9 @@
 import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {rm} from 'node:fs/promises';
-import {homedir} from 'node:os';
 import {join} from 'node:path';
 import type {CloudDatabase} from '../database.ts';
 import type {TpuNode} from '../tpu/nodes.ts';
+import {vmEnvironment} from './environment.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 
@@ -23,6 +23,9 @@ type Vm = {machine: Machine; metadata: MetadataServer};
 export class Fleet {
   readonly #options: FleetOptions;
   readonly #vms = new Map<string, Vm>();
+  /** What is being done to a VM, so that a stop that overtakes a boot finds it booted. */
+  readonly #turns = new Map<string, Promise<void>>();
+  #isClosed = false;
   readonly #logs: string;
 
   constructor(options: FleetOptions) {
@@ -37,9 +40,13 @@ export class Fleet {
   }
 
   /** Switches the VM of a node on; its disk is as the last boot left it. */
-  async boot(node: TpuNode): Promise<void> {
+  boot(node: TpuNode): Promise<void> {
+    return this.#inTurn(node.id, () => this.#boot(node));
+  }
+
+  async #boot(node: TpuNode): Promise<void> {
     const {id, name, spec} = node;
-    if (this.#vms.get(id)?.machine.isOn) return;
+    if (this.#isClosed || this.#vms.get(id)?.machine.isOn) return;
     const disk = this.#disk(id);
     const script = join(disk, 'startup-script');
     mkdirSync(join(disk, 'tmp'), {recursive: true});
@@ -48,7 +55,8 @@ export class Fleet {
     const metadata = new MetadataServer(node, this.#options.project);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
-    const machine = new Machine({script, cwd: disk, env: this.#env(disk, metadata.port), log_file});
+    const env = vmEnvironment(disk, `127.0.0.1:${metadata.port}`, this.#options.network());
+    const machine = new Machine({script, cwd: disk, env, log_file});
     this.#vms.set(id, {machine, metadata});
     this.#options.log(name, `booted; its console is ${log_file}`);
     void machine.scriptEnd.then(end => this.#options.log(name, `the startup script ended (${end})`));
@@ -62,9 +70,10 @@ export class Fleet {
     return this.#vms.get(id)?.machine.isOn ?? false;
   }
 
-  pid(id: string): number | undefined {
+  /** The number of the process group, null while nothing runs. */
+  pid(id: string): number | null {
     const vm = this.#vms.get(id);
-    return vm?.machine.isOn ? vm.machine.pid : undefined;
+    return (vm?.machine.isOn && vm.machine.pid) || null;
   }
 
   /** What a VM hears of a preemption that comes: its metadata says so, and its operating system begins to shut down. */
@@ -74,12 +83,13 @@ export class Fleet {
     vm?.machine.terminate();
   }
 
-  async stop(id: string): Promise<void> {
-    const vm = this.#vms.get(id);
-    if (!vm) return;
-    await vm.machine.kill();
-    await vm.metadata.stop();
-    this.#vms.delete(id);
+  stop(id: string): Promise<void> {
+    return this.#inTurn(id, async () => {
+      const vm = this.#vms.get(id);
+      await vm?.machine.kill();
+      await vm?.metadata.stop();
+      this.#vms.delete(id);
+    });
   }
 
   /** Switches off for good: the disk is wiped, the logs stay. */
@@ -88,8 +98,18 @@ export class Fleet {
     await rm(this.#disk(id), {recursive: true, force: true, maxRetries: 5});
   }
 
-  async stopAll(): Promise<void> {
-    await Promise.all([...this.#vms.keys()].map(id => this.stop(id)));
+  /** Switches everything off; nothing boots any more. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all([...this.#vms.keys(), ...this.#turns.keys()].map(id => this.stop(id)));
+  }
+
+  #inTurn(id: string, work: () => Promise<void>): Promise<void> {
+    const turn = (this.#turns.get(id) ?? Promise.resolve()).catch(() => {}).then(work);
+    this.#turns.set(id, turn);
+    return turn.finally(() => {
+      if (this.#turns.get(id) === turn) this.#turns.delete(id);
+    });
   }
 
   /** Wipes the disks of nodes that are gone. */
@@ -107,41 +127,4 @@ export class Fleet {
     );
     return row?.count ?? 1;
   }
-
-  #env(disk: string, metadata_port: number): Record<string, string> {
-    const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
-    return {
-      ...inherited(process.env),
-      HOME: disk,
-      TMPDIR: join(disk, 'tmp'),
-      GLEANER_HOME: disk,
-      UV_CACHE_DIR: join(cache, 'gleaner', 'uv'),
-      GCE_METADATA_HOST: `127.0.0.1:${metadata_port}`,
-      GCE_METADATA_IP: `127.0.0.1:${metadata_port}`,
-      GCE_METADATA_ROOT: `127.0.0.1:${metadata_port}`,
-      ...this.#options.network(),
-    };
-  }
-}
-
-/** A VM has its own environment. From ours it takes only what this machine's network and package sources need. */
-const passed = [
-  /^(PATH|LANG|LC_.*|TZ)$/,
-  /^(PIP|UV)_/,
-  /^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HTTPLIB2_CA_CERTS|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH)$/,
-  /^(https?|all|no)_proxy$/i,
-];
-
-function inherited(env: NodeJS.ProcessEnv): Record<string, string> {
-  const kept: Record<string, string> = {};
-  for (const [key, value] of Object.entries(env)) {
-    if (value !== undefined && passed.some(pattern => pattern.test(key))) kept[key] = value;
-  }
-  const hasProxy = Object.keys(kept).some(key => /^(https?|all)_proxy$/i.test(key));
-  if (hasProxy) {
-    const direct = [kept.no_proxy ?? kept.NO_PROXY, '127.0.0.1', 'localhost'].filter(Boolean).join(',');
-    kept.no_proxy = direct;
-    kept.NO_PROXY = direct;
-  }
-  return kept;
 }

@@ -159,6 +159,13 @@ describe('leases', () => {
       then: {status: 'pending', failures: 2, last_error: 'disk full'},
     },
     {
+      name: 'the fifth fault of a machine in a row parks the stream, and says what the last one was',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'disk full'},
+      given: {faults: 4},
+      then: {status: 'failed', faults: 5, failures: 0, last_error: 'disk full'},
+    },
+    {
       name: 'a fault of the stream is counted',
       outcome: 'failed',
       failure: {kind: 'stream', reason: 'not UTF-8'},
@@ -209,6 +216,12 @@ describe('leases', () => {
     const parked = aStream({status: 'failed', failures: 3, last_error: 'no'});
     const {status, last_error} = withProgress(parked, FINISHED, T0);
     assert.deepEqual([status, last_error], ['completed', null]);
+  });
+
+  it('a stored shard shows that machines can do it: their faults are counted anew', () => {
+    const progress = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9};
+    assert.equal(withProgress(aLeasedStream({faults: 4}), progress, T0).faults, 0);
+    assert.equal(withProgress(aLeasedStream({failures: 2}), progress, T0).failures, 2);
   });
 
   it('a checkpoint that is behind does not take anything back', () => {

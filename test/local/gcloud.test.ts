@@ -31,6 +31,12 @@ describe('gcloud on the local cloud', function () {
       CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
+      // What it does with large files, asked of small ones.
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED: 'true',
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_THRESHOLD: '10M',
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_COMPONENT_SIZE: '5M',
+      CLOUDSDK_STORAGE_SLICED_OBJECT_DOWNLOAD_THRESHOLD: '10M',
+      CLOUDSDK_STORAGE_RESUMABLE_THRESHOLD: '1M',
     };
   });
   after(() => scratch.end());
@@ -82,23 +88,27 @@ describe('gcloud on the local cloud', function () {
   });
 
   it('copies what is large enough to go in parts, and streams of unknown length', async () => {
-    const bytes = randomBytes(160 << 20);
+    const bytes = randomBytes(20 << 20);
     writeFileSync(join(dir, 'large'), bytes);
     await gcloud('storage cp DIR/large BUCKET/large');
     await gcloud('storage cp BUCKET/large DIR/large2');
     assert.ok(readFileSync(join(dir, 'large2')).equals(bytes));
-    assert.equal(
-      await gcloud('storage ls BUCKET/**'),
-      [...[`gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`, `gs://${cloud.bucket}/large`]].join('\n'),
-    );
+    const whole = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o/large`);
+    const {componentCount} = (await whole.json()) as {componentCount: number};
+    assert.ok(componentCount > 1, 'it went up in parts');
+    const listed = (await gcloud('storage ls BUCKET/**')).split('\n');
+    assert.deepEqual(listed, [
+      `gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`,
+      `gs://${cloud.bucket}/large`,
+    ]);
     const args = [
       '-c',
-      `head -c 20000000 "$0" | gcloud storage cp - gs://${cloud.bucket}/streamed`,
+      `head -c 9000000 "$0" | gcloud storage cp - gs://${cloud.bucket}/streamed`,
       join(dir, 'large'),
     ];
     await promisify(execFile)('bash', args, {env});
     const streamed = await fetch(`${cloud.url}/${cloud.bucket}/streamed`);
-    assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 20_000_000)));
+    assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 9_000_000)));
   });
 
   it('publishes messages, and hears which topics there are', async () => {

@@ -46,6 +46,34 @@ describe('control messages', () => {
     await world.assertStoredOnce('my-run', '001', someLines(2));
   });
 
+  it('a worker that is let go gets nothing more, also when work comes meanwhile', async () => {
+    const world = await aWorkingWorld();
+    await send(world, {action: 'pause', run: 'my-run'});
+    await world.tick();
+    assert.equal((await world.worker(A0))?.phase, 'draining');
+    world.drop('other', 0, someLines(4));
+    await world.deliverAll();
+    const agent = world.agent(A0);
+    await agent.beat();
+    await agent.step();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    await agent.step();
+    assert.deepEqual([agent.state, agent.told.at(-1)], ['ended', 'exit']);
+    await world.untilAsleep();
+    await world.assertStoredOnce('other', '000', someLines(4));
+  });
+
+  it('a run that somebody stops in the console is stopped at the next beat', async () => {
+    const world = await aWorkingWorld();
+    await world.store.transaction(async tx => {
+      const run = await tx.get('runs/my-run');
+      tx.set('runs/my-run', {...run, status: 'cancelled'});
+    });
+    await world.agent(A0).beat();
+    assert.deepEqual(world.agent(A0).told, ['stop']);
+    await world.untilAsleep(20);
+  });
+
   it('pause of one run leaves its worker to the next', async () => {
     const world = await aWorkingWorld();
     world.drop('other', 0, someLines(4));

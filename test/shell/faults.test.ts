@@ -218,6 +218,40 @@ describe('a host that restarts', () => {
   });
 });
 
+describe('a worker that forgot its stream', () => {
+  it('loses it when the lease runs out, and the others get it', async () => {
+    const world = await aWorkingWorld({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2'});
+    const agent = world.boot(A0);
+    for (let minute = 0; minute < 3; minute++) {
+      world.now += 60_000;
+      await agent.beat();
+      await world.tick();
+    }
+    assert.equal((await world.worker(A0))?.phase, 'booting');
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.lease], ['pending', null]);
+    assert.match((await world.timeline('stream')).join(), /The lease of my-run\/000 ran out/);
+    await assertRecovered(world);
+  });
+});
+
+describe('a shard whose event is lost', () => {
+  it('is counted by the next audit while the work goes on', async () => {
+    const world = await aWorkingWorld();
+    const before = (await world.stream('my-run', '000'))?.total_shards ?? 0;
+    for (let minute = 0; minute < 3; minute++) {
+      world.now += 60_000;
+      await world.agent(A0).beat();
+      await world.agent(A0).step();
+      world.queue.length = 0;
+      await world.tick();
+    }
+    const stream = await world.stream('my-run', '000');
+    assert.equal(stream?.status, 'in_progress');
+    assert.ok((stream?.total_shards ?? 0) > before + 1);
+  });
+});
+
 describe('a zone that has nothing to give', () => {
   it('is passed over for the next zone, and tried again later', async () => {
     const world = new World();
@@ -384,6 +418,37 @@ describe('a stream that cannot be finished', () => {
     const run = await world.run('my-run');
     assert.deepEqual([run?.status, run?.reason], ['failed', 'stream 000: line 3 is too odd']);
     await world.assertStoredOnce('my-run', '001', someLines(20, 'other'));
+  });
+
+  it('on any machine is parked after five of them, so that nobody pays for the sixth', async () => {
+    const world = await aWorkingWorld();
+    const stored = (await world.stream('my-run', '000'))?.total_shards;
+    for (let minute = 0; minute < 60 && world.tickerOn; minute++) {
+      for (const agent of world.agents.values())
+        agent.failure = {kind: 'infrastructure', reason: 'Failed to write: the disk is full'};
+      await world.minute(1);
+    }
+    await world.untilAsleep();
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual(
+      [stream?.status, stream?.faults, stream?.failures, stream?.total_shards],
+      ['failed', 5, 0, stored],
+    );
+    assert.match((await world.run('my-run'))?.reason ?? '', /the disk is full/);
+    assert.equal(world.tpus.made.length, 5);
+  });
+
+  it('for reasons that are very long and end in half a character is recorded all the same', async () => {
+    for (const length of [3900, 3901]) {
+      const world = await aWorkingWorld();
+      const {lease} = world.agent(A0);
+      const reason = `${'x'.repeat(length)}${'\u{1F600}'.repeat(5000)}\ud83d`;
+      const from = {worker: A0, incarnation: 1, host: 0};
+      const failure = {kind: 'stream', reason};
+      const answer = await world.api({action: 'release', ...from, lease, outcome: 'failed', failure});
+      assert.equal(answer.status, 200);
+      assert.equal((await world.stream('my-run', '000'))?.failures, 1);
+    }
   });
 
   it('for the fault of the machine is given to another machine', async () => {

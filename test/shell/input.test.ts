@@ -233,7 +233,12 @@ describe('a stream', () => {
   it('that is overwritten between two workers is found out before the second one begins', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(20));
-    await world.until('a shard', async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 0, 9, 1);
+    await world.until(
+      'a shard',
+      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 0,
+      9,
+      1,
+    );
     const stored = world.objects.names('activations/my-run/tpu_0/');
     world.drop('my-run', 0, someLines(20, 'new'));
     world.queue.length = 0;
@@ -479,6 +484,15 @@ describe('a document that somebody broke', () => {
       'the other is done',
       async () => (await world.stream('my-run', '001'))?.status === 'completed',
     );
+  });
+
+  it('of a stream does not keep the TPU of its worker from being given up', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(40));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
 
   it('of a run is why a control message about it is rejected', async () => {

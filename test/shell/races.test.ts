@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {someLines} from '../agent.ts';
+import {aWorker} from '../builders.ts';
 import {seeded} from '../interleave.ts';
 import {World} from '../world.ts';
 
@@ -158,6 +159,29 @@ describe('at the same time', () => {
     then: async world => {
       await world.untilAsleep();
       assert.equal(world.tpus.nodes.size, 0);
+    },
+  });
+
+  inEveryOrder('a zone refuses a life of a slot that has its next one already: that one goes on', {
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(2));
+      await world.deliver();
+      world.tpus.soldOut.add('us-central1-a');
+      return world;
+    },
+    when: world => [
+      () => world.deliverNext('tpu'),
+      async () => {
+        await world.interleaver.pause();
+        await world.store.transaction(async tx => {
+          tx.set(`workers/${A0}`, {...aWorker({phase: 'creating', incarnation: 2})});
+        });
+      },
+    ],
+    then: async world => {
+      const worker = await world.worker(A0);
+      assert.deepEqual([worker?.phase, worker?.incarnation], ['creating', 2]);
     },
   });
 

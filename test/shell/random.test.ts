@@ -148,7 +148,8 @@ class Story {
       case 'drop':
         return this.drop();
       case 'drop again':
-        if (this.#dropped > 0) world.drop('my-run', which % this.#dropped, STREAMS[which % this.#dropped] ?? '');
+        if (this.#dropped > 0)
+          world.drop('my-run', which % this.#dropped, STREAMS[which % this.#dropped] ?? '');
         return;
       case 'pause':
       case 'resume':
@@ -171,7 +172,10 @@ class Story {
     const lives = this.world.tpus.made.map(life => life.split('#'));
     for (const [index, [name, incarnation]] of lives.entries()) {
       const earlier = lives.slice(0, index).filter(life => life[0] === name);
-      assert.ok(earlier.every(life => Number(life[1]) <= Number(incarnation)), this.world.tpus.made.join());
+      assert.ok(
+        earlier.every(life => Number(life[1]) <= Number(incarnation)),
+        this.world.tpus.made.join(),
+      );
     }
   }
 
@@ -201,7 +205,11 @@ describe('whatever happens', () => {
         const random = seeded(seed);
         for (const together of script) {
           if (together.length === 1) await story.happen(together[0]);
-          else await story.world.interleaver.run(random, together.map(one => () => story.happen(one)));
+          else
+            await story.world.interleaver.run(
+              random,
+              together.map(one => () => story.happen(one)),
+            );
           await story.assertSafe();
         }
         await story.endWell();

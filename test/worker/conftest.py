@@ -3,23 +3,11 @@
 ENV/bin/python -m pytest test/worker
 """
 
-import os
-import sys
-import tempfile
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
-sys.path[:0] = [WORKER, HERE]
-sys.dont_write_bytecode = True  # a bundle is made of that folder
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["PYTHONPATH"] = WORKER
-# Subprocesses of the tests compile the same programs over and over.
-os.environ.setdefault(
-    "JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"gleaner-test-jax-{os.getpid()}")
-)
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-
 import shutil
+import sys
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+import environment
 
 import hypothesis
 import pytest
@@ -29,7 +17,7 @@ hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):
-    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+    shutil.rmtree(environment.CACHE, ignore_errors=True)
 
 
 @pytest.fixture

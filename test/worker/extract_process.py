@@ -4,7 +4,7 @@ import json
 import sys
 
 if __name__ == "__main__":
-    import conftest  # noqa: F401  (paths and environment)
+    import environment  # noqa: F401  (before the rest)
     from build import bucket, parse_work
     from gleaner_worker.control import Control
     from gleaner_worker.extract import extract

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from conftest import HERE, WORKER
+from environment import HERE, WORKER
 from gleaner_worker.plan import ShardPlan
 from gleaner_worker.safe_pickle import Unsafe, load_shard
 from gleaner_worker.samples import Sample

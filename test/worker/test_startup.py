@@ -13,7 +13,7 @@ import time
 import pytest
 
 from build import BUCKET
-from conftest import WORKER
+from environment import WORKER
 from fake_cloud import FakeCloud
 
 SCRIPT = os.path.join(WORKER, "startup.sh")

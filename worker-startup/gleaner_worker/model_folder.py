@@ -1,4 +1,4 @@
-"""Where a model's files are, a local folder or a `gs://` folder copied to this machine once, and what they say of it."""
+"""Where a model's files are, in a local folder or in a `gs://` folder copied here once, and what they say of it."""
 
 import hashlib
 import json

@@ -102,7 +102,7 @@ class Uploader:
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
         found = self._bucket.create(name, path, shard_metadata(work, identity), CONTENT_TYPES[work.spec.format])
         if found:
-            # By another holder of the lease, or by our own attempt whose answer was lost: the same plan, the same bytes.
+            # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
             self._stored.accept(plan, found)
         os.unlink(path)
 

@@ -1,0 +1,55 @@
+import {existsSync} from 'node:fs';
+import {homedir} from 'node:os';
+import {join} from 'node:path';
+
+type Environment = Record<string, string>;
+
+/** A VM has its own environment. From ours it takes only what this machine's network and package sources need. */
+const passed = [
+  /^(PATH|LANG|LC_.*|TZ)$/,
+  /^(PIP|UV)_/,
+  /^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HTTPLIB2_CA_CERTS|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH)$/,
+  /^(https?|all|no)_proxy$/i,
+];
+
+export function vmEnvironment(disk: string, metadata_host: string, network: Environment): Environment {
+  return {
+    // Shared by all VMs and kept, so that only the first boot on this machine fetches packages.
+    UV_CACHE_DIR: join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner', 'uv'),
+    ...packageSources(),
+    ...withDirectLoopback(inherited(process.env)),
+    HOME: disk,
+    TMPDIR: join(disk, 'tmp'),
+    GLEANER_HOME: disk,
+    GCE_METADATA_HOST: metadata_host,
+    // Google's Python library asks this one for its first ping.
+    GCE_METADATA_IP: metadata_host,
+    ...network,
+  };
+}
+
+/** Everything that runs here talks to 127.0.0.1; a proxy must not come between. */
+export function withDirectLoopback(env: Environment): Environment {
+  const hasProxy = Object.keys(env).some(key => /^(https?|all)_proxy$/i.test(key));
+  if (!hasProxy) return env;
+  const direct = [env.no_proxy ?? env.NO_PROXY, '127.0.0.1', 'localhost'].filter(Boolean).join(',');
+  return {...env, no_proxy: direct, NO_PROXY: direct};
+}
+
+function inherited(env: NodeJS.ProcessEnv): Environment {
+  const kept: Environment = {};
+  for (const [key, value] of Object.entries(env)) {
+    if (value !== undefined && passed.some(pattern => pattern.test(key))) kept[key] = value;
+  }
+  return kept;
+}
+
+/** The user's mirrors, which pip and uv would look for under a HOME that the VM does not have. */
+function packageSources(): Environment {
+  const config = process.env.XDG_CONFIG_HOME || join(homedir(), '.config');
+  const sources = {
+    UV_CONFIG_FILE: join(config, 'uv', 'uv.toml'),
+    PIP_CONFIG_FILE: join(config, 'pip', 'pip.conf'),
+  };
+  return Object.fromEntries(Object.entries(sources).filter(([, file]) => existsSync(file)));
+}

@@ -1,0 +1,23 @@
+"""Where the tests find the worker, and what their subprocesses inherit. Imported before anything else."""
+
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
+# One folder per test run, removed at its end: subprocesses do not compile what others compiled already,
+# and no bytecode is left among the sources, of which the bundle is made.
+CACHE = os.environ.setdefault("GLEANER_TEST_CACHE", os.path.join(tempfile.gettempdir(), f"gleaner-test-{os.getpid()}"))
+
+sys.path[:0] = [WORKER, HERE]
+sys.pycache_prefix = os.path.join(CACHE, "bytecode")
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ |= {
+    "JAX_PLATFORMS": "cpu",
+    "JAX_COMPILATION_CACHE_DIR": os.path.join(CACHE, "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "PYTHONPATH": WORKER,
+    "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
+}
