@@ -52,11 +52,14 @@ function text(data: Document, field: string): string {
 
 const BAR_WIDTH = 24;
 
-/** `stream 007 ████████░░░░  62%  1,240 samples, 5 shards  in_progress on tpu-us-central1-a-0` */
-export function streamLine(stream: Stream, workers: readonly Worker[]): string {
+/**
+ * `stream 007 ████████░░░░  62%  1240 samples, 5 shards  in_progress on tpu-us-central1-a-0`. How many samples there are is
+ * known from `records`, or from the worker that counted them.
+ */
+export function streamLine(stream: Stream, workers: readonly Worker[], records?: number): string {
   const worker = workers.find(({name}) => name === stream.lease?.worker);
   const seen = stream.last_processed_sample_idx + 1;
-  const total = stream.status === 'completed' ? seen : (worker?.samples_total ?? null);
+  const total = stream.status === 'completed' ? seen : (records ?? worker?.samples_total ?? null);
   const share = total ? Math.min(1, seen / total) : stream.status === 'completed' ? 1 : 0;
   const full = Math.round(share * BAR_WIDTH);
   const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);

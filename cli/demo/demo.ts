@@ -3,18 +3,18 @@ import {readdir, readFile, rm} from 'node:fs/promises';
 import {join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {openStore} from '../../shared/compose.ts';
-import {outputPrefix, parseOutputObject, specObject, streamObject} from '../../shared/core/names.ts';
+import {outputPrefix, specObject, streamObject} from '../../shared/core/names.ts';
 import type {Run} from '../../shared/core/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import type {RunSpecInput} from '../../shared/schemas.ts';
-import {streamRecords} from '../../shared/shell/records.ts';
 import {CliError} from '../errors.ts';
 import {type Home, startHome} from '../home.ts';
 import {stopSignal} from '../local.ts';
 import {describe, type Report, verifyRun} from '../verify.ts';
-import {listRuns, timeline, viewRun} from '../view.ts';
+import {listRuns, type RunView, type TimelineEntry, timeline, viewRun} from '../view.ts';
 import {type InputStream, writeStreams} from './input.ts';
 import {liveView} from './live.ts';
+import {injectPreemptions} from './preempt.ts';
 
 export type DemoOptions = {
   input?: string[];
@@ -46,11 +46,17 @@ export async function demo(options: DemoOptions): Promise<void> {
     const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
     const preemptions = injectPreemptions(home, store, run, options, live.say);
     await drop(home, run, streams, options);
-    const outcome = await Promise.race([
-      watch(store, run, new Date(started).toISOString(), live),
-      interrupted,
-    ]);
+    const records = streams.map(stream => stream.records);
+    const since = new Date(started).toISOString();
+    const show = (view: RunView, events: TimelineEntry[]) =>
+      live.show(
+        view,
+        events.filter(event => event.at >= since),
+        records,
+      );
+    const outcome = await Promise.race([watch(store, run, show), interrupted]);
     if (outcome === 'interrupted') {
+      process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;
       return;
     }
@@ -134,55 +140,18 @@ function parseConfig(
   }
 }
 
-/**
- * Preempts the worker of a stream without notice at the moment its second shard is stored, then of the next stream, and
- * again further on. Returns how many it has done.
- */
-function injectPreemptions(
-  home: Home,
-  store: Store,
-  run: string,
-  options: DemoOptions,
-  say: (line: string) => void,
-): () => number {
-  let done = 0;
-  home.cloud.onObject(object => {
-    const shard = parseOutputObject(object.name);
-    if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
-    const target = done % options.streams;
-    const from = 2 + 2 * Math.floor(done / options.streams);
-    if (Number(shard.stream) !== target || shard.shard < from) return;
-    done++;
-    streamRecords
-      .get(store, run, shard.stream)
-      .then(stream => home.cloud.fault('preempt', stream?.lease?.worker ?? ''))
-      .then(
-        what => say(`--------  ${what}, in the middle of stream ${shard.stream}`),
-        (error: Error) => {
-          done--;
-          say(`--------  No preemption this time: ${error.message}`);
-        },
-      );
-  });
-  return () => done;
-}
-
 /** Until the run has ended and every TPU is gone. */
 async function watch(
   store: Store,
   run: string,
-  since: string,
-  live: ReturnType<typeof liveView>,
+  show: (view: RunView, events: TimelineEntry[]) => void,
 ): Promise<Run> {
   let last = '';
   let changed = Date.now();
   for (;;) {
     const view = await viewRun(store, run);
     if (view) {
-      live.show(
-        view,
-        (await timeline(store, run)).filter(event => event.at >= since),
-      );
+      show(view, await timeline(store, run));
       const ended = !['active', 'paused'].includes(view.run.status);
       if (ended && view.workers.length === 0) return view.run;
       const now = JSON.stringify([view.run, view.streams, view.workers.map(worker => worker.phase)]);

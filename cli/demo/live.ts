@@ -12,13 +12,13 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
   let barsAt = 0;
   const erase = () => (fixed && height > 0 ? `\u001b[${height}A\u001b[J` : '');
 
-  function show(view: RunView, events: TimelineEntry[]): void {
+  function show(view: RunView, events: TimelineEntry[], records: readonly number[]): void {
     if (quiet) return;
     const news = events.filter(event => !shown.has(event.id));
     for (const event of news) shown.add(event.id);
     const lines = news.map(event => `${event.at.slice(11, 19)}  ${printable(event.text)}`);
     const bars = [
-      ...view.streams.map(stream => streamLine(stream, view.workers)),
+      ...view.streams.map(stream => streamLine(stream, view.workers, records[stream.worker_id])),
       view.workers.map(workerLine).join('   ') || 'no TPU',
     ].map(line => printable(line).slice(0, Math.max(40, (out.columns || 120) - 1)));
     const text = bars.join('\n');
