@@ -34,7 +34,7 @@ export async function startHome(options: {
     dir,
     port: options.port,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
-    vm_env: {UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
+    vm_env: {GLEANER_PLATFORM: 'cpu', UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
     log: logTo(join(dir, 'logs', 'cloud.log')),
   });
   try {

@@ -8,7 +8,7 @@
 #   GLEANER_HOME           where everything is kept (default /opt/gleaner)
 #   GCE_METADATA_HOST      host:port of the metadata server (default metadata.google.internal)
 #   STORAGE_EMULATOR_HOST  endpoint of Cloud Storage (default: Google's)
-#   GLEANER_PLATFORM       tpu or cpu (default: tpu when this machine has one)
+#   GLEANER_PLATFORM       tpu or cpu (default: tpu, which this machine must have then)
 #   UV_CACHE_DIR           where downloaded packages are kept (default $GLEANER_HOME/uv-cache)
 set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks it; what must not fail there says `|| fail`
@@ -233,13 +233,14 @@ refuse_unsafe_archive() {
   fi
 }
 
+# A TPU VM that shows no TPU is broken, and must not extract on its CPU, slowly and unnoticed.
 platform() {
   if [[ -n ${GLEANER_PLATFORM:-} ]]; then
     printf '%s\n' "$GLEANER_PLATFORM"
   elif [[ -e /dev/accel0 || -e /dev/vfio ]]; then
     printf 'tpu\n'
   else
-    printf 'cpu\n'
+    fail 'Failed to start: this VM has no TPU (no /dev/accel0, no /dev/vfio); set GLEANER_PLATFORM=cpu to work without one'
   fi
 }
 
@@ -257,7 +258,7 @@ main() {
   trap stop_beating EXIT
   trap 'exit 143' TERM
   start_beating
-  platform=$(platform)
+  platform=$(platform) || exit 1
   bundle=$(fetch_bundle) || exit 1
   lock="$bundle/requirements.lock"
   [[ $platform != tpu ]] || lock="$bundle/requirements-tpu.lock"

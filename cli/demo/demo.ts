@@ -190,8 +190,8 @@ function tellResult(
 ${describe(report)}
 ${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.
 The shards: ${relative(process.cwd(), shards)}
-Try next:   npx gleaner verify ${run.run} --dir ${relative(process.cwd(), dir) || '.'}
-            ls ${first}
+Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}
+            ls ${quoted(first)}
 ${run.reason ? `The run is ${run.status}: ${run.reason}\n` : ''}`);
 }
 
@@ -199,4 +199,9 @@ function survived(done: number, asked: number): string {
   if (done < asked)
     return `${done} of ${asked} preemptions survived: the streams were done before there could be more`;
   return `${done} preemption${done === 1 ? '' : 's'} survived`;
+}
+
+/** As a shell takes it back. */
+function quoted(path: string): string {
+  return /^[\w./@%+=:,-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

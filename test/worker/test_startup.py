@@ -284,3 +284,12 @@ def test_the_locks_pin_every_package_with_hashes_and_name_no_host():
         for begin, end in zip(packages, [*packages[1:], len(lines)], strict=True):
             assert "==" in lines[begin]
             assert end > begin + 1 and all("--hash=sha256:" in line for line in lines[begin + 1 : end])
+
+
+@pytest.mark.skipif(os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio"), reason="this machine has a TPU")
+def test_a_vm_without_a_tpu_does_not_fall_back_to_its_cpu(cloud, storage, home):
+    a_bundle(storage, cloud)
+    result = start(cloud, storage, home, GLEANER_PLATFORM="")
+    assert result.returncode != 0
+    assert "this VM has no TPU" in result.stderr
+    assert "agent" not in result.stdout

@@ -12,7 +12,7 @@ import numpy as np
 
 from .samples import Reject, Sample
 
-SHORTEST_BATCH_TOKENS = 128
+SHORTEST_BATCH_TOKENS = 32
 BATCH_TOKENS = 2048
 
 
@@ -93,7 +93,7 @@ def _width(length: int, max_length: int) -> int:
     width = SHORTEST_BATCH_TOKENS
     while width < length:
         width *= 2
-    # The longest shape ends at the limit itself (in steps of 128, the lanes of a TPU), not at the next power of two.
+    # The longest shape ends at the limit itself, not at the next power of two.
     return min(width, -(-max_length // SHORTEST_BATCH_TOKENS) * SHORTEST_BATCH_TOKENS)
 
 
