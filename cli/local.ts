@@ -1,3 +1,4 @@
+import {faultHelp} from '../local/faults.ts';
 import {localInfo} from './connect.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
@@ -61,6 +62,10 @@ export async function printEnvironment({port}: {port: number}): Promise<void> {
 }
 
 export async function fault(kind: string, target: string, options: {port?: number}): Promise<void> {
+  if (kind === 'help') {
+    process.stdout.write(`${faultHelp}\n`);
+    return;
+  }
   const url = options.port
     ? `http://127.0.0.1:${options.port}`
     : (process.env.GLEANER_LOCAL_URL ?? 'http://127.0.0.1:8790');

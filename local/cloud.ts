@@ -63,7 +63,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const faults = new Faults(database, topics);
     let host: FunctionHost | undefined;
     const portOf = (name: string) => host?.portOf(name);
-    const events = new Events({database, faults, triggers, project, portOf, random: Math.random});
+    const events = new Events({database, faults, triggers, project, portOf, random: Math.random, trouble});
 
     const listeners = new Set<(object: StoredInfo) => void>();
     const storage = openStorage(dir, database, {
@@ -94,7 +94,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const nodes = new Nodes({
       ...{database, faults, fleet, project, trouble},
       create_ms: options.create_ms ?? 500,
-      delete_ms: 200,
+      delete_ms: options.delete_ms ?? 200,
       notice_ms: options.preemption_notice_ms ?? 10_000,
     });
     const scheduler = new Scheduler({

@@ -86,7 +86,8 @@ export class CloudDatabase {
       this.connection.exec('COMMIT');
       return result;
     } catch (error) {
-      this.connection.exec('ROLLBACK');
+      // A full disk has rolled back already.
+      if (this.connection.isTransaction) this.connection.exec('ROLLBACK');
       throw error;
     }
   }

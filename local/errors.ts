@@ -3,7 +3,7 @@ import type {JsonObject} from './json.ts';
 /** What stops the local cloud itself; the message says what to do about it. */
 export class LocalCloudError extends Error {
   override name = 'LocalCloudError';
-  readonly code: 'port-in-use' | 'dir-in-use' | 'dir-unusable' | 'bad-triggers' | 'bad-fault' | 'closed';
+  readonly code: 'port-in-use' | 'dir-in-use' | 'dir-unusable' | 'bad-triggers' | 'bad-fault';
   constructor(code: LocalCloudError['code'], message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

@@ -23,6 +23,7 @@ export type EventsOptions = {
   /** Where a function listens, undefined while its host is away. */
   portOf: (name: string) => number | undefined;
   random: () => number;
+  trouble: (error: unknown) => void;
 };
 
 /** A function gets this long to answer, as with Eventarc's acknowledgement deadline. */
@@ -41,6 +42,7 @@ export class Events {
       deliver: delivery => this.#deliver(delivery),
       now: Date.now,
       random: options.random,
+      trouble: options.trouble,
     });
   }
 

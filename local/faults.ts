@@ -13,7 +13,8 @@ export type EventFault = (typeof eventFaults)[number];
 
 export type Fault = {kind: string; target: string; amount: number | null};
 
-const usage = `  preempt NAME               the TPU is taken away at once, and stays listed as PREEMPTED
+/** What `gleaner local fault help` prints. */
+export const faultHelp = `  preempt NAME               the TPU is taken away at once, and stays listed as PREEMPTED
   preempt-with-notice NAME   its VM is told first, as Google does
   vanish NAME                the TPU is gone from the list
   dead NAME                  its VM stops, and the TPU stays READY
@@ -28,7 +29,7 @@ const usage = `  preempt NAME               the TPU is taken away at once, and s
 ZONE may be all.`;
 
 export function badFault(reason: string): LocalCloudError {
-  return new LocalCloudError('bad-fault', `${reason}. What there is:\n${usage}`);
+  return new LocalCloudError('bad-fault', `${reason}. What there is:\n${faultHelp}`);
 }
 
 function includes<T extends string>(list: readonly T[], word: string): word is T {

@@ -53,10 +53,6 @@ export class FunctionHost {
     return this.#ports.get(name);
   }
 
-  get pid(): number | undefined {
-    return this.#child?.pid;
-  }
-
   async stop(): Promise<void> {
     this.#isClosing = true;
     clearTimeout(this.#timer);
@@ -118,7 +114,9 @@ export class FunctionHost {
     const rest = request.path.slice(`/functions/${encodeURIComponent(name)}`.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {
-      const options = {host: '127.0.0.1', port, path: rest + search, method: request.method, headers};
+      // A connection kept from before may be closing just now, and a POST cannot be sent twice.
+      const target = {host: '127.0.0.1', port, path: rest + search, agent: false};
+      const options = {...target, method: request.method, headers};
       const upstream = httpRequest(options, response => {
         const {
           connection: _hop,

@@ -27,7 +27,10 @@ export type Reply = {
 
 export type Handler = (request: Request) => Reply | Promise<Reply>;
 
-/** Method (`*` is any), template, handler. `{name}` is one segment or less of it, `{name...}` is all that is left. The first match wins. */
+/**
+ * Method (`*` is any), template, handler. `{name}` is one segment or a part of one, `{name...}` all that is left.
+ * The first match wins.
+ */
 export type Route = readonly [method: string, template: string, handler: Handler];
 
 type CompiledRoute = {method: string; pattern: RegExp; names: string[]; handler: Handler};

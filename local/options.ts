@@ -28,6 +28,7 @@ export type LocalCloudOptions = {
   /** Added to the environment of every VM. */
   vm_env?: Record<string, string>;
   create_ms?: number;
+  delete_ms?: number;
   /** 30 s at Google's. */
   preemption_notice_ms?: number;
   log?: (line: LogLine) => void;

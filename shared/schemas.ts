@@ -162,11 +162,18 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
 export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new Rejected(`${what} is not valid: ${explain(parsed.error)}`, {cause: parsed.error});
+  const problems = parsed.error.issues.map(issue => explain(issue, value));
+  throw new Rejected(`${what} is not valid: ${problems.join('; ')}`, {cause: parsed.error});
 }
 
-function explain(error: z.ZodError): string {
-  return error.issues
-    .map(issue => (issue.path.length > 0 ? `${issue.path.join('.')}: ${issue.message}` : issue.message))
-    .join('; ');
+/** `action: expected …, but it is "dance"`: the key, what belongs there, and what was there if that is a short word. */
+function explain({path, message}: z.core.$ZodIssue, value: unknown): string {
+  if (path.length === 0) return message;
+  const found = path.reduce<unknown>(
+    (inner, key) => (inner as Record<PropertyKey, unknown> | null)?.[key],
+    value,
+  );
+  const isWord = typeof found === 'string' || typeof found === 'number' || typeof found === 'boolean';
+  const received = isWord ? `, but it is ${JSON.stringify(found).slice(0, 100)}` : '';
+  return `${path.join('.')}: ${message}${received}`;
 }

@@ -25,6 +25,8 @@ export type EmbeddedBusOptions = {
   max_backoff_ms?: number;
   /** How long to wait for a receiver that is away. */
   away_ms?: number;
+  /** Hears that the database would not take note of a delivery; the message stays and comes again. */
+  trouble?: (error: unknown) => void;
 };
 
 const schema = `
@@ -45,10 +47,11 @@ type Row = {seq: number; id: string; topic: string; message: string; published_a
  */
 export class EmbeddedBus implements Bus {
   readonly #options: Required<EmbeddedBusOptions>;
-  readonly #in_flight = new Map<number, Promise<void>>();
+  readonly #inFlight = new Map<number, Promise<void>>();
   readonly #statements: Record<'insert' | 'due' | 'next' | 'ack' | 'later' | 'bury', StatementSync>;
   #timer: NodeJS.Timeout | undefined;
   #running = false;
+  #count = 0;
 
   constructor(options: EmbeddedBusOptions) {
     this.#options = {
@@ -57,6 +60,7 @@ export class EmbeddedBus implements Bus {
       min_backoff_ms: 200,
       max_backoff_ms: 10_000,
       away_ms: 250,
+      trouble: () => {},
       ...options,
     };
     const {database} = options;
@@ -70,7 +74,7 @@ export class EmbeddedBus implements Bus {
       ack: database.prepare('DELETE FROM bus_messages WHERE seq = ?'),
       later: database.prepare('UPDATE bus_messages SET attempts = ?, due_at = ? WHERE seq = ?'),
       bury: database.prepare(
-        `INSERT INTO bus_dead_letters (seq, id, topic, message, published_at, attempts, last_error, died_at)
+        `INSERT OR REPLACE INTO bus_dead_letters (seq, id, topic, message, published_at, attempts, last_error, died_at)
          SELECT seq, id, topic, message, published_at, ?, ?, ? FROM bus_messages WHERE seq = ?`,
       ),
     };
@@ -98,10 +102,12 @@ export class EmbeddedBus implements Bus {
     return id;
   }
 
-  /** Digits, as Pub/Sub's ids are: the time, and enough chance that two in one millisecond differ. */
+  /** Digits, as Pub/Sub's ids are: the time, a count against others of this process, and chance against other processes. */
   newId(): string {
     const {now, random} = this.#options;
-    return `${now()}${String(Math.floor(random() * 1e9)).padStart(9, '0')}`;
+    this.#count = (this.#count + 1) % 10_000;
+    const chance = Math.floor(random() * 100_000);
+    return `${now()}${String(this.#count).padStart(4, '0')}${String(chance).padStart(5, '0')}`;
   }
 
   /** Tries everything that is due now once, several at a time, and answers how many were tried. */
@@ -116,8 +122,8 @@ export class EmbeddedBus implements Bus {
         this.#begin(row);
         tried += 1;
       }
-      if (batch.length === 0 && this.#in_flight.size === 0) return tried;
-      await Promise.race(this.#in_flight.values());
+      if (batch.length === 0 && this.#inFlight.size === 0) return tried;
+      await Promise.race(this.#inFlight.values());
     }
   }
 
@@ -131,11 +137,12 @@ export class EmbeddedBus implements Bus {
   async stop(): Promise<void> {
     this.#running = false;
     clearTimeout(this.#timer);
-    await Promise.all(this.#in_flight.values());
+    await Promise.all(this.#inFlight.values());
   }
 
   pending(): number {
-    return this.#count('bus_messages');
+    const row = this.#options.database.prepare('SELECT count(*) AS n FROM bus_messages').get() as {n: number};
+    return row.n;
   }
 
   /** Milliseconds since 1970 of the next try, or undefined when nothing waits. */
@@ -154,53 +161,56 @@ export class EmbeddedBus implements Bus {
     return rows.map(({seq: _seq, message, ...rest}) => ({...rest, message: JSON.parse(message) as Document}));
   }
 
-  #count(table: string): number {
-    const row = this.#options.database.prepare(`SELECT count(*) AS n FROM ${table}`).get() as {n: number};
-    return row.n;
-  }
-
   #due(time: number): Row[] {
     const {concurrency} = this.#options;
-    const free = concurrency - this.#in_flight.size;
+    const free = concurrency - this.#inFlight.size;
     if (free <= 0) return [];
     // Rows in flight are still in the table, so as many more are asked for as may be among them.
-    const rows = this.#statements.due.all(time, concurrency + this.#in_flight.size) as Row[];
-    return rows.filter(row => !this.#in_flight.has(row.seq)).slice(0, free);
+    const rows = this.#statements.due.all(time, concurrency + this.#inFlight.size) as Row[];
+    return rows.filter(row => !this.#inFlight.has(row.seq)).slice(0, free);
   }
 
   #begin(row: Row): void {
-    const work = this.#deliver(row).finally(() => {
-      this.#in_flight.delete(row.seq);
-      this.#wakeIn(0);
-    });
-    this.#in_flight.set(row.seq, work);
+    const work = this.#deliver(row)
+      .catch(async error => {
+        this.#options.trouble(error);
+        // A disk that is full now is full in a moment too.
+        await new Promise(resolve => setTimeout(resolve, this.#options.away_ms));
+      })
+      .finally(() => {
+        this.#inFlight.delete(row.seq);
+        this.#wakeIn(0);
+      });
+    this.#inFlight.set(row.seq, work);
   }
 
   async #deliver(row: Row): Promise<void> {
-    const {deliver, max_attempts, now} = this.#options;
+    const {deliver, now, away_ms} = this.#options;
     const {id, topic, published_at} = row;
     const attempt = row.attempts + 1;
+    let refusal: {error: unknown} | undefined;
     try {
       await deliver({id, topic, message: JSON.parse(row.message) as Document, published_at, attempt});
-      this.#write(() => this.#statements.ack.run(row.seq));
     } catch (error) {
-      this.#write(() => {
-        if (error instanceof ReceiverAway) {
-          this.#statements.later.run(row.attempts, now() + this.#options.away_ms, row.seq);
-        } else if (attempt < max_attempts) {
-          this.#statements.later.run(attempt, now() + this.#backoff(attempt), row.seq);
-        } else {
-          const reason = error instanceof Error ? error.message : String(error);
-          this.#statements.bury.run(attempt, reason, new Date(now()).toISOString(), row.seq);
-          this.#statements.ack.run(row.seq);
-        }
-      });
+      refusal = {error};
     }
+    // It may end after the database was closed; then the message is still in the file and comes again.
+    if (!this.#options.database.isOpen) return;
+    if (!refusal) this.#statements.ack.run(row.seq);
+    else if (refusal.error instanceof ReceiverAway) {
+      this.#statements.later.run(row.attempts, now() + away_ms, row.seq);
+    } else this.#refused(row.seq, attempt, refusal.error);
   }
 
-  /** A delivery may end after its database was closed; its message is still in the file and comes again. */
-  #write(work: () => void): void {
-    if (this.#options.database.isOpen) work();
+  #refused(seq: number, attempt: number, error: unknown): void {
+    const {max_attempts, now} = this.#options;
+    if (attempt < max_attempts) {
+      this.#statements.later.run(attempt, now() + this.#backoff(attempt), seq);
+      return;
+    }
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#statements.bury.run(attempt, reason, new Date(now()).toISOString(), seq);
+    this.#statements.ack.run(seq);
   }
 
   #backoff(attempt: number): number {
@@ -221,7 +231,7 @@ export class EmbeddedBus implements Bus {
     const time = now();
     for (const row of this.#due(time)) this.#begin(row);
     const next = this.#statements.next.get(time) as {due_at: number | null} | undefined;
-    if (next?.due_at != null && this.#in_flight.size < this.#options.concurrency) {
+    if (next?.due_at != null && this.#inFlight.size < this.#options.concurrency) {
       this.#wakeIn(Math.max(1, next.due_at - time));
     }
   }

@@ -251,6 +251,29 @@ describe('EmbeddedBus', () => {
     assert.equal(bus.pending(), 1);
   });
 
+  it('keeps a message, and lives on, when the database cannot take note that it was taken', async () => {
+    const database = new DatabaseSync(':memory:');
+    const troubles: unknown[] = [];
+    const bus = aBus({database, away_ms: 1, trouble: error => troubles.push(error)});
+    await bus.publish('control', {a: 1});
+    database.exec(
+      `CREATE TRIGGER full BEFORE DELETE ON bus_messages BEGIN SELECT RAISE(FAIL, 'disk full'); END`,
+    );
+    await bus.deliverDue();
+    assert.match(String(troubles[0]), /disk full/);
+    assert.equal(bus.pending(), 1);
+    database.exec('DROP TRIGGER full');
+    await bus.deliverDue();
+    assert.equal(bus.pending(), 0);
+    assert.equal(tries.length, 2);
+  });
+
+  it('gives ids that differ, also when neither time nor chance does', async () => {
+    const bus = aBus();
+    const ids = await Promise.all(Array.from({length: 100}, () => bus.publish('control', {})));
+    assert.equal(new Set(ids).size, 100);
+  });
+
   it('holds a delayed message back until its time', async () => {
     const bus = aBus();
     bus.enqueue('control', {late: true}, {delay_ms: 500});

@@ -205,18 +205,9 @@ describe('events to functions', () => {
     });
   });
 
-  it('go to at most eight handlers at a time', async () => {
-    const {cloud, seen} = await scratch.cloudWithFunctions();
-    await publish(cloud, 'control', ...Array.from({length: 12}, () => '"sleep"'));
-    await until('eight began', () => seen().length >= 8);
-    assert.equal(seen().length, 8);
-    await idle(cloud);
-    assert.equal(seen().length, 12);
-  });
-
   it('are not lost by a host that is killed in mid-delivery', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    const ids = await publish(cloud, 'control', ...Array.from({length: 8}, () => '"sleep"'));
+    const ids = await publish(cloud, 'control', ...Array.from({length: 8}, () => '"hang at first"'));
     await until('all began', () => seen().length === 8);
     process.kill(seen()[0]?.pid ?? 0, 'SIGKILL');
     await until('all came again', () => seen().length >= 16);

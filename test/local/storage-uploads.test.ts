@@ -3,7 +3,8 @@ import {readdirSync} from 'node:fs';
 import {connect} from 'node:net';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../local/cloud.ts';
-import {Scratch} from './a-cloud.ts';
+import {sizeOf} from '../../local/storage/blobs.ts';
+import {Scratch, until} from './a-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP: uploads', () => {
@@ -231,12 +232,15 @@ describe('Cloud Storage over HTTP: uploads', () => {
 
     it('keep what arrived before the connection broke', async () => {
       const location = await begin('broken');
+      const id = location.split('upload_id=')[1] ?? '';
       await new Promise<void>(done => {
         const socket = connect(cloud.port, '127.0.0.1', () => {
           socket.write(
             `PUT ${location} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Range: bytes 0-99/100\r\nContent-Length: 100\r\n\r\nabcdefgh`,
           );
-          setTimeout(() => socket.destroy(), 50);
+          void until('they arrived', () => sizeOf(join(cloud.dir, 'uploads', id)) === 8).then(() =>
+            socket.destroy(),
+          );
         });
         socket.once('close', () => done());
       });

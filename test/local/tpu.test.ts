@@ -53,7 +53,6 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     const cloud = await scratch.cloud();
     const client = aClient(cloud);
     const [creation] = await client.createNode({parent, nodeId, node: aNode()});
-    assert.equal(await stateOf(client), 'CREATING');
     const [made] = await creation.promise();
     assert.equal(made.name, name);
     const [node] = await client.getNode({name});
@@ -75,23 +74,23 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     assert.deepEqual(elsewhere, []);
 
     const [deletion] = await client.deleteNode({name});
-    assert.equal(await stateOf(client), 'DELETING');
     await deletion.promise();
     await assert.rejects(client.getNode({name}), {code: 5});
     await assert.rejects(client.deleteNode({name}), {code: 5});
   });
 
   it('answers a second delete with the operation of the first', async () => {
-    const cloud = await scratch.cloud();
+    const cloud = await scratch.cloud({delete_ms: 3000});
     const client = await aRunningNode(cloud);
     const [first] = await client.deleteNode({name});
     const [second] = await client.deleteNode({name});
     assert.equal(second.name, first.name);
+    assert.equal(await stateOf(client), 'DELETING');
     await first.promise();
   });
 
   it('refuses a name that is taken, in every state', async () => {
-    const cloud = await scratch.cloud({create_ms: 300});
+    const cloud = await scratch.cloud({create_ms: 3000, delete_ms: 3000});
     const client = aClient(cloud);
     const [creation] = await client.createNode({parent, nodeId, node: aNode()});
     const again = () => client.createNode({parent, nodeId, node: aNode()});
@@ -169,7 +168,7 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     });
 
     it('preempt while it is made: the node is PREEMPTED and never boots', async () => {
-      const cloud = await scratch.cloud({create_ms: 200});
+      const cloud = await scratch.cloud({create_ms: 10_000});
       const client = aClient(cloud);
       const [creation] = await client.createNode({parent, nodeId, node: aNode()});
       await cloud.fault('preempt', nodeId);
@@ -179,7 +178,7 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     });
 
     it('preempt-with-notice: metadata and SIGTERM first, the end a while later', async () => {
-      const cloud = await scratch.cloud({preemption_notice_ms: 600});
+      const cloud = await scratch.cloud({preemption_notice_ms: 2500});
       const script = `trap 'echo told; curl -s -H Metadata-Flavor:Google $URL/instance/preempted' TERM
 URL=http://$GCE_METADATA_HOST/computeMetadata/v1
 echo up; while true; do sleep 0.05; done`;
@@ -189,7 +188,7 @@ echo up; while true; do sleep 0.05; done`;
       await until('the VM was told', () => /told\nTRUE/.test(console_(cloud)));
       assert.equal(await isRunning(cloud), true);
       await until('it is preempted', async () => (await stateOf(client)) === 'PREEMPTED');
-      assert.equal(await isRunning(cloud), false);
+      await until('its VM is gone', async () => !(await isRunning(cloud)));
     });
 
     it('vanish: node, VM and disk are gone', async () => {
@@ -251,6 +250,7 @@ echo up; while true; do sleep 0.05; done`;
       const [creation] = await client.createNode({parent, nodeId, node: aNode()});
       const progress = await client.checkCreateNodeProgress(creation.name ?? '');
       assert.equal(progress.done, false);
+      assert.equal(await stateOf(client), 'CREATING');
       const [deletion] = await client.deleteNode({name});
       await assert.rejects(creation.promise(), /deleted while it was made/);
       await deletion.promise();

@@ -211,20 +211,20 @@ wait`;
     });
 
     it('wakes who waits for a change of preempted', async () => {
-      const cloud = await scratch.cloud({preemption_notice_ms: 5000});
-      await boot(
-        cloud,
-        `#!/bin/bash
+      const cloud = await scratch.cloud({preemption_notice_ms: 10_000});
+      const script = `#!/bin/bash
 trap '' TERM
-m() { curl -s -H Metadata-Flavor:Google "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted$1"; echo; }
-m '?wait_for_change=true&timeout_sec=1'
+url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted
+m() { curl -s -H Metadata-Flavor:Google "$url?$1"; echo " $1"; }
+m 'wait_for_change=true&timeout_sec=1'
+etag=$(curl -sI -H Metadata-Flavor:Google $url | tr -d '\r' | sed -n 's/^etag: //p')
 echo waiting
-(trap '' TERM; exec curl -s -H Metadata-Flavor:Google "http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted?wait_for_change=true") &
-sleep 0.3; echo ready; wait; wait; sleep 1000`,
-      );
-      await told(cloud, /^FALSE\nwaiting\nready/m);
+m "wait_for_change=true&last_etag=$etag"
+sleep 1000`;
+      await boot(cloud, script);
+      await told(cloud, /^FALSE wait_for_change=true&timeout_sec=1\nwaiting/m);
       await cloud.fault('preempt-with-notice', 'vm');
-      await told(cloud, /TRUE/);
+      await told(cloud, /^TRUE wait_for_change=true&last_etag=\w+/m);
     });
   });
 });
