@@ -1,6 +1,6 @@
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {startLocalCloud} from '../local/cloud.ts';
+import {type Where as LocalPlaces, startLocalCloud} from '../local/cloud.ts';
 import {CliError} from './errors.ts';
 import {addressIn} from './home.ts';
 
@@ -20,15 +20,8 @@ export type Where = {port?: number | undefined; dir?: string | undefined};
 const DEFAULT_URL = 'http://127.0.0.1:8790';
 const DEFAULT_DIR = '.gleaner/local';
 
-/** `GET /_local` of a running local cloud. */
-export type LocalInfo = {
-  url: string;
-  project: string;
-  bucket: string;
-  pubsub_endpoint: string;
-  dir: string;
-  store_file: string;
-};
+/** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
+export type LocalInfo = LocalPlaces;
 
 /**
  * Finds the cloud: the one on `--port`, the one whose folder is `--dir` (running, or just its files), the one that
