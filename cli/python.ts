@@ -59,7 +59,7 @@ export async function runWorkerModule(
   const python = await workerPython(say);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
-    env: {...process.env, PYTHONDONTWRITEBYTECODE: '1', JAX_PLATFORMS: 'cpu', ...env},
+    env: {...process.env, PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([

@@ -10,10 +10,11 @@
 #   STORAGE_EMULATOR_HOST  endpoint of Cloud Storage (default: Google's)
 #   GLEANER_PLATFORM       tpu or cpu (default: tpu, which this machine must have then)
 #   UV_CACHE_DIR           where downloaded packages are kept (default $GLEANER_HOME/uv-cache)
+#   APT_LOCK_WAIT_S        how long to wait for another apt when something has to be installed (default 300)
 set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks it; what must not fail there says `|| fail`
 
-readonly APT_LOCK_WAIT_S=300
+readonly APT_LOCK_WAIT_S="${APT_LOCK_WAIT_S:-300}"
 readonly HEARTBEAT_S=5
 
 say() {
@@ -115,13 +116,16 @@ find_python() {
   return 1
 }
 
-# Another apt may run at boot, for minutes; it is waited for, but not for ever.
+# Another apt may run at boot, for minutes; its locks are waited for, but not for ever.
 apt_install() {
   say "Installing $*"
+  local deadline=$((SECONDS + APT_LOCK_WAIT_S))
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
-  if ! { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; then
-    fail "Failed to install $*: see apt's message above; its locks were waited for at most $APT_LOCK_WAIT_S s"
-  fi
+  # apt waits for dpkg's lock by itself, but not for that of its lists.
+  until { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; do
+    ((SECONDS < deadline)) || fail "Failed to install $* in $APT_LOCK_WAIT_S s: see apt's message above"
+    sleep 2
+  done
 }
 
 ensure_python() {

@@ -135,6 +135,24 @@ def test_an_environment_that_was_killed_half_made_does_not_exist(home, tmp_path)
     assert sorted(os.listdir(home)) == ["env", "uv-cache"]
 
 
+def apt(tmp_path, script, **env):
+    (tmp_path / "apt-get").write_text(f"#!/bin/bash\necho call >> {tmp_path}/calls\n{script}\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    return bash(f"source {SCRIPT}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
+
+
+def test_another_apt_is_waited_for(tmp_path):
+    result = apt(tmp_path, f'(($(wc -l < {tmp_path}/calls) > 1)) || {{ echo "Could not get lock" >&2; exit 100; }}')
+    assert result.returncode == 0, result.stderr
+    assert "Could not get lock" in result.stderr
+
+
+def test_another_apt_is_not_waited_for_for_ever(tmp_path):
+    result = apt(tmp_path, "exit 100", APT_LOCK_WAIT_S="1")
+    assert result.returncode != 0
+    assert "Failed to install python3.11 in 1 s: see apt's message above" in result.stderr
+
+
 def start(cloud, storage, home, **env):
     return subprocess.run(
         ["bash", SCRIPT],

@@ -32,10 +32,11 @@ CONFIG = {
     "tie_word_embeddings": True,
 }
 _WORDS = (
-    "the a an of to and in is it that he she they has have had how many much more each every day week year for from "
-    "with were was are at on by as his her their there then than if does do did will would can cost costs price dollars "
-    "apples eggs books pages miles hours minutes people students children friends total left gave took bought sold makes "
-    "needs wants first second third half twice three times number one two five ten per all some other spent money buys"
+    "the a an of to and in is it that he she they has have had how many much more each every day week year for "
+    "from with were was are at on by as his her their there then than if does do did will would can cost costs "
+    "price dollars apples eggs books pages miles hours minutes people students children friends total left gave "
+    "took bought sold makes needs wants first second third half twice three times number one two five ten per all "
+    "some other spent money buys"
 ).split()
 
 
