@@ -132,6 +132,12 @@ def set_value(tensors, value):
             None,
         ),
         (
+            "another activation",
+            lambda t: t["resid_post.0"].__setitem__((0, 0), 7),
+            "holds other bytes than were stored",
+            None,
+        ),
+        (
             "offsets that go back",
             lambda t: t["sample_offsets"].__setitem__(1, 9999),
             "sample_offsets that do not divide",

@@ -96,11 +96,13 @@ class Uploader:
         identity = shard_identity(work, plan, self._model.fingerprint)
         path = os.path.join(self._folder, f"shard_{plan.number:04d}")
         write_shard(path, work.spec.format, plan, shard.layers, identity)
-        self._entries.append(shard_entry(work, self._model, plan, os.path.getsize(path), file_crc32c(path)))
+        checksum = file_crc32c(path)
+        self._entries.append(shard_entry(work, self._model, plan, os.path.getsize(path), checksum))
         if plan.final:
             self._store_summary()
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        found = self._bucket.create(name, path, shard_metadata(work, identity), CONTENT_TYPES[work.spec.format])
+        metadata = shard_metadata(work, identity, checksum)
+        found = self._bucket.create(name, path, metadata, CONTENT_TYPES[work.spec.format])
         if found:
             # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
             self._stored.accept(plan, found)

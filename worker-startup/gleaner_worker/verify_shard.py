@@ -91,15 +91,16 @@ def check_metadata(
 
 
 def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines: Lines, path: str) -> list[str]:
+    marks = lines.marks
+    first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
     bucket.download(shard.name, path, shard.generation)
     content = read_shard(path, shard.metadata, expect.layers, expect.d_model, expect.spec.stored_dtype)
     os.unlink(path)
+    made = shard.metadata.get("crc32c")
+    wrong = [] if made == shard.crc32c else [f"holds other bytes than were stored (crc32c {shard.crc32c}, then {made})"]
     if content.problems:
-        return content.problems
-    marks = lines.marks
-    first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
+        return wrong + content.problems
     expected = lines.range(first, last)
-    wrong = []
     outside = [index for index in content.sample_idx if index not in expected]
     if outside:
         wrong.append(f"holds sample {outside[0]}, which is not among its samples {first} to {last}")
@@ -121,8 +122,12 @@ def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines:
         wrong.append("says a tokens_sha256 that its samples do not have")
         # Without token ids inside there is nothing else to tell the right samples from the wrong ones.
         if content.token_ids is None:
-            for sample in samples:
-                marks[sample.index] |= DIFFERENT
+            different = [sample.index for sample in samples]
+    if made != shard.crc32c and not different:
+        # The token ids are right, so it is the activations, and nothing tells whose.
+        different = [index for index in content.sample_idx if index in expected]
+    for index in different:
+        marks[index] |= DIFFERENT
     return wrong
 
 

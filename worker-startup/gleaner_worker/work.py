@@ -58,9 +58,10 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
     }
 
 
-def shard_metadata(work: Work, identity: dict[str, str]) -> dict[str, str]:
-    """The custom metadata of the object."""
-    return identity | {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
+def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
+    """The custom metadata of the object: its identity, its bytes' checksum, and who made it."""
+    made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
+    return identity | made | {"crc32c": crc32c}
 
 
 def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
