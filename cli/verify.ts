@@ -12,6 +12,8 @@ export type Report = {
   doubled: number;
   different: number;
   rejected: number;
+  /** Stored, but cut to the length limit, as the spec asked. */
+  truncated: number;
   shards: number;
   bytes: number;
   tokens: number;
@@ -28,7 +30,7 @@ type StreamReport = Pick<
 export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
   try {
-    const report = await verifyRun(connection, run, line => process.stderr.write(`${line}\n`));
+    const report = await verifyRun(connection, run);
     process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : describe(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
@@ -43,7 +45,7 @@ export async function verifyRun(
 ): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json', '--quiet'];
-  const {code, stdout, stderr} = await runWorkerModule(args, env, say);
+  const {code, stdout, stderr} = await runWorkerModule(args, env, () => {});
   const last = stdout.at(-1);
   if (code > 1 || !last)
     throw new CliError(
@@ -61,7 +63,8 @@ export function describe(report: Report): string {
   const problems = [...report.problems, ...report.streams.flatMap(s => s.problems)];
   const total =
     `${report.samples} samples: ${report.stored_once} stored exactly once, ${report.rejected} rejected with a reason, ` +
-    `${report.missing} missing, ${report.doubled} doubled, ${report.different} different from the stream; ` +
+    `${report.missing} missing, ${report.doubled} doubled, ${report.different} different from the stream` +
+    `${report.truncated > 0 ? `, ${report.truncated} truncated as asked` : ''}; ` +
     `${report.tokens} tokens, ${(report.bytes / 1e6).toFixed(1)} MB`;
   const verdict = report.ok ? `verified: ${report.run}` : `NOT verified: ${report.run}`;
   return `${[...lines, ...problems.map(problem => `  problem: ${problem}`), total, verdict].join('\n')}\n`;

@@ -60,7 +60,7 @@ export async function demo(options: DemoOptions): Promise<void> {
       process.exitCode = 130;
       return;
     }
-    const report = await verifyRun(connectionTo(home), run, () => {});
+    const report = await verifyRun(connectionTo(home), run);
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
     tellResult(home, outcome, report, preemptions(), seconds, options);

@@ -85,7 +85,8 @@ def test_a_shard_that_is_missing(stored, verify):
     report, problems = verify()
     assert not report["ok"]
     assert report["missing"] == int(held["samples"])
-    assert "shard_0003.safetensors is shard 3 where shard 2 is due" in problems
+    assert f"{PREFIX}shard_0002 is missing" in problems
+    assert "shard_0003" not in problems
     assert f"samples missing, the first at line {int(held['first_sample']) + 1}" in problems
 
 
@@ -94,7 +95,7 @@ def test_a_last_shard_that_is_missing(stored, verify):
     stored.delete(BUCKET, PREFIX + last)
     report, problems = verify()
     assert report["missing"] > 0
-    assert "is not finished: 42 samples, of which the shards cover" in problems
+    assert f"is not finished: of its 42 samples {PREFIX}{last.partition('.')[0]} is missing" in problems
 
 
 def set_value(tensors, value):
@@ -329,3 +330,31 @@ def test_the_run_without_a_name_is_found_where_its_streams_are(storage, tmp_path
     report = verify_run(bucket(), "default", str(tmp_path), lambda _: None)
     assert report["ok"], report
     assert len(report["streams"]) == 1
+
+
+def copy_shard(storage, number, to):
+    name = PREFIX + f"shard_{number:04d}.safetensors"
+    storage.put(BUCKET, PREFIX + to, storage.data(BUCKET, name), storage.metadata(BUCKET, name))
+
+
+def test_a_second_object_of_one_number_counts_its_samples_twice(stored, verify):
+    copy_shard(stored, 1, "shard_0001.pkl.gz")
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"{PREFIX}shard_0001.safetensors is shard 1, as {PREFIX}shard_0001.pkl.gz is" in problems
+
+
+def test_a_shard_under_another_number_counts_its_samples_twice(stored, verify):
+    copy_shard(stored, 1, "shard_0099.safetensors")
+    report, problems = verify()
+    assert f"{PREFIX}shard_0099.safetensors says that it is shard 1" in problems
+    assert report["doubled"] == int(stored.metadata(BUCKET, PREFIX + "shard_0001.safetensors")["samples"])
+
+
+def test_a_stream_that_cannot_be_read_leaves_the_others_counted(stored, verify):
+    a_stream(stored, ["x"], name="datasets/my-run/stream_008.jsonl.gz")
+    stored.put(BUCKET, "datasets/my-run/stream_008.jsonl.gz", b"\x1f\x8b\x08 damaged")
+    report, problems = verify()
+    assert not report["ok"]
+    assert report["stored_once"] == 41
+    assert "stream_008.jsonl.gz" in problems

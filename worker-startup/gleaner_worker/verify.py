@@ -70,7 +70,11 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
     for number, (stream, info) in enumerate(sorted(streams.items(), key=lambda item: int(item[0]))):
         tell({"stream": stream, "streams_done": number, "streams": len(streams)})
         found = outputs.get(output_prefix(run, stream), [])
-        results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
+        try:
+            results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
+        except Failure as error:  # of this stream; the others are looked at all the same
+            nothing = dict.fromkeys(COUNTS, 0)
+            results.append({"stream": stream, "object": info.name, **nothing, "problems": [error.reason]})
     return _report(run, results, problems)
 
 

@@ -14,7 +14,7 @@ from .spec import Spec
 from .stream import count_lines
 
 # What a line of the stream is, as bits.
-STORED, STORED_AGAIN, DIFFERENT, LISTED_REJECT, LISTED_AGAIN, BAD = 1, 2, 4, 8, 16, 32
+STORED, STORED_AGAIN, DIFFERENT, LISTED_REJECT, LISTED_AGAIN, BAD, CUT = 1, 2, 4, 8, 16, 32, 64
 NUMBERS = ("shard", "first_sample", "last_sample", "samples", "rejected", "tokens")
 
 
@@ -53,13 +53,13 @@ class Lines:
             self._next = item.index + 1
             if isinstance(item, Reject):
                 self.marks[item.index] |= BAD
+            elif item.truncated:
+                self.marks[item.index] |= CUT
             yield item
 
 
-def check_metadata(
-    expect: Expectation, stream: str, info: ObjectInfo, number: int, shard: ObjectInfo, lines: int
-) -> list[str]:
-    """What the shard's custom metadata says wrongly; only when it is empty can the content be looked at."""
+def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectInfo, lines: int) -> list[str]:
+    """What the shard's custom metadata says wrongly."""
     known = {
         "schema": "gleaner/1",
         "run": expect.run,
@@ -68,26 +68,41 @@ def check_metadata(
         "format": expect.spec.format,
     }
     found = shard.metadata
+    if not found.get("schema"):
+        return ["is no shard of ours: it has no metadata that says so"]
     wrong = [f"says {key} {found.get(key)}, not {value}" for key, value in known.items() if found.get(key) != value]
-    if found.get("stream_crc32c") != info.crc32c:
-        wrong.append(
-            f"was made from other content of {info.name} (crc32c {found.get('stream_crc32c')} of generation "
-            f"{found.get('stream_generation')}, now {info.crc32c} of generation {info.generation})"
-        )
     wrong += [f"says {key} {found.get(key)}, not a number" for key in NUMBERS if not found.get(key, "").isdigit()]
-    if wrong:
+    if found.get("final") not in ("true", "false"):
+        wrong.append(f"says final {found.get('final')}")
+    if any(not found.get(key, "").isdigit() for key in NUMBERS):
         return wrong
-    first, last = int(found["first_sample"]), int(found["last_sample"])
     if int(found["shard"]) != number:
         wrong.append(f"says that it is shard {found['shard']}")
+    first, last = int(found["first_sample"]), int(found["last_sample"])
     if not first <= last < lines or int(found["samples"]) + int(found["rejected"]) != last - first + 1:
         wrong.append(
             f"says samples {first} to {last}, {found['samples']} stored and {found['rejected']} rejected, "
             f"of {lines} lines"
         )
-    if found.get("final") not in ("true", "false"):
-        wrong.append(f"says final {found.get('final')}")
     return wrong
+
+
+def facts_of(shard: ObjectInfo, lines: int) -> dict[str, int] | None:
+    """The numbers of a shard whose range is one of the stream's; the content of another cannot be looked at."""
+    if any(not shard.metadata.get(key, "").isdigit() for key in NUMBERS):
+        return None
+    facts = {key: int(shard.metadata[key]) for key in NUMBERS}
+    return facts if facts["first_sample"] <= facts["last_sample"] < lines else None
+
+
+def is_foreign(shard: ObjectInfo, stream: ObjectInfo) -> bool:
+    """Whether it was made from another content of its stream than is there now."""
+    return shard.metadata.get("stream_crc32c") != stream.crc32c
+
+
+def mark_different(marks: bytearray, facts: dict[str, int]) -> None:
+    span = slice(facts["first_sample"], facts["last_sample"] + 1)
+    marks[span] = bytes(mark | STORED | DIFFERENT for mark in marks[span])
 
 
 def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines: Lines, path: str) -> list[str]:

@@ -8,19 +8,33 @@ from .names import output_prefix, parse_shard
 from .objects import Bucket, ObjectInfo
 from .verify_shard import (
     BAD,
+    CUT,
     DIFFERENT,
     LISTED_AGAIN,
     LISTED_REJECT,
-    NUMBERS,
     STORED,
     STORED_AGAIN,
     Expectation,
     Lines,
     check_content,
     check_metadata,
+    facts_of,
+    is_foreign,
+    mark_different,
 )
 
-COUNTS = ("samples", "stored_once", "missing", "doubled", "different", "rejected", "shards", "bytes", "tokens")
+COUNTS = (
+    "samples",
+    "stored_once",
+    "missing",
+    "doubled",
+    "different",
+    "rejected",
+    "truncated",
+    "shards",
+    "bytes",
+    "tokens",
+)
 _MAX_PROBLEMS = 50
 
 
@@ -41,25 +55,41 @@ def verify_stream(
     marks = lines.marks
     prefix = output_prefix(expect.run, stream)
     named = {other.name.removeprefix(prefix): other for other in outputs}
-    shards = sorted((parsed[0], other) for other in outputs if (parsed := parse_shard(prefix, other.name)))
+    shards = sorted(
+        ((parsed[0], other) for other in outputs if (parsed := parse_shard(prefix, other.name))),
+        key=lambda found: (found[0], found[1].name),
+    )
+    before: tuple[int, ObjectInfo] | None = None
     end, tokens, is_final = -1, 0, False
+    foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
         tell({"stream": stream, "shards_done": position, "shards": len(shards)})
-        wrong = check_metadata(expect, stream, info, number, shard, len(marks))
-        if not wrong:
-            facts = {key: int(shard.metadata[key]) for key in NUMBERS}
-            if number != position + 1:
-                wrong.append(f"is shard {number} where shard {position + 1} is due")
-            if facts["first_sample"] != end + 1:
+        wrong = check_metadata(expect, stream, number, shard, len(marks))
+        due = before[0] + 1 if before else 1
+        if before and number == before[0]:
+            wrong.append(f"is shard {number}, as {before[1].name} is")
+        elif number != due:
+            problems.append(_missing(prefix, due, number - 1))
+        if facts := facts_of(shard, len(marks)):
+            if number == due and facts["first_sample"] != end + 1:
                 wrong.append(f"starts at sample {facts['first_sample']}, but the shards before it end at sample {end}")
             if is_final:
                 wrong.append("comes after the final shard")
-            end, tokens = facts["last_sample"], tokens + facts["tokens"]
-            is_final = shard.metadata["final"] == "true"
-            wrong += check_content(expect, bucket, shard, lines, os.path.join(folder, "shard"))
+            end, tokens = max(end, facts["last_sample"]), tokens + facts["tokens"]
+            is_final = shard.metadata.get("final") == "true"
+            if is_foreign(shard, info):
+                foreign.append(shard)
+                mark_different(marks, facts)
+            else:
+                wrong += check_content(expect, bucket, shard, lines, os.path.join(folder, "shard"))
         problems += [f"{shard.name} {what}" for what in wrong]
+        before = (number, shard)
+    if foreign:
+        problems.append(_describe_foreign(foreign, info))
     if not is_final or end != len(marks) - 1:
-        problems.append(f"{info.name} is not finished: {len(marks)} samples, of which the shards cover {end + 1}")
+        due = before[0] + 1 if before else 1
+        left = f"the shards cover {end + 1}" if is_final else f"{_missing(prefix, due, due)}, and perhaps more"
+        problems.append(f"{info.name} is not finished: of its {len(marks)} samples {left}")
     lines.read_rest()
     _read_rejects(bucket, named.get("rejects.jsonl"), marks, problems)
     counts = _count(marks)
@@ -81,6 +111,22 @@ def verify_stream(
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]
     sizes = {"shards": len(shards), "bytes": sum(shard.size_bytes for _, shard in shards), "tokens": tokens}
     return {"stream": stream, "object": info.name, **counts, **sizes, "problems": problems}
+
+
+def _missing(prefix: str, first: int, last: int) -> str:
+    if first >= last:
+        return f"{prefix}shard_{first:04d} is missing"
+    return f"{prefix}shard_{first:04d} to shard_{last:04d} are missing"
+
+
+def _describe_foreign(shards: list[ObjectInfo], info: ObjectInfo) -> str:
+    """One line for however many shards have this one cause."""
+    first = shards[0]
+    others = f" and {len(shards) - 1} more shards: each" if len(shards) > 1 else ""
+    return (
+        f"{first.name}{others} was made from other content of {info.name} (crc32c {first.metadata.get('stream_crc32c')} "
+        f"of generation {first.metadata.get('stream_generation')}, now {info.crc32c} of generation {info.generation})"
+    )
 
 
 def _read_rejects(bucket: Bucket, info: ObjectInfo | None, marks: bytearray, problems: list[str]) -> None:
@@ -112,9 +158,12 @@ def _count(marks: bytearray) -> dict[str, int]:
         "doubled": 0,
         "different": 0,
         "rejected": 0,
+        "truncated": 0,
     }
     for mark in set(marks):
         counts[_kind(mark)] += marks.count(mark)
+        if mark & CUT:
+            counts["truncated"] += marks.count(mark)
     return counts
 
 
