@@ -38,11 +38,7 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   }
 }
 
-export async function verifyRun(
-  connection: Connection,
-  run: string,
-  say: (line: string) => void,
-): Promise<Report> {
+export async function verifyRun(connection: Connection, run: string): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json', '--quiet'];
   const {code, stdout, stderr} = await runWorkerModule(args, env, () => {});

@@ -84,17 +84,23 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
     };
   if (BigInt(content.generation) <= BigInt(stream.generation))
     return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
+  const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return {
       kind: 'changed',
-      stream: {...stream, generation: content.generation, updated_at: iso(now)},
-      why: 'the same content was uploaded again',
+      stream: {
+        ...stream,
+        ...(stream.status === 'failed' ? again : {}),
+        generation: content.generation,
+        updated_at: iso(now),
+      },
+      why: `the same content was uploaded again${stream.status === 'failed' ? ', and is tried again' : ''}`,
     };
-  if (stream.epoch === 0 && stream.total_shards === 0)
+  if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
     return {
       kind: 'changed',
-      stream: {...stream, ...content, status: 'pending', last_error: null, updated_at: iso(now)},
-      why: 'the stream was replaced before any work on it began',
+      stream: {...stream, ...content, ...again, updated_at: iso(now)},
+      why: 'the stream was replaced before anything of it was stored',
     };
   const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
   if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};

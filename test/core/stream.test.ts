@@ -82,6 +82,20 @@ const cases: {
     says: 'generation 1000, now 1001',
   },
   {
+    name: 'mended content after the stream failed without a shard',
+    given: aStream({status: 'failed', epoch: 3, failures: 3, last_error: 'damaged'}),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, ...OTHER},
+  },
+  {
+    name: 'the same content after the stream failed: its model may be there by now',
+    given: aStream({status: 'failed', epoch: 3, failures: 3, total_shards: 2, last_error: 'no model'}),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, total_shards: 2, generation: '1001'},
+  },
+  {
     name: 'other content where an earlier database had shards',
     given: aStream({total_shards: 2}),
     when: OTHER,
