@@ -49,7 +49,8 @@ export class Agent {
   state: 'setup' | 'asking' | 'working' | 'ended' = 'setup';
   lease: Lease | null = null;
   #work: Work | undefined;
-  #left: Plan[] = [];
+  /** What is left to store; undefined until the stream was read. */
+  #left: Plan[] | undefined;
   #orders: 'continue' | 'drain' = 'continue';
   readonly #api: Api;
   readonly #objects: Objects;
@@ -74,7 +75,8 @@ export class Agent {
       if (await this.#heartbeat('setup')) this.state = 'asking';
     } else if (this.state === 'asking') await this.#ask();
     else if (this.failure) await this.#release('failed', this.failure);
-    else await this.#upload();
+    else if (!this.#left && this.#work) await this.#download(this.#work);
+    else await this.#upload(this.#left ?? []);
   }
 
   /** The machine has 30 seconds left: what is computed is stored, and the stream is given back. */
@@ -92,8 +94,12 @@ export class Agent {
     this.lease = {run, stream, epoch};
     this.#work = body.work as Work;
     this.#orders = 'continue';
+    this.#left = undefined;
     this.state = 'working';
-    const {dataset} = this.#work;
+    await this.#download(this.#work);
+  }
+
+  async #download({run, stream, dataset}: Work): Promise<void> {
     const object = await this.#objects.head(dataset.object);
     const bytes = await this.#objects.read(dataset.object, {max_bytes: 1e9});
     if (!bytes || object?.generation !== dataset.generation) {
@@ -105,8 +111,8 @@ export class Agent {
     this.#left = plans.filter(plan => !stored.has(shardObject(run, stream, plan.shard, 'safetensors')));
   }
 
-  async #upload(): Promise<void> {
-    const plan = this.#left.shift();
+  async #upload(left: Plan[]): Promise<void> {
+    const [plan] = left;
     const work = this.#work;
     if (plan && work && this.lease) {
       const samples = plan.lines.filter(line => line !== BAD_LINE);
@@ -134,7 +140,8 @@ export class Agent {
         },
       );
     }
-    if (this.#left.length === 0) await this.#release('completed');
+    left.shift();
+    if (left.length === 0) await this.#release('completed');
     else if (this.#orders === 'drain') await this.#release('drained');
   }
 

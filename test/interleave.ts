@@ -1,4 +1,4 @@
-/** Lets several calls run into each other: every use of a port is a place where another call may come first. */
+/** What comes between a call of a port and its answer: other calls, or nothing at all. */
 import {AsyncLocalStorage} from 'node:async_hooks';
 import type {Store, Transaction} from '../shared/ports.ts';
 
@@ -22,7 +22,7 @@ export class Interleaver {
   async run(random: () => number, jobs: (() => Promise<unknown>)[]): Promise<void> {
     const rank = jobs.map(random);
     const anybody = random() < 0.3;
-    const turns = new Set([random(), random()].map(turn => Math.floor(turn * 40)));
+    const turns = new Set([random(), random()].map(turn => Math.floor(turn * 24)));
     let left = jobs.length;
     this.#running = true;
     const settled = Promise.allSettled(
@@ -48,25 +48,58 @@ export class Interleaver {
   }
 }
 
-/** Ports that pause before every call, and inside a transaction before every read and before the commit. */
-export function pausing(interleaver: Interleaver) {
-  function ports<T extends object>(port: T, verbs: (keyof T & string)[]): T {
-    const pausing = Object.create(port) as Record<string, unknown>;
-    for (const verb of verbs)
-      pausing[verb] = async (...args: unknown[]) => {
-        await interleaver.pause();
-        const call = (port as Record<string, (...args: unknown[]) => unknown>)[verb];
-        if (verb !== 'transaction') return call?.apply(port, args);
-        const [work] = args as Parameters<Store['transaction']>;
-        return (port as unknown as Store).transaction(async tx => {
+/** A service that did not answer: what was asked of it may have been done all the same. */
+export class NoAnswer extends Error {
+  override name = 'NoAnswer';
+}
+
+/** How often a call of a port gets no answer. */
+export class Weather {
+  #chance = 0;
+  #random: () => number = () => 1;
+
+  turnBad(chance: number, random: () => number): void {
+    this.#chance = chance;
+    this.#random = random;
+  }
+
+  clear(): void {
+    this.#chance = 0;
+  }
+
+  /** Throws `NoAnswer` before the call, or after it was done. */
+  async around<T>(what: string, call: () => Promise<T>): Promise<T> {
+    const luck = this.#random();
+    if (luck < this.#chance / 2) throw new NoAnswer(`${what} was not reached`);
+    const answer = await call();
+    if (luck < this.#chance) throw new NoAnswer(`the answer of ${what} was lost`);
+    return answer;
+  }
+}
+
+/** A port that pauses before every call, and in a transaction before every read and the commit; in bad weather, calls fail. */
+export function exposed<T extends object>(
+  port: T,
+  verbs: (keyof T & string)[],
+  interleaver: Interleaver,
+  weather: Weather,
+): T {
+  const outside = Object.create(port) as Record<string, unknown>;
+  for (const verb of verbs)
+    outside[verb] = async (...args: unknown[]) => {
+      await interleaver.pause();
+      if (verb === 'transaction') {
+        const work = args[0] as Parameters<Store['transaction']>[0];
+        args[0] = async (tx: Transaction) => {
           const result = await work(pausingReads(interleaver, tx));
           await interleaver.pause();
           return result;
-        });
-      };
-    return pausing as T;
-  }
-  return {ports};
+        };
+      }
+      const call = (port as Record<string, (...args: unknown[]) => Promise<unknown>>)[verb];
+      return weather.around(verb, async () => call?.apply(port, args));
+    };
+  return outside as T;
 }
 
 function pausingReads(interleaver: Interleaver, tx: Transaction): Transaction {

@@ -17,7 +17,7 @@ import type {Deps} from '../shared/shell/deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
 import {Agent, BAD_LINE, planShards} from './agent.ts';
 import {aConfig, T0} from './builders.ts';
-import {Interleaver, pausing} from './interleave.ts';
+import {exposed, Interleaver, Weather} from './interleave.ts';
 import {MemoryObjects, MemoryTpus} from './memory.ts';
 
 export type Message = {id: string; topic: 'object' | 'control' | 'tpu'; data: unknown};
@@ -50,6 +50,7 @@ export class World {
   readonly objects: MemoryObjects;
   readonly tpus: MemoryTpus;
   readonly interleaver = new Interleaver();
+  readonly weather = new Weather();
   /** The agents of the nodes that are READY, by node; and those whose node is gone and who do not know it. */
   readonly agents = new Map<string, Agent>();
   readonly zombies: Agent[] = [];
@@ -78,7 +79,8 @@ export class World {
   }
 
   #compose(): Deps {
-    const {ports} = pausing(this.interleaver);
+    const ports = <T extends object>(port: T, verbs: (keyof T & string)[]) =>
+      exposed(port, verbs, this.interleaver, this.weather);
     return {
       store: ports(this.store, ['get', 'query', 'count', 'transaction', 'close']),
       objects: ports(this.objects, ['list', 'head', 'read', 'create', 'delete']),

@@ -63,6 +63,11 @@ export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
 }
 
+/** Where workers that were preempted with notice leave the computed batches of the shard they had open. */
+export function partialsPrefix(run: string, stream: string): string {
+  return `partials/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+}
+
 /** `1` -> `0001`: the document id of a shard and the number in its object name. */
 export function shardId(shard: number): string {
   return String(shard).padStart(4, '0');

@@ -1,5 +1,5 @@
 import {foldShards, type Shard} from '../core/checkpoint.ts';
-import {outputPrefix, parseOutputObject, paths, shardListingStart} from '../core/names.ts';
+import {outputPrefix, parseOutputObject, partialsPrefix, paths, shardListingStart} from '../core/names.ts';
 import {type Stream, withProgress} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
@@ -20,6 +20,17 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
   if (objects.length === 0) return known;
+  const advanced = await countShards(deps, run, stream, objects);
+  if (advanced?.status === 'completed') await clearPartials(deps, run, stream);
+  return advanced;
+}
+
+function countShards(
+  deps: Deps,
+  run: string,
+  stream: string,
+  objects: ObjectInfo[],
+): Promise<Stream | undefined> {
   return deps.store.transaction(async tx => {
     const [current, parent] = [await streamRecords.get(tx, run, stream), await runRecords.get(tx, run)];
     if (!current || !parent?.spec_hash) return current;
@@ -49,6 +60,11 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
       tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
     return next;
   });
+}
+
+/** A complete stream needs nobody's half-made shard any more. What this misses, the bucket's lifecycle rule takes. */
+async function clearPartials(deps: Deps, run: string, stream: string): Promise<void> {
+  for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }
 
 function foldListing(stream: Stream, spec_hash: string, objects: ObjectInfo[]) {

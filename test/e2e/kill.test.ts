@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
+import type {RunView} from '../../cli/view.ts';
 import {processes, SPEC, TestHome, texts} from './home.ts';
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 12);
@@ -68,6 +69,22 @@ describe('kill at random', function () {
     const report = await home.verify('wild');
     assert.equal(report.ok, true, JSON.stringify(report));
     assert.deepEqual(await shards(home, 'wild'), undisturbed);
+  });
+
+  it('saves what is computed when a preemption is announced, and clears it away when the stream is complete', async () => {
+    await home.drop('datasets/told/run.json', JSON.stringify({shard_size_gb: 1}));
+    await home.drop('datasets/told/stream_000.jsonl', texts(1200, 'told'));
+    const view = () => home.view('told');
+    const computing = (some: RunView | undefined) => (some?.workers[0]?.samples_done ?? 0) > 0;
+    const working = await home.until('computed samples', view, computing);
+    await home.fault('preempt-with-notice', working?.workers[0]?.name ?? '');
+    const partials = () => home.objects.list('partials/told/tpu_0/');
+    const [saved] = await home.until('a partial shard', partials, list => list.length > 0, 30);
+    assert.ok((saved?.size_bytes ?? 0) > 10_000, 'it holds rows');
+    const ended = await home.runEnds('told');
+    assert.equal(ended?.run.status, 'completed');
+    assert.equal((await home.verify('told')).ok, true);
+    assert.deepEqual(await partials(), []);
   });
 
   it('leaves no process behind when the cloud itself is killed', async () => {

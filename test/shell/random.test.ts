@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {BAD_LINE, someLines} from '../agent.ts';
-import {seeded} from '../interleave.ts';
+import {NoAnswer, seeded} from '../interleave.ts';
 import {World} from '../world.ts';
 
 /** What may happen, in any order; `which` chooses the message, the agent, the node or the zone. */
@@ -37,6 +37,8 @@ const KINDS = [
   'pause',
   'resume',
   'recreate',
+  'bad weather',
+  'good weather',
 ] as const;
 
 type Happening = {kind: (typeof KINDS)[number]; which: number};
@@ -75,7 +77,16 @@ class Story {
     this.#dropped += 1;
   }
 
-  async happen({kind, which}: Happening): Promise<void> {
+  async happen(happening: Happening): Promise<void> {
+    try {
+      await this.#happen(happening);
+    } catch (error) {
+      // A tick or an agent that gets no answer tries again another time.
+      if (!(error instanceof NoAnswer)) throw error;
+    }
+  }
+
+  async #happen({kind, which}: Happening): Promise<void> {
     const {world} = this;
     const {queue, tpus} = world;
     const ready = [...tpus.nodes.values()].filter(({state}) => state === 'READY');
@@ -158,6 +169,10 @@ class Story {
       case 'recreate':
         if (node) world.control({action: 'recreate', worker: node.name});
         return;
+      case 'bad weather':
+        return world.weather.turnBad(0.1, seeded(which));
+      case 'good weather':
+        return world.weather.clear();
       default:
         kind satisfies never;
     }
@@ -183,6 +198,7 @@ class Story {
   async endWell(): Promise<void> {
     const {world} = this;
     for (let index = 0; index < STREAMS.length; index++) this.drop();
+    world.weather.clear();
     world.tpus.soldOut.clear();
     world.tpus.unreachable.clear();
     for (const zombie of world.zombies) for (let step = 0; step < 3; step++) await zombie.step();
