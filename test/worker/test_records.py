@@ -45,6 +45,13 @@ def test_an_arc_task_is_written_as_its_pairs_and_the_last_test_input_without_its
     )
 
 
+def test_task_ids_may_be_equal_or_missing_because_nothing_is_keyed_by_them():
+    without = {key: value for key, value in TASK.items() if key != "task_id"}
+    assert record(TASK) == record(without) == record(TASK | {"task_id": "another"})
+    lines = [Line(index, json.dumps(TASK).encode(), 0) for index in range(3)]
+    assert [isinstance(parse_record(line, None), str) for line in lines] == [True, True, True]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
