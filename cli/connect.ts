@@ -46,7 +46,23 @@ export async function connect({port, dir}: Where): Promise<Connection> {
   return openFolder(DEFAULT_DIR);
 }
 
-export async function localInfo(url: string): Promise<LocalInfo> {
+/** A cloud that runs: the one that `--port`, `--dir` or `gleaner local env` names, or the one on the default port. */
+export async function runningCloud({port, dir}: Where): Promise<LocalInfo> {
+  if (port) return localInfo(`http://127.0.0.1:${port}`);
+  if (dir === undefined) return localInfo(process.env.GLEANER_LOCAL_URL ?? DEFAULT_URL);
+  const live = await runningIn(resolve(dir));
+  if (!live)
+    throw new CliError(`no local cloud runs in ${dir}: start one with \`gleaner local up --dir ${dir}\``);
+  return live;
+}
+
+async function runningIn(dir: string): Promise<LocalInfo | undefined> {
+  const address = await addressIn(dir);
+  const live = address === undefined ? undefined : await tryLocalInfo(address);
+  return live?.dir === dir ? live : undefined;
+}
+
+async function localInfo(url: string): Promise<LocalInfo> {
   const info = await tryLocalInfo(url);
   if (!info)
     throw new CliError(
@@ -81,9 +97,8 @@ async function openFolder(folder: string): Promise<Connection> {
     throw new CliError(
       `there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
-  const address = await addressIn(dir);
-  const live = address && (await tryLocalInfo(address));
-  if (live && live.dir === dir) return running(live);
+  const live = await runningIn(dir);
+  if (live) return running(live);
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
   return {
     storage_endpoint: cloud.url,

@@ -1,5 +1,5 @@
 import {faultHelp} from '../local/faults.ts';
-import {localInfo} from './connect.ts';
+import {runningCloud, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
 
@@ -39,8 +39,8 @@ Ctrl-C stops it; what it holds stays in its folder.
 }
 
 /** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
-export async function printEnvironment({port}: {port: number}): Promise<void> {
-  const info = await localInfo(`http://127.0.0.1:${port}`);
+export async function printEnvironment(where: Where): Promise<void> {
+  const info = await runningCloud(where);
   const base = `${info.url}/`;
   const variables = {
     CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
@@ -61,15 +61,12 @@ export async function printEnvironment({port}: {port: number}): Promise<void> {
   for (const [name, value] of Object.entries(variables)) process.stdout.write(`export ${name}='${value}'\n`);
 }
 
-export async function fault(kind: string, target: string, options: {port?: number}): Promise<void> {
+export async function fault(kind: string, target: string, where: Where): Promise<void> {
   if (kind === 'help') {
     process.stdout.write(`${faultHelp}\n`);
     return;
   }
-  const url = options.port
-    ? `http://127.0.0.1:${options.port}`
-    : (process.env.GLEANER_LOCAL_URL ?? 'http://127.0.0.1:8790');
-  await localInfo(url);
+  const {url} = await runningCloud(where);
   const response = await fetch(`${url}/_local/faults`, {
     method: 'POST',
     headers: {'content-type': 'application/json'},

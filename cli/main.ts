@@ -40,7 +40,8 @@ local
 local
   .command('env')
   .description('print the export lines that point gcloud and the Google clients at it')
-  .addOption(port().default(DEFAULT_PORT))
+  .addOption(port())
+  .addOption(dir('its folder, instead of its port'))
   .action(async options => (await import('./local.ts')).printEnvironment(options));
 local
   .command('fault')
@@ -48,6 +49,7 @@ local
   .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
   .argument('[target]', 'a TPU, a zone or a kind of event', '')
   .addOption(port())
+  .addOption(dir('its folder, instead of its port'))
   .action(async (kind, target, options) => (await import('./local.ts')).fault(kind, target, options));
 
 program

@@ -5,7 +5,7 @@ import type {Worker} from '../shared/core/worker.ts';
 import type {Document, Store} from '../shared/ports.ts';
 import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
 
-export type TimelineEntry = {id: string; at: string; kind: string; text: string};
+export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
 /** One run as its documents show it. */
 export type RunView = {
@@ -32,7 +32,7 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
     .parseAll(await store.query('workers'), ignore)
     .filter(worker => worker.phase !== 'gone');
   const told = await timeline(store, name);
-  const rejected = told.filter(({kind}) => kind === 'rejected');
+  const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
   return {run, streams, workers, events: told.slice(-events), rejected};
 }
 
@@ -41,7 +41,13 @@ export async function timeline(store: Store, run: string, limit = 200): Promise<
   const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
   return stored
     .filter(({data}) => data.run === undefined || data.run === run)
-    .map(({id, data}) => ({id, at: text(data, 'at'), kind: text(data, 'kind'), text: text(data, 'text')}))
+    .map(({id, data}) => ({
+      id,
+      at: text(data, 'at'),
+      kind: text(data, 'kind'),
+      run: text(data, 'run'),
+      text: text(data, 'text'),
+    }))
     .reverse();
 }
 
@@ -61,6 +67,7 @@ export function streamLine(stream: Stream, workers: readonly Worker[], records?:
   const seen = stream.last_processed_sample_idx + 1;
   const total = stream.status === 'completed' ? seen : (records ?? worker?.samples_total ?? null);
   const share = total ? Math.min(1, seen / total) : stream.status === 'completed' ? 1 : 0;
+  const percent = total === null && seen > 0 ? '?' : String(Math.round(share * 100));
   const full = Math.round(share * BAR_WIDTH);
   const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);
   const rejected = stream.rejected_samples > 0 ? `, ${stream.rejected_samples} rejected` : '';
@@ -69,7 +76,7 @@ export function streamLine(stream: Stream, workers: readonly Worker[], records?:
     : '';
   const why = stream.last_error ? `: ${stream.last_error}` : '';
   return (
-    `stream ${stream.stream} ${bar} ${String(Math.round(share * 100)).padStart(3)}%  ` +
+    `stream ${stream.stream} ${bar} ${percent.padStart(3)}%  ` +
     `${stream.total_samples_processed} samples, ${stream.total_shards} shards${rejected}  ${stream.status}${who}${why}`
   );
 }

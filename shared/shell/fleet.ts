@@ -60,7 +60,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const now = deps.now();
     const wait_s = deps.config.limits.retry_s;
     workerRecords.set(tx, createRefused(current, error.message, wait_s, now));
-    const text = `Failed to create ${worker.name}: ${error.message}; trying again in ${wait_s} s, other slots meanwhile`;
+    const text = `${error.message}; trying ${worker.name} again in ${wait_s} s, other slots meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }

@@ -68,7 +68,7 @@ def verify_stream(
         due = before[0] + 1 if before else 1
         if before and number == before[0]:
             wrong.append(f"is shard {number}, as {before[1].name} is")
-        elif number != due:
+        elif number != due and not is_final:
             problems.append(_missing(prefix, due, number - 1))
         if facts := facts_of(shard, len(marks)):
             if number == due and facts["first_sample"] != end + 1:
@@ -93,6 +93,7 @@ def verify_stream(
     lines.read_rest()
     _read_rejects(bucket, named.get("rejects.jsonl"), marks, problems)
     counts = _count(marks)
+    _check_rejects(marks, f"{prefix}rejects.jsonl", problems)
     if is_final:
         _check_summary(
             expect,
@@ -140,6 +141,16 @@ def _read_rejects(bucket: Bucket, info: ObjectInfo | None, marks: bytearray, pro
             problems.append(f"{info.name} line {number} is not a record of a rejected line: {error!r}")
             continue
         marks[index] |= LISTED_AGAIN if marks[index] & LISTED_REJECT else LISTED_REJECT
+
+
+def _check_rejects(marks: bytearray, name: str, problems: list[str]) -> None:
+    """Names the file where it is at fault; the counts alone would name only the stream."""
+    lacking = [index for index, mark in enumerate(marks) if mark & BAD and not mark & (LISTED_REJECT | STORED)]
+    made_up = [index for index, mark in enumerate(marks) if mark & LISTED_REJECT and not mark & BAD]
+    if lacking:
+        problems.append(f"{name} lacks {len(lacking)} lines that cannot be stored, the first is line {lacking[0] + 1}")
+    if made_up:
+        problems.append(f"{name} lists {len(made_up)} lines that can be stored, the first is line {made_up[0] + 1}")
 
 
 def _kind(mark: int) -> str:
