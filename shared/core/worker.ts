@@ -1,3 +1,4 @@
+import {causeOfDeath} from './death.ts';
 import {isOlderThan, iso} from './time.ts';
 
 /**
@@ -232,69 +233,8 @@ function outgrow(worker: Worker, {incarnation}: {incarnation: number | null}): W
   return {...worker, incarnation: Math.max(worker.incarnation, incarnation ?? 0)};
 }
 
-/** Why the node must be replaced, or undefined while it may live. */
-function causeOfDeath(
-  worker: Worker,
-  observation: Observation,
-  limits: Limits,
-  now: number,
-): string | undefined {
-  if (observation.kind === 'absent' && worker.phase !== 'creating') return 'it vanished from Cloud TPU';
-  if (observation.kind === 'node') {
-    const fault = faultOfState(worker, observation.state, limits, now);
-    if (fault) return fault;
-  }
-  switch (worker.phase) {
-    case 'creating':
-      return isOlderThan(worker.phase_since_at, limits.create_s, now)
-        ? `it was not READY within ${limits.create_s} s`
-        : undefined;
-    case 'booting':
-      if (worker.heartbeat_at === null)
-        return isOlderThan(worker.phase_since_at, limits.boot_s, now)
-          ? `it is READY but said nothing within ${limits.boot_s} s`
-          : undefined;
-      if (isOlderThan(worker.phase_since_at, limits.setup_s, now))
-        return `its setup took longer than ${limits.setup_s} s`;
-      return silence(worker, limits, now);
-    default:
-      return silence(worker, limits, now);
-  }
-}
-
 function isTimeToAskAgain(worker: Worker, limits: Limits, now: number): boolean {
   return isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now);
-}
-
-function silence(worker: Worker, limits: Limits, now: number): string | undefined {
-  return isOlderThan(worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s, now)
-    ? `it has said nothing for ${limits.silent_s} s`
-    : undefined;
-}
-
-/** Every Node state of the v2 API. What is no sign of life is a loss, because a preemption shows itself under many names. */
-function faultOfState(worker: Worker, state: string, limits: Limits, now: number): string | undefined {
-  switch (state) {
-    // An agent may speak before its node says READY: `create_s`, `boot_s` and silence are the limits here.
-    case 'READY':
-    case 'CREATING':
-    case 'STARTING':
-    case 'UNHIDING':
-      return undefined;
-    case 'RESTARTING':
-    case 'REIMAGING':
-    case 'REPAIRING':
-      return isOlderThan(worker.heartbeat_at ?? worker.phase_since_at, limits.repair_s, now)
-        ? `it has been ${state} for over ${limits.repair_s} s`
-        : undefined;
-    case 'UNKNOWN':
-    case 'STATE_UNSPECIFIED':
-      return undefined;
-    case 'PREEMPTED':
-      return 'it was preempted';
-    default:
-      return `its state is ${state}`;
-  }
 }
 
 function withProvider(worker: Worker, observation: Observation): Worker {

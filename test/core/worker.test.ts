@@ -73,6 +73,13 @@ function decide(worker: Worker, observation: Observation, {wanted = true, second
 }
 
 describe('the life of a slot', () => {
+  for (const state of ['RESTARTING', 'REIMAGING', 'REPAIRING'])
+    it(`waits for a node that is ${state}, silent as it is, and not for ever`, () => {
+      const working = wellIn('working');
+      assert.equal(decide(working, node(state), {seconds: LIMITS.silent_s + 60}).worker.phase, 'working');
+      assert.equal(decide(working, node(state), {seconds: LIMITS.repair_s + 1}).worker.phase, 'deleting');
+    });
+
   describe('by what Cloud TPU shows', () => {
     for (const [state, meaning] of Object.entries(STATES))
       for (const phase of PHASES) {
