@@ -54,7 +54,11 @@ function countShards(
     streamRecords.set(tx, next);
     for (const shard of folded.counted) {
       tx.set(paths.shard(run, stream, shard.shard), {...shard, stored_at: createdAt(objects, shard.object)});
-      tell(tx, {kind: 'shard', run, stream, object: shard.object, text: storedText(shard)}, now);
+      tell(
+        tx,
+        {kind: 'shard', run, stream, object: shard.object, text: storedText(`${run}/${stream}`, shard)},
+        now,
+      );
     }
     if (next.status === 'completed')
       tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
@@ -87,9 +91,9 @@ function readShard(stream: Stream, object: ObjectInfo): Shard[] {
   return [{...facts, object: object.name, size_bytes: object.size_bytes}];
 }
 
-function storedText(shard: Shard): string {
+function storedText(of: string, shard: Shard): string {
   const rejected = shard.rejected > 0 ? `, ${shard.rejected} rejected` : '';
-  return `Shard ${shard.shard} stored: samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
+  return `Shard ${shard.shard} of ${of} stored: samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
 }
 
 function createdAt(objects: ObjectInfo[], name: string): string | null {
