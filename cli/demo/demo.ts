@@ -181,7 +181,7 @@ function tellResult(
   const shards = join(dir, 'buckets', bucket, 'activations', run.run);
   if (options.json) {
     process.stdout.write(
-      `${JSON.stringify({...report, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`,
+      `${JSON.stringify({...report, verified: report.ok, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`,
     );
     return;
   }

@@ -65,11 +65,19 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
     if (dataset.kind !== 'stream' || deps.taken.has(version)) continue;
     await unlessBroken(deps, async () => {
       const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
-      if (known?.object !== object.name || known.generation !== object.generation)
+      const isMissed = known?.object !== object.name || known.generation !== object.generation;
+      if (isMissed || (await isStranded(deps, known)))
         await registerStream(deps, object.name, dataset.run, dataset.stream);
       deps.taken.add(version);
     });
   }
+}
+
+/** A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run. */
+async function isStranded(deps: Deps, stream: Stream): Promise<boolean> {
+  if (!isUnfinished(stream)) return false;
+  const run = await runRecords.get(deps.store, stream.run);
+  return run?.status === 'completed' || run?.status === 'failed';
 }
 
 /**

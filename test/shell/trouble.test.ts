@@ -31,6 +31,24 @@ async function assertEndsWell(world: World): Promise<void> {
     await world.assertStoredOnce('my-run', `00${index}`, someLines(30, `s${index}`));
 }
 
+describe('a look that died', () => {
+  it('after it had ended a run, and before it saw a late stream: the next process takes the stream up', async () => {
+    const world = new World(TWO_SLOTS);
+    world.drop('my-run', 0, someLines(5, 's0'));
+    await world.untilAsleep();
+    world.drop('my-run', 1, someLines(5, 's1'));
+    await world.deliverAll();
+    await world.deps.store.transaction(async tx => {
+      const run = await tx.get('runs/my-run');
+      if (run) tx.set('runs/my-run', {...run, status: 'completed'});
+    });
+    world.deps.taken.clear();
+    await world.deps.ticker.on();
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(5, 's1'));
+  });
+});
+
 describe('a service that is away', () => {
   for (const port of ['bus', 'tpus', 'objects'] as const)
     it(`(${port}) lets the tick fail, concludes nothing, and the next tick makes up for it`, async () => {
