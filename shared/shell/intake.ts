@@ -61,16 +61,19 @@ export async function takeRun(deps: Deps, run: string): Promise<void> {
 export async function takeMissedStreams(deps: Deps): Promise<void> {
   for (const object of await deps.objects.list('datasets/')) {
     const dataset = parseDatasetObject(object.name);
-    const version = `${object.name}#${object.generation}`;
-    if (dataset.kind !== 'stream' || deps.taken.has(version)) continue;
+    if (dataset.kind !== 'stream' || deps.taken.has(versionOf(object))) continue;
     await unlessBroken(deps, async () => {
       const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
       const isMissed = known?.object !== object.name || known.generation !== object.generation;
       if (isMissed || (await isStranded(deps, known)))
         await registerStream(deps, object.name, dataset.run, dataset.stream);
-      deps.taken.add(version);
+      deps.taken.add(versionOf(object));
     });
   }
+}
+
+function versionOf({name, generation}: ObjectInfo): string {
+  return `${name}#${generation}`;
 }
 
 /** A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run. */
@@ -146,6 +149,7 @@ async function registerStream(deps: Deps, name: string, run: string, stream: str
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
+    deps.taken.add(versionOf(object));
     return changed;
   }
   const advanced = await advanceStream(deps, run, stream);

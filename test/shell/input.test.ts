@@ -127,6 +127,7 @@ describe('a stream', () => {
       /stream_000.jsonl.gz has the same index as .*stream_000.jsonl, which was there first/,
     );
     await world.untilAsleep();
+    assert.equal((await rejections(world)).split('has the same index').length, 2, 'it is told once');
     await world.assertStoredOnce('my-run', '000', someLines(3));
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
