@@ -3,7 +3,7 @@
 import {type Config, loadConfig} from '../shared/config.ts';
 import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
-import type {Run} from '../shared/core/run.ts';
+import {NO_STREAMS, type Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
 import {iso} from '../shared/core/time.ts';
 import {newWorker, type Worker} from '../shared/core/worker.ts';
@@ -46,15 +46,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     spec_hash: SPEC_HASH,
     pool: 'tpu',
     priority: 0,
-    streams_pending: 0,
-    streams_in_progress: 0,
-    streams_completed: 0,
-    streams_failed: 0,
-    total_samples_processed: 0,
-    rejected_samples: 0,
-    total_tokens: 0,
-    total_shards: 0,
-    total_bytes: 0,
+    ...NO_STREAMS,
     created_at: at(0),
     updated_at: at(0),
     ...changes,

@@ -26,6 +26,19 @@ export type Run<Spec = {[key: string]: unknown}> = {
   updated_at: string;
 };
 
+/** The totals of a run before its first stream. */
+export const NO_STREAMS = {
+  streams_pending: 0,
+  streams_in_progress: 0,
+  streams_completed: 0,
+  streams_failed: 0,
+  total_samples_processed: 0,
+  rejected_samples: 0,
+  total_tokens: 0,
+  total_shards: 0,
+  total_bytes: 0,
+};
+
 export type StreamFacts = {
   stream: string;
   status: StreamStatus;

@@ -1,5 +1,5 @@
 import {datasetPrefix, isRunId, parseDatasetObject, parseOutputObject, workerIdOf} from '../core/names.ts';
-import {isOpen, type Run} from '../core/run.ts';
+import {isOpen, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
@@ -217,7 +217,10 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
     const next: Run = {
-      ...newRun(run, now),
+      run,
+      ...NO_STREAMS,
+      created_at: iso(now),
+      updated_at: iso(now),
       status: frozen ? 'active' : 'failed',
       reason,
       spec: frozen?.spec ?? null,
@@ -231,24 +234,4 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
     tell(tx, {kind: reason ? 'rejected' : 'run', run, text}, now);
     return next;
   });
-}
-
-function newRun(
-  run: string,
-  now: number,
-): Omit<Run, 'status' | 'reason' | 'spec' | 'spec_hash' | 'pool' | 'priority'> {
-  return {
-    run,
-    streams_pending: 0,
-    streams_in_progress: 0,
-    streams_completed: 0,
-    streams_failed: 0,
-    total_samples_processed: 0,
-    rejected_samples: 0,
-    total_tokens: 0,
-    total_shards: 0,
-    total_bytes: 0,
-    created_at: iso(now),
-    updated_at: iso(now),
-  };
 }
