@@ -1,6 +1,7 @@
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {type Where as LocalPlaces, startLocalCloud} from '../local/cloud.ts';
+import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {addressIn} from './home.ts';
 
@@ -17,8 +18,7 @@ export type Connection = {
 
 export type Where = {port?: number | undefined; dir?: string | undefined};
 
-const DEFAULT_URL = 'http://127.0.0.1:8790';
-const DEFAULT_DIR = '.gleaner/local';
+const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 
 /** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
 export type LocalInfo = LocalPlaces;
@@ -80,7 +80,8 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   }
 }
 
-function running(info: LocalInfo): Connection {
+/** For a cloud that somebody else ends. */
+export function running(info: LocalInfo): Connection {
   return {
     storage_endpoint: info.url,
     project: info.project,
@@ -100,11 +101,5 @@ async function openFolder(folder: string): Promise<Connection> {
   const live = await runningIn(dir);
   if (live) return running(live);
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
-  return {
-    storage_endpoint: cloud.url,
-    project: cloud.project,
-    bucket: cloud.bucket,
-    store: `sqlite:${cloud.storeFile}`,
-    close: () => cloud.close(),
-  };
+  return {...running(cloud), close: () => cloud.close()};
 }

@@ -1,5 +1,6 @@
 import {faultHelp} from '../local/faults.ts';
 import {runningCloud, type Where} from './connect.ts';
+import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
 
@@ -27,7 +28,7 @@ export function stopSignal(): Promise<void> {
 }
 
 function welcome(url: string, port: number, bucket: string): string {
-  const flag = port === 8790 ? '' : ` --port ${port}`;
+  const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
   return `Gleaner's local cloud is up at ${url}. In another terminal:
 
   eval "$(npx gleaner local env${flag})"

@@ -1,9 +1,8 @@
 import {Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../local/errors.ts';
 import {isRunId} from '../shared/core/names.ts';
+import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
-
-const DEFAULT_PORT = 8790;
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
@@ -33,7 +32,7 @@ local
   .command('up')
   .description('start it, and stay up until Ctrl-C')
   .addOption(port().default(DEFAULT_PORT))
-  .addOption(dir('where everything is kept').default('.gleaner/local'))
+  .addOption(dir('where everything is kept').default(DEFAULT_DIR))
   .option('--workers <n>', 'how many TPUs the pool may have', positive, 2)
   .addOption(json())
   .action(async options => (await import('./local.ts')).up(options));

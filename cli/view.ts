@@ -37,7 +37,7 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
 }
 
 /** The latest events that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
-export async function timeline(store: Store, run: string, limit = 200): Promise<TimelineEntry[]> {
+async function timeline(store: Store, run: string, limit = 200): Promise<TimelineEntry[]> {
   const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
   return stored
     .filter(({data}) => data.run === undefined || data.run === run)

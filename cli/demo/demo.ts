@@ -3,15 +3,16 @@ import {readdir, readFile, rm} from 'node:fs/promises';
 import {join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {openStore} from '../../shared/compose.ts';
-import {outputPrefix, specObject, streamObject} from '../../shared/core/names.ts';
+import {outputPrefix, specObject, streamId, streamObject} from '../../shared/core/names.ts';
 import type {Run} from '../../shared/core/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import type {RunSpecInput} from '../../shared/schemas.ts';
+import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
 import {type Home, startHome} from '../home.ts';
 import {stopSignal} from '../local.ts';
 import {describe, type Report, verifyRun} from '../verify.ts';
-import {listRuns, type RunView, type TimelineEntry, timeline, viewRun} from '../view.ts';
+import {listRuns, type RunView, viewRun} from '../view.ts';
 import {type InputStream, writeStreams} from './input.ts';
 import {liveView} from './live.ts';
 import {injectPreemptions} from './preempt.ts';
@@ -31,6 +32,8 @@ export type DemoOptions = {
 const DEFAULT_DIR = '.gleaner/demo';
 /** Without a stored shard or a change of status for this long, something is wrong that waiting will not mend. */
 const STUCK_MS = 300_000;
+/** More than happen between two looks. */
+const SHOWN_EVENTS = 200;
 
 /** Drops streams, lets workers extract, preempts one, and verifies what came out. Exit 0 only if all of it is right. */
 export async function demo(options: DemoOptions): Promise<void> {
@@ -40,7 +43,8 @@ export async function demo(options: DemoOptions): Promise<void> {
   const inputs = await checkInputs(options);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const home = await startHome({dir, port: options.port, workers: options.workers, say: live.say});
-  const store = openStore({store: `sqlite:${home.cloud.storeFile}`, project: home.cloud.project});
+  const connection = running(home.cloud);
+  const store = openStore(connection);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
@@ -48,19 +52,15 @@ export async function demo(options: DemoOptions): Promise<void> {
     await drop(home, run, streams, options);
     const records = streams.map(stream => stream.records);
     const since = new Date(started).toISOString();
-    const show = (view: RunView, events: TimelineEntry[]) =>
-      live.show(
-        view,
-        events.filter(event => event.at >= since),
-        records,
-      );
+    const show = (view: RunView) =>
+      live.show({...view, events: view.events.filter(event => event.at >= since)}, records);
     const outcome = await Promise.race([watch(store, run, show), interrupted]);
     if (outcome === 'interrupted') {
       process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;
       return;
     }
-    const report = await verifyRun(connectionTo(home), run);
+    const report = await verifyRun(connection, run);
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
     tellResult(home, outcome, report, preemptions(), seconds, options);
@@ -110,7 +110,7 @@ async function drop(home: Home, run: string, streams: InputStream[], options: De
   };
   await home.objects.create(specObject(run), Buffer.from(JSON.stringify(spec, null, 2)));
   for (const [index, stream] of streams.entries()) {
-    const name = streamObject(run, String(index).padStart(3, '0'));
+    const name = streamObject(run, streamId(index));
     await home.objects.create(name, await readFile(stream.file), {content_type: 'application/jsonl'});
   }
 }
@@ -141,17 +141,13 @@ function parseConfig(
 }
 
 /** Until the run has ended and every TPU is gone. */
-async function watch(
-  store: Store,
-  run: string,
-  show: (view: RunView, events: TimelineEntry[]) => void,
-): Promise<Run> {
+async function watch(store: Store, run: string, show: (view: RunView) => void): Promise<Run> {
   let last = '';
   let changed = Date.now();
   for (;;) {
-    const view = await viewRun(store, run);
+    const view = await viewRun(store, run, SHOWN_EVENTS);
     if (view) {
-      show(view, await timeline(store, run));
+      show(view);
       const ended = !['active', 'paused'].includes(view.run.status);
       if (ended && view.workers.length === 0) return view.run;
       const now = JSON.stringify([view.run, view.streams, view.workers.map(worker => worker.phase)]);
@@ -162,11 +158,6 @@ async function watch(
       throw new CliError(`nothing has happened for ${STUCK_MS / 1000} s: the logs are in the folder's logs/`);
     await sleep(250);
   }
-}
-
-function connectionTo(home: Home) {
-  const {url, project, bucket, storeFile} = home.cloud;
-  return {storage_endpoint: url, project, bucket, store: `sqlite:${storeFile}`, close: async () => {}};
 }
 
 function tellResult(

@@ -4,6 +4,7 @@ import {mkdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
 import {finished} from 'node:stream/promises';
 import {createGunzip} from 'node:zlib';
+import {streamId} from '../../shared/core/names.ts';
 import {CliError} from '../errors.ts';
 
 export type InputStream = {file: string; records: number; bytes: number};
@@ -54,7 +55,7 @@ export async function writeStreams(folder: string, inputs: string[], count: numb
   const lines = readLines(inputs);
   for (let index = 0; index < count; index++) {
     const records = Math.floor(total / count) + (index < total % count ? 1 : 0);
-    const file = join(folder, `stream_${String(index).padStart(3, '0')}.jsonl`);
+    const file = join(folder, `stream_${streamId(index)}.jsonl`);
     const out = createWriteStream(file);
     for (let written = 0; written < records; written++) {
       const {value} = await lines.next();

@@ -1,4 +1,4 @@
-import {printable, type RunView, streamLine, type TimelineEntry, workerLine} from '../view.ts';
+import {printable, type RunView, streamLine, workerLine} from '../view.ts';
 
 /** Where lines are only added, the bars come again this often. */
 const PLAIN_BARS_MS = 2000;
@@ -12,9 +12,9 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
   let barsAt = 0;
   const erase = () => (fixed && height > 0 ? `\u001b[${height}A\u001b[J` : '');
 
-  function show(view: RunView, events: TimelineEntry[], records: readonly number[]): void {
+  function show(view: RunView, records: readonly number[]): void {
     if (quiet) return;
-    const news = events.filter(event => !shown.has(event.id));
+    const news = view.events.filter(event => !shown.has(event.id));
     for (const event of news) shown.add(event.id);
     const lines = news.map(event => `${event.at.slice(11, 19)}  ${printable(event.text)}`);
     const bars = [

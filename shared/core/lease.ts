@@ -11,15 +11,13 @@ export type Outcome = 'completed' | 'drained' | 'preempted' | 'failed';
 
 export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
 
+/** Whether the stream's lease, of whatever epoch, is out to this worker incarnation. */
+export function isLeasedTo({lease}: Stream, holder: Holder): boolean {
+  return lease?.worker === holder.worker && lease.incarnation === holder.incarnation;
+}
+
 export function holds(stream: Stream, claim: Claim): boolean {
-  const {lease} = stream;
-  return (
-    stream.status === 'in_progress' &&
-    lease !== null &&
-    lease.epoch === claim.epoch &&
-    lease.worker === claim.worker &&
-    lease.incarnation === claim.incarnation
-  );
+  return stream.status === 'in_progress' && stream.lease?.epoch === claim.epoch && isLeasedTo(stream, claim);
 }
 
 export function isExpired(stream: Stream, now: number): boolean {

@@ -262,7 +262,10 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
   };
 }
 
-const IDLE = {work: null, samples_done: null, samples_total: null, tokens_per_s: null, activity: null};
+/** What a worker without a stream has to say of its work. */
+export const NO_WORK = {work: null, samples_done: null, samples_total: null, tokens_per_s: null};
+
+const IDLE = {...NO_WORK, activity: null};
 
 function toDeleting(worker: Worker, event: string, now: number, death?: string): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {

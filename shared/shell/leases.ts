@@ -4,19 +4,20 @@ import {
   grantLease,
   holds,
   isClaimable,
+  isLeasedTo,
   releaseLease,
   renewLease,
 } from '../core/lease.ts';
 import {outputPrefix, paths} from '../core/names.ts';
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
-import {heardFrom, isAlive, type Worker} from '../core/worker.ts';
+import {heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {catchUp} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
@@ -51,8 +52,11 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
     const work = await unlessBroken(deps, grant);
     if (work) return ok(work);
   }
-  const idle = {activity: 'idle', work: null, samples_done: null, samples_total: null, tokens_per_s: null};
-  await updateWorker(deps, request, current => heardFrom(current, idle, deps.now()));
+  await deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, request.worker);
+    if (isCurrent(current, request))
+      workerRecords.set(tx, heardFrom(current, {...NO_WORK, activity: 'idle'}, deps.now()));
+  });
   return ok({...wait, reason: 'every stream is taken or done'});
 }
 
@@ -61,16 +65,16 @@ type Open = Candidate & {object: string; generation: string};
 /** The streams this worker may have, best first. */
 async function candidates(deps: Deps, worker: Worker, loaded: string | null): Promise<Open[]> {
   const now = deps.now();
+  const holder = {worker: worker.name, incarnation: worker.incarnation};
   const broken = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
   const found: Open[] = [];
   for (const run of runRecords.parseAll(active, broken)) {
     if (!isRunnable(run) || run.pool !== worker.pool) continue;
-    const open = await deps.store.query(paths.streams(run.run), {
-      where: [{field: 'status', op: 'in', value: ['pending', 'in_progress']}],
-    });
+    const open = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
     for (const stream of streamRecords.parseAll(open, broken)) {
-      const own = isOwn(stream, worker);
+      // An agent that asks for work has none: a lease in its name is left from before its host restarted.
+      const own = isLeasedTo(stream, holder);
       if (!isClaimable(stream, now) && !own) continue;
       const {spec_hash, priority, created_at} = run;
       found.push({
@@ -88,11 +92,6 @@ async function candidates(deps: Deps, worker: Worker, loaded: string | null): Pr
   return found.sort(byPreference(loaded));
 }
 
-/** An agent that asks for work has none: a lease in its name is left from before its host restarted. */
-function isOwn(stream: Stream, worker: {name: string; incarnation: number}): boolean {
-  return stream.lease?.worker === worker.name && stream.lease.incarnation === worker.incarnation;
-}
-
 async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run: string, stream: string) {
   const [parent, current, worker] = [
     await runRecords.get(tx, run),
@@ -102,12 +101,11 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   const now = deps.now();
   if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
     return undefined;
-  if (!isAlive(worker) || !(isClaimable(current, now) || isOwn(current, worker))) return undefined;
-  const holder = {worker: worker.name, incarnation: worker.incarnation};
+  const holder = holderOf(request);
+  if (!isAlive(worker) || !(isClaimable(current, now) || isLeasedTo(current, holder))) return undefined;
   const granted = grantLease(current, holder, deps.config.lease_s, now);
-  const said = {samples_done: null, samples_total: null, tokens_per_s: null};
   streamRecords.set(tx, granted);
-  workerRecords.set(tx, heardFrom(worker, {activity: 'loading', work: `${run}/${stream}`, ...said}, now));
+  workerRecords.set(tx, heardFrom(worker, {...NO_WORK, activity: 'loading', work: `${run}/${stream}`}, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
   tell(tx, {kind: 'stream', run, stream, worker: worker.name, text}, now);
   return workOrder(deps, parent, granted);
@@ -208,7 +206,7 @@ async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
 
 function nothingToDo(request: Release) {
   const activity = request.outcome === 'preempted' ? 'preempted' : 'idle';
-  return {activity, work: null, samples_done: null, samples_total: null, tokens_per_s: null};
+  return {...NO_WORK, activity};
 }
 
 function releaseText(request: Release, stream: Stream): string {
@@ -216,18 +214,6 @@ function releaseText(request: Release, stream: Stream): string {
   if (!request.failure) return what;
   const end = stream.status === 'failed' ? '; it is parked' : '';
   return `${what}, ${request.failure.reason}${end}`;
-}
-
-/** Hears a setup heartbeat and the like outside a transaction of its own kind. */
-async function updateWorker(
-  deps: Deps,
-  request: {worker: string; incarnation: number},
-  change: (worker: Worker) => Worker,
-): Promise<void> {
-  await deps.store.transaction(async tx => {
-    const worker = await workerRecords.get(tx, request.worker);
-    if (isCurrent(worker, request)) workerRecords.set(tx, change(worker));
-  });
 }
 
 async function livingWorker(

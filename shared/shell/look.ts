@@ -5,11 +5,10 @@ import {isOpen, type Run, type StreamFacts, summarizeRun} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import type {Phase} from '../core/worker.ts';
-import type {Filter} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, unlessBroken} from './records.ts';
+import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
 import {lookAtWorkers, openRuns, unfinishedStreams} from './workers.ts';
 
@@ -65,8 +64,8 @@ async function lookAtRun(deps: Deps, run: Run): Promise<void> {
 
 /** A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again. */
 async function reopen(deps: Deps, run: string): Promise<void> {
-  const where: Filter[] = [{field: 'status', op: 'in', value: ['pending', 'in_progress']}];
-  const late = streamRecords.parseAll(await deps.store.query(paths.streams(run), {where}), () => {});
+  const stored = await deps.store.query(paths.streams(run), {where: [UNFINISHED]});
+  const late = streamRecords.parseAll(stored, () => {});
   if (late.length === 0) return;
   await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);

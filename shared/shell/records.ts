@@ -5,7 +5,7 @@ import type {Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
-import type {Document, Store, Stored, Transaction} from '../ports.ts';
+import type {Document, Filter, Store, Stored, Transaction} from '../ports.ts';
 import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
@@ -131,6 +131,9 @@ export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>):
     return undefined;
   }
 }
+
+/** The streams that still want a worker. */
+export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
 
 const runs = kind(runDocument);
 const streams = kind(streamDocument);

@@ -1,4 +1,4 @@
-import {revokeLease} from '../core/lease.ts';
+import {isLeasedTo, revokeLease} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
 import {wantedSlots} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
@@ -12,10 +12,10 @@ import {
   type WorkerAction,
   type WorkerDecision,
 } from '../core/worker.ts';
-import type {Filter, Tpu, Transaction} from '../ports.ts';
+import type {Tpu, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
-import {runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
@@ -35,8 +35,7 @@ export async function unfinishedStreams(deps: Deps): Promise<Map<string, number>
   const unfinished = new Map<string, number>();
   for (const run of await openRuns(deps)) {
     if (!isRunnable(run)) continue;
-    const where: Filter[] = [{field: 'status', op: 'in', value: ['pending', 'in_progress']}];
-    const count = await deps.store.count(paths.streams(run.run), where);
+    const count = await deps.store.count(paths.streams(run.run), [UNFINISHED]);
     unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + count);
   }
   return unfinished;
@@ -142,8 +141,9 @@ async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undef
   const [run, stream] = worker.work?.split('/') ?? [];
   if (!run || !stream) return undefined;
   const found = await streamRecords.get(tx, run, stream);
-  const {lease} = found ?? {};
-  return lease?.worker === worker.name && lease.incarnation === worker.incarnation ? found : undefined;
+  return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
+    ? found
+    : undefined;
 }
 
 function hasEnded(worker: Worker): boolean {

@@ -30,6 +30,17 @@ def storage(monkeypatch):
     fake.close()
 
 
+@pytest.fixture
+def cloud():
+    """The metadata server and the worker-api of one VM."""
+    from build import BUCKET
+    from fake_cloud import FakeCloud
+
+    fake = FakeCloud(bucket=BUCKET)
+    yield fake
+    fake.close()
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory):
     """A model small enough to compile in no time."""

@@ -9,16 +9,8 @@ import sys
 import pytest
 
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
-from fake_cloud import FakeCloud
 
 LONG = text_lines(2500)
-
-
-@pytest.fixture
-def cloud():
-    fake = FakeCloud(bucket=BUCKET)
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -14,16 +14,8 @@ import pytest
 
 from build import BUCKET
 from environment import WORKER
-from fake_cloud import FakeCloud
 
 SCRIPT = os.path.join(WORKER, "startup.sh")
-
-
-@pytest.fixture
-def cloud():
-    fake = FakeCloud(bucket=BUCKET)
-    yield fake
-    fake.close()
 
 
 @pytest.fixture

@@ -71,10 +71,11 @@ def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectI
     if not found.get("schema"):
         return ["is no shard of ours: it has no metadata that says so"]
     wrong = [f"says {key} {found.get(key)}, not {value}" for key, value in known.items() if found.get(key) != value]
-    wrong += [f"says {key} {found.get(key)}, not a number" for key in NUMBERS if not found.get(key, "").isdigit()]
+    unread = [key for key in NUMBERS if not found.get(key, "").isdigit()]
+    wrong += [f"says {key} {found.get(key)}, not a number" for key in unread]
     if found.get("final") not in ("true", "false"):
         wrong.append(f"says final {found.get('final')}")
-    if any(not found.get(key, "").isdigit() for key in NUMBERS):
+    if unread:
         return wrong
     if int(found["shard"]) != number:
         wrong.append(f"says that it is shard {found['shard']}")
@@ -126,7 +127,6 @@ def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines:
         if 0 <= index < len(marks):
             marks[index] |= STORED_AGAIN if marks[index] & STORED else STORED
             if not _is_same(expected.get(index), content, position):
-                marks[index] |= DIFFERENT
                 different.append(index)
     if different:
         wrong.append(
@@ -137,7 +137,7 @@ def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines:
         wrong.append("says a tokens_sha256 that its samples do not have")
         # Without token ids inside there is nothing else to tell the right samples from the wrong ones.
         if content.token_ids is None:
-            different = [sample.index for sample in samples]
+            different += [sample.index for sample in samples]
     if made != shard.crc32c and not different:
         # The token ids are right, so it is the activations, and nothing tells whose.
         different = [index for index in content.sample_idx if index in expected]
