@@ -105,7 +105,7 @@ async function provideTinyModel(objects: Objects, say: (line: string) => void): 
   say('Making a tiny random model');
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-model-'));
   try {
-    const made = await runWorkerModule(['gleaner_worker.tiny_model', folder, '--seed', '0'], {}, () => {});
+    const made = await runWorkerModule(['gleaner_worker.model.tiny', folder, '--seed', '0'], {}, () => {});
     if (made.code !== 0)
       throw new CliError(
         `Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`,

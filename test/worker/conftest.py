@@ -45,7 +45,7 @@ def cloud():
 def tiny_folder(tmp_path_factory):
     """A model small enough to compile in no time."""
     from build import TINY_CONFIG
-    from gleaner_worker.tiny_model import make_tiny_model
+    from gleaner_worker.model.tiny import make_tiny_model
 
     folder = str(tmp_path_factory.mktemp("tiny"))
     make_tiny_model(folder, seed=1, config=TINY_CONFIG)
@@ -56,7 +56,7 @@ def tiny_folder(tmp_path_factory):
 def tiny_models(tiny_folder):
     """tiny_models(**spec) -> the loaded model; loading is shared between tests."""
     from build import a_spec
-    from gleaner_worker.model import load_model
+    from gleaner_worker.model.loaded import load_model
 
     loaded = {}
 

@@ -8,7 +8,7 @@ if __name__ == "__main__":
     from build import bucket, parse_work
     from gleaner_worker.control import Control
     from gleaner_worker.extract import extract
-    from gleaner_worker.model import load_model
+    from gleaner_worker.model.loaded import load_model
 
     answer = json.loads(sys.argv[1])
     work = parse_work(answer["lease"], answer["work"])

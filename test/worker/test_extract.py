@@ -14,9 +14,9 @@ from build import BUCKET, a_stream, a_work, bucket, outputs, put_manifest, run_e
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import load_model
-from gleaner_worker.safe_pickle import load_shard
-from gleaner_worker.verify import verify_run
+from gleaner_worker.model.loaded import load_model
+from gleaner_worker.verify.safe_pickle import load_shard
+from gleaner_worker.verify.run import verify_run
 
 SMALL = shard_gb(400)
 
@@ -58,7 +58,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(
     )
     assert progress["tokens_done"] == report["tokens"]
     # What is stored for a sample is what the model computes for it alone.
-    from gleaner_worker.samples import read_samples
+    from gleaner_worker.records.samples import read_samples
 
     (tmp_path / "s").write_bytes(storage.data(BUCKET, work.object))
     sample = list(read_samples(str(tmp_path / "s"), "s", model.reader))[37]
@@ -72,8 +72,8 @@ def test_every_sample_is_stored_once_with_its_own_activations(
 
 
 def safetensors_of_one(model, sample):
-    from gleaner_worker.model import run_batch
-    from gleaner_worker.plan import ShardPlan, plan_batches
+    from gleaner_worker.model.loaded import run_batch
+    from gleaner_worker.shards.plan import ShardPlan, plan_batches
 
     (batch,) = plan_batches([len(sample.token_ids)], 512)
     out = np.asarray(run_batch(model, ShardPlan(1, 37, 37, (sample,), True), batch)).astype(np.float32)

@@ -19,7 +19,7 @@ from build import (
     shard_gb,
     text_lines,
 )
-from gleaner_worker.verify import verify_run
+from gleaner_worker.verify.run import verify_run
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extract_process.py")
 SPEC = {"shard_size_gb": shard_gb(800)}

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from gleaner_worker import qwen2
+from gleaner_worker.model import decoder as qwen2
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import run_batch
-from gleaner_worker.plan import Batch, ShardPlan
-from gleaner_worker.qwen2_config import parse_config
-from gleaner_worker.samples import Sample
+from gleaner_worker.model.loaded import run_batch
+from gleaner_worker.shards.plan import Batch, ShardPlan
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.records.samples import Sample
 from gleaner_worker.spec import resolve_layers
-from gleaner_worker.weights import load_params
+from gleaner_worker.model.weights import load_params
 
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 FP32_LIMIT, BF16_LIMIT = 1e-5, 3e-2

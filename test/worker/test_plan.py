@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.plan import (
+from gleaner_worker.shards.plan import (
     BATCH_TOKENS,
     SHORTEST_BATCH_TOKENS,
     capacity_tokens,
@@ -10,7 +10,7 @@ from gleaner_worker.plan import (
     plan_shards,
     tokens_sha256,
 )
-from gleaner_worker.samples import Reject, Sample
+from gleaner_worker.records.samples import Reject, Sample
 
 
 def sample(index, length, first=0):

@@ -4,11 +4,11 @@ import re
 import pytest
 
 from build import a_spec
-from gleaner_worker.arc import encode_task
+from gleaner_worker.records.arc import encode_task
 from gleaner_worker.failures import Failure
-from gleaner_worker.records import Bad, parse_record
-from gleaner_worker.samples import Reject, Sample, make_reader, read_samples
-from gleaner_worker.stream import Line
+from gleaner_worker.records.parse import Bad, parse_record
+from gleaner_worker.records.samples import Reject, Sample, make_reader, read_samples
+from gleaner_worker.records.stream import Line
 
 TASK = {
     "task_id": "t",

@@ -10,10 +10,10 @@ import pytest
 import safetensors.numpy
 
 from environment import HERE, WORKER
-from gleaner_worker.plan import ShardPlan
-from gleaner_worker.safe_pickle import Unsafe, load_shard
-from gleaner_worker.samples import Sample
-from gleaner_worker.shard_file import write_shard
+from gleaner_worker.shards.plan import ShardPlan
+from gleaner_worker.verify.safe_pickle import Unsafe, load_shard
+from gleaner_worker.records.samples import Sample
+from gleaner_worker.shards.write import write_shard
 
 
 def a_plan(lengths=(3, 1, 4)):
@@ -100,7 +100,7 @@ def test_the_same_values_make_the_same_bytes_in_every_process(tmp_path, file_for
     script = f"""
 import sys; sys.path[:0] = {[WORKER, HERE]!r}
 from test_shard_file import a_plan, rows
-from gleaner_worker.shard_file import write_shard
+from gleaner_worker.shards.write import write_shard
 write_shard(sys.argv[1], {file_format!r}, a_plan(), rows(8), {{f"key{{i}}": str(i) for i in range(20)}})
 """
     contents = set()

@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from gleaner_worker.failures import Failure
-from gleaner_worker.stream import MAX_LINE_BYTES, count_lines, read_lines
+from gleaner_worker.records.stream import MAX_LINE_BYTES, count_lines, read_lines
 
 BOM = b"\xef\xbb\xbf"
 

@@ -23,8 +23,8 @@ from build import (
     shard_gb,
     text_lines,
 )
-from gleaner_worker.shard_file import write_safetensors
-from gleaner_worker.verify import verify_run
+from gleaner_worker.shards.write import write_safetensors
+from gleaner_worker.verify.run import verify_run
 
 SPEC = {"shard_size_gb": shard_gb(500)}
 PREFIX = "activations/my-run/tpu_7/"

@@ -13,7 +13,7 @@ from .extract import extract
 from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity
-from .model import Model, load_model
+from .model.loaded import Model, load_model
 from .names import log_name
 from .objects import Bucket, make_client
 from .work import Work, parse_work

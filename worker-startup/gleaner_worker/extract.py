@@ -10,17 +10,17 @@ import numpy as np
 from .control import Control, Interrupted
 from .disk import empty_folder
 from .failures import Failure
-from .model import Model, run_batch
+from .model.loaded import Model, run_batch
 from .objects import Bucket
-from .partial import Partials, save_partial
-from .plan import Batch, ShardPlan, capacity_tokens, plan_shards
+from .shards.partial import Partials, save_partial
+from .shards.plan import Batch, ShardPlan, capacity_tokens, plan_shards
 from .prefetch import prefetch
-from .samples import read_samples
-from .shard import ShardInProgress, start_shard
-from .stored import StoredShards
-from .stream import count_lines
-from .upload import Uploader
-from .weights import DTYPES
+from .records.samples import read_samples
+from .shards.shard import ShardInProgress, start_shard
+from .shards.stored import StoredShards
+from .records.stream import count_lines
+from .shards.upload import Uploader
+from .model.weights import DTYPES
 from .work import Work
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .plan import ShardPlan, tokens_sha256
+from .shards.plan import ShardPlan, tokens_sha256
 from .spec import Spec, parse_spec
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .samples import Reject, Sample
+from ..records.samples import Reject, Sample
 
 SHORTEST_BATCH_TOKENS = 32
 BATCH_TOKENS = 2048

@@ -9,7 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .qwen2_config import Qwen2Config
+from .config import Qwen2Config
 
 _QUERY_BLOCK = 256
 _MAX_QUERY_BLOCKS = 32  # each is compiled separately

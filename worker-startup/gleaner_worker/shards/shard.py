@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .model import Model
+from ..model.loaded import Model
 from .plan import Batch, ShardPlan, plan_batches
-from .shard_file import sample_offsets
-from .weights import DTYPES
+from .write import sample_offsets
+from ..model.weights import DTYPES
 
 
 @dataclass

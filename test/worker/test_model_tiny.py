@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from build import a_spec
-from gleaner_worker import qwen2
-from gleaner_worker.model import load_model
-from gleaner_worker.samples import read_samples
+from gleaner_worker.model import decoder as qwen2
+from gleaner_worker.model.loaded import load_model
+from gleaner_worker.records.samples import read_samples
 
 
 def make(folder, seed):
-    subprocess.run([sys.executable, "-m", "gleaner_worker.tiny_model", str(folder), "--seed", str(seed)], check=True)
+    subprocess.run([sys.executable, "-m", "gleaner_worker.model.tiny", str(folder), "--seed", str(seed)], check=True)
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(os.listdir(folder))}
 
 

@@ -10,13 +10,13 @@ import os
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from .failures import Failure
-from .model import Model
-from .names import partial_name, partial_prefix
-from .objects import Bucket, ObjectInfo
+from ..failures import Failure
+from ..model.loaded import Model
+from ..names import partial_name, partial_prefix
+from ..objects import Bucket, ObjectInfo
 from .shard import ShardInProgress
-from .shard_file import write_safetensors
-from .work import Work, disagreement, shard_identity
+from .write import write_safetensors
+from ..work import Work, disagreement, shard_identity
 
 log = logging.getLogger(__name__)
 

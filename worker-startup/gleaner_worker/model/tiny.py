@@ -1,4 +1,4 @@
-"""Makes a tiny random Qwen2 model in the Hugging Face layout: `python -m gleaner_worker.tiny_model DIR`.
+"""Makes a tiny random Qwen2 model in the Hugging Face layout: `python -m gleaner_worker.model.tiny DIR`.
 
 The weights mean nothing, but every step that a real model takes is taken. The same seed makes the same bytes.
 """
@@ -12,8 +12,8 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from .arc import encode_task
-from .qwen2_config import EMBEDDING, layer_table, parse_config
+from ..records.arc import encode_task
+from .config import EMBEDDING, layer_table, parse_config
 
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],
@@ -41,7 +41,7 @@ _WORDS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.tiny_model", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.model.tiny", description=__doc__)
     parser.add_argument("dir", help="folder to write; made when it does not exist")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16", help="of the stored weights")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .objects import Bucket, ObjectInfo
-from .plan import tokens_sha256
-from .read_shard import ShardContent, read_shard
-from .samples import Reader, Reject, Sample, read_samples
-from .spec import Spec
-from .stream import count_lines
+from ..objects import Bucket, ObjectInfo
+from ..shards.plan import tokens_sha256
+from .content import ShardContent, read_shard
+from ..records.samples import Reader, Reject, Sample, read_samples
+from ..spec import Spec
+from ..records.stream import count_lines
 
 # What a line of the stream is, as bits.
 STORED, STORED_AGAIN, DIFFERENT, LISTED_REJECT, LISTED_AGAIN, BAD, CUT = 1, 2, 4, 8, 16, 32, 64

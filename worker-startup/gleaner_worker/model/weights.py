@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from .failures import Failure
-from .qwen2_config import EMBEDDING, IGNORED, Qwen2Config, layer_table
+from ..failures import Failure
+from .config import EMBEDDING, IGNORED, Qwen2Config, layer_table
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 

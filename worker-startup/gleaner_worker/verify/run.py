@@ -1,53 +1,16 @@
-"""Reads a run's streams and every shard again and says whether each sample is stored exactly once.
+"""A whole run: every stream of it, held against every shard."""
 
-    python -m gleaner_worker.verify --bucket B --run RUN --json
-
-Exit status: 0 all is right, 1 something is not, 2 it could not be checked. It writes nothing to the bucket.
-"""
-
-import argparse
 import json
-import logging
-import os
-import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 
-from .failures import Failure
-from .model_folder import find_model, open_reader
-from .names import manifest_name, output_prefix, parse_stream, run_folder
-from .objects import Bucket, ObjectInfo, make_client
-from .spec import Spec, parse_spec
-from .verify_shard import Expectation
-from .verify_stream import COUNTS, verify_stream
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.verify", description=__doc__.partition("\n")[0])
-    parser.add_argument("--bucket", required=True)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--project")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON (otherwise as text)")
-    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    args = parser.parse_args()
-    logging.getLogger().setLevel(logging.ERROR)
-    tell = (
-        (lambda _: None)
-        if args.quiet
-        else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
-    )
-    status = 0
-    try:
-        with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
-            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, tell)
-        status = 0 if report["ok"] else 1
-    except (Failure, OSError) as error:
-        print(error, file=sys.stderr, flush=True)
-        report = _report(args.run, [], [f"Failed to verify {args.run}: {error}"])
-        status = 2
-    print(json.dumps(report) if args.json else _as_text(report), flush=True)
-    return status
+from ..failures import Failure
+from ..model.folder import find_model, open_reader
+from ..names import manifest_name, output_prefix, parse_stream, run_folder
+from ..objects import Bucket, ObjectInfo
+from ..spec import Spec, parse_spec
+from .shard import Expectation
+from .stream import COUNTS, verify_stream
 
 
 def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
@@ -75,7 +38,7 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         except Failure as error:  # of this stream; the others are looked at all the same
             nothing = dict.fromkeys(COUNTS, 0)
             results.append({"stream": stream, "object": info.name, **nothing, "problems": [error.reason]})
-    return _report(run, results, problems)
+    return report_on(run, results, problems)
 
 
 def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
@@ -118,24 +81,7 @@ def _list_outputs(bucket: Bucket, run: str) -> dict[str, list[ObjectInfo]]:
     return outputs
 
 
-def _report(run: str, streams: list[dict], problems: list[str]) -> dict:
+def report_on(run: str, streams: list[dict], problems: list[str]) -> dict:
     totals = {key: sum(stream[key] for stream in streams) for key in COUNTS}
     ok = not problems and bool(streams) and all(not stream["problems"] for stream in streams)
     return {"run": run, "ok": ok, **totals, "streams": streams, "problems": problems}
-
-
-def _as_text(report: dict) -> str:
-    lines = [
-        f"run {report['run']}: {'verified' if report['ok'] else 'NOT verified'}; {report['samples']} samples: "
-        f"{report['stored_once']} stored exactly once, {report['rejected']} rejected, {report['missing']} missing, "
-        f"{report['doubled']} doubled, {report['different']} different; "
-        f"{report['shards']} shards, {report['bytes']} bytes"
-    ]
-    lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
-    return "\n".join(lines + [f"  {problem}" for problem in report["problems"]])
-
-
-if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)

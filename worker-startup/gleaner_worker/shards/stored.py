@@ -1,11 +1,11 @@
 """The shards of a stream that the bucket has, held against the plan: the bucket is the truth about work done."""
 
-from .failures import Failure
-from .model import Model
-from .names import parse_shard
-from .objects import Bucket, ObjectInfo
+from ..failures import Failure
+from ..model.loaded import Model
+from ..names import parse_shard
+from ..objects import Bucket, ObjectInfo
 from .plan import ShardPlan
-from .work import Work, disagreement, shard_identity
+from ..work import Work, disagreement, shard_identity
 
 
 class StoredShards:

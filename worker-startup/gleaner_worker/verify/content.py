@@ -6,7 +6,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from .safe_pickle import Unsafe, load_shard
-from .weights import DTYPES
+from ..model.weights import DTYPES
 
 _SAFETENSORS_DTYPES = {"bf16": "BF16", "fp32": "F32"}
 _ROWS_AT_ONCE = 65_536

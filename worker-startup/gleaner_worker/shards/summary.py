@@ -1,9 +1,9 @@
 """metadata.json: what a finished stream has, in the seeds' fields and ours. It says nothing of when or by whom."""
 
-from .model import Model
-from .names import shard_name
+from ..model.loaded import Model
+from ..names import shard_name
 from .plan import ShardPlan
-from .work import Work
+from ..work import Work
 
 _MIB = 1024 * 1024
 

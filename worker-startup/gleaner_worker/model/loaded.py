@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from . import qwen2
-from .model_folder import find_model, fingerprint, open_reader
-from .objects import Bucket
-from .plan import Batch, ShardPlan
-from .qwen2_config import Qwen2Config
-from .samples import Reader
-from .spec import Spec
+from . import decoder as qwen2
+from .folder import find_model, fingerprint, open_reader
+from ..objects import Bucket
+from ..shards.plan import Batch, ShardPlan
+from .config import Qwen2Config
+from ..records.samples import Reader
+from ..spec import Spec
 from .weights import DTYPES, load_params
 
 

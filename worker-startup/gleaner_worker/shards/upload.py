@@ -9,19 +9,19 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 
-from .control import Control
-from .disk import writing
-from .failures import Failure
-from .model import Model
-from .names import shard_name
-from .objects import Bucket, ObjectInfo, file_crc32c
+from ..control import Control
+from ..disk import writing
+from ..failures import Failure
+from ..model.loaded import Model
+from ..names import shard_name
+from ..objects import Bucket, ObjectInfo, file_crc32c
 from .plan import ShardPlan
-from .samples import Reject, Sample
+from ..records.samples import Reject, Sample
 from .shard import ShardInProgress
-from .shard_file import CONTENT_TYPES, write_shard
+from .write import CONTENT_TYPES, write_shard
 from .stored import StoredShards
 from .summary import shard_entry, stream_summary
-from .work import Work, shard_identity, shard_metadata
+from ..work import Work, shard_identity, shard_metadata
 
 _SHARDS_IN_MEMORY = 2
 

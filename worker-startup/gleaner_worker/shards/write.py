@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from .disk import writing
+from ..disk import writing
 from .plan import ShardPlan
 
 CONTENT_TYPES = {"safetensors": "application/octet-stream", "pkl.gz": "application/gzip"}

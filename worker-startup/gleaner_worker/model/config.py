@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .failures import Failure
+from ..failures import Failure
 
 _NEVER = 2**30  # a window longer than any sequence: full attention
 

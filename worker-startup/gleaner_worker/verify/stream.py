@@ -4,9 +4,9 @@ import json
 import os
 from collections.abc import Callable
 
-from .names import output_prefix, parse_shard
-from .objects import Bucket, ObjectInfo
-from .verify_shard import (
+from ..names import output_prefix, parse_shard
+from ..objects import Bucket, ObjectInfo
+from .shard import (
     BAD,
     CUT,
     DIFFERENT,

@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 
-from .failures import Failure
-from .objects import Bucket, ObjectInfo, file_crc32c
-from .qwen2_config import Qwen2Config, parse_config
-from .samples import Reader, make_reader
-from .spec import Spec, resolve_layers
+from ..failures import Failure
+from ..objects import Bucket, ObjectInfo, file_crc32c
+from .config import Qwen2Config, parse_config
+from ..records.samples import Reader, make_reader
+from ..spec import Spec, resolve_layers
 
 _TEXT_FILES = ("config.json", "tokenizer.json")
 _INDEX = "model.safetensors.index.json"

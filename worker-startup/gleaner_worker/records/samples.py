@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from .failures import Failure
-from .records import Bad, parse_record
-from .spec import Spec
+from ..failures import Failure
+from .parse import Bad, parse_record
+from ..spec import Spec
 from .stream import Line, read_lines
 
 # Tokenising many lines at once uses every core; these two bound what is held meanwhile.

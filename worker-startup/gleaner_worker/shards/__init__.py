@@ -1,0 +1,1 @@
+"""From a plan of samples to stored shards."""

@@ -1,0 +1,1 @@
+"""Reading everything again: is each sample stored exactly once?"""

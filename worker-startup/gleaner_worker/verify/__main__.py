@@ -1,0 +1,61 @@
+"""Reads a run's streams and every shard again and says whether each sample is stored exactly once.
+
+    python -m gleaner_worker.verify --bucket B --run RUN --json
+
+Exit status: 0 all is right, 1 something is not, 2 it could not be checked. It writes nothing to the bucket.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+
+from ..failures import Failure
+from ..objects import Bucket, make_client
+from .run import report_on, verify_run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.verify", description=__doc__.partition("\n")[0])
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--project")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON (otherwise as text)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    args = parser.parse_args()
+    logging.getLogger().setLevel(logging.ERROR)
+    tell = (
+        (lambda _: None)
+        if args.quiet
+        else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
+    )
+    status = 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
+            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, tell)
+        status = 0 if report["ok"] else 1
+    except (Failure, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
+        report = report_on(args.run, [], [f"Failed to verify {args.run}: {error}"])
+        status = 2
+    print(json.dumps(report) if args.json else _as_text(report), flush=True)
+    return status
+
+
+def _as_text(report: dict) -> str:
+    lines = [
+        f"run {report['run']}: {'verified' if report['ok'] else 'NOT verified'}; {report['samples']} samples: "
+        f"{report['stored_once']} stored exactly once, {report['rejected']} rejected, {report['missing']} missing, "
+        f"{report['doubled']} doubled, {report['different']} different; "
+        f"{report['shards']} shards, {report['bytes']} bytes"
+    ]
+    lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
+    return "\n".join(lines + [f"  {problem}" for problem in report["problems"]])
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)
