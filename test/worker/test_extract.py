@@ -449,7 +449,7 @@ def test_a_model_that_is_missing_is_named(storage, tmp_path, model, reason):
 
 @pytest.mark.parametrize(
     "change",
-    [{"sites": ["mlp_out"]}, {"tokens": "last"}, {"dtype": "int8"}, {"format": "zarr"}, {"over_long": "cut"}],
+    [{"sites": ["logits"]}, {"tokens": "first"}, {"dtype": "int4"}, {"format": "zarr"}, {"over_long": "cut"}],
 )
 def test_a_spec_that_this_worker_cannot_honour_is_refused(storage, change):
     with pytest.raises(Failure, match=next(iter(change))) as failure:

@@ -84,7 +84,7 @@ def _download(work: Work, bucket: Bucket, path: str) -> None:
 
 
 def _plan(work: Work, model: Model, path: str, uploader: Uploader) -> Iterator[ShardPlan]:
-    itemsize = DTYPES[work.spec.stored_dtype].itemsize
+    itemsize = DTYPES[work.spec.dtype].itemsize
     capacity = capacity_tokens(work.spec.shard_size_bytes, len(model.layers), model.config.d_model, itemsize)
     return plan_shards(uploader.note_rejects(read_samples(path, work.object, model.reader)), capacity)
 

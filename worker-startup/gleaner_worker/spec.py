@@ -1,8 +1,25 @@
 """What a run extracts, as the control plane froze it."""
 
+import re
 from dataclasses import dataclass
 
 from .failures import Failure
+
+SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+DTYPES = ("bf16", "fp16", "fp32", "int8")
+FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """How a line becomes a prompt; see records/."""
+
+    field: str | None = None
+    template: str | None = None
+    encoder: str | None = None
+    prompt_version: str = "output-from-examples-v0"
+    predictions_per_task: int = 1
+    add_generation_prompt: bool = False
 
 
 @dataclass(frozen=True)
@@ -10,52 +27,68 @@ class Spec:
     model: str
     revision: str | None
     layers: str | tuple[int, ...]  # "all", "0-23", or the numbers themselves
-    dtype: str  # of the weights, the computation and the stored values
+    sites: tuple[str, ...]  # in the order of SITES
+    tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice such as "0:16" or "-8:", or positions
+    exclude_special: bool
+    dtype: str  # as stored
+    compute_dtype: str  # of the weights and the computation: bf16 or fp32
     format: str
     shard_size_bytes: int
     max_seq_length: int
     over_long: str
-    record_field: str | None
-
-    @property
-    def stored_dtype(self) -> str:
-        """pkl.gz must load with numpy alone, which has no bf16."""
-        return "fp32" if self.format == "pkl.gz" else self.dtype
+    record: RecordSpec
+    keep: tuple[str, ...]
+    seed: int
 
 
 def parse_spec(raw: dict) -> Spec:
-    """Takes the frozen spec; keys the worker does not use (pool, priority, seed) are ignored.
+    """Takes the frozen spec; keys the worker does not use (pool, priority) are ignored.
 
     Raises Failure("model") naming every value that this worker cannot honour.
     """
-    allowed = {
-        "sites": [["resid_post"]],
-        "tokens": ["all"],
-        "dtype": ["bf16", "fp32"],
-        "format": ["safetensors", "pkl.gz"],
-        "over_long": ["reject", "truncate"],
-    }
+    given = {"sites": ["resid_post"], "tokens": "all", "exclude_special": False, "keep": [], "seed": 42} | raw
+    record = given.get("record") or {}
+    allowed = {"dtype": DTYPES, "format": FORMATS, "over_long": ("reject", "truncate")}
     problems = [
-        f"{key} is {raw.get(key)!r}, this worker knows {' and '.join(map(repr, values))}"
+        f"{key} is {given.get(key)!r}, this worker knows {', '.join(values)}"
         for key, values in allowed.items()
-        if raw.get(key) not in values
+        if given.get(key) not in values
     ]
-    if not isinstance(raw.get("model"), str) or not raw["model"]:
+    problems += [f"sites has {site!r}, this worker knows {', '.join(SITES)}" for site in given["sites"] if site not in SITES]
+    unknown = sorted(set(record) - set(RecordSpec.__dataclass_fields__))
+    problems += [f"record.{key} is unknown to this worker" for key in unknown]
+    if not isinstance(given.get("model"), str) or not given["model"]:
         problems.append("model is missing")
+    tokens = given["tokens"] if isinstance(given["tokens"], str) else tuple(given["tokens"])
+    if isinstance(tokens, str) and tokens not in ("all", "last", "mean") and not is_slice(tokens):
+        problems.append(f"tokens is {tokens!r}, this worker knows all, last, mean, a slice such as 0:16, and positions")
+    if given.get("format") == "pkl.gz" and (given.get("dtype") not in ("fp16", "fp32") or len(given["sites"]) > 1):
+        problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
     if problems:
         raise Failure("model", f"Failed to read the spec: {'; '.join(problems)}")
-    layers = raw["layers"]
+    layers = given["layers"]
     return Spec(
-        model=raw["model"],
-        revision=raw.get("revision"),
+        model=given["model"],
+        revision=given.get("revision"),
         layers=layers if isinstance(layers, str) else tuple(layers),
-        dtype=raw["dtype"],
-        format=raw["format"],
-        shard_size_bytes=int(raw["shard_size_gb"] * 1_000_000_000),
-        max_seq_length=int(raw["max_seq_length"]),
-        over_long=raw["over_long"],
-        record_field=(raw.get("record") or {}).get("field"),
+        sites=tuple(site for site in SITES if site in given["sites"]),
+        tokens=tokens,
+        exclude_special=bool(given["exclude_special"]),
+        dtype=given["dtype"],
+        compute_dtype=given.get("compute_dtype") or ("fp32" if given["dtype"] == "fp32" else "bf16"),
+        format=given["format"],
+        shard_size_bytes=int(given["shard_size_gb"] * 1_000_000_000),
+        max_seq_length=int(given["max_seq_length"]),
+        over_long=given["over_long"],
+        record=RecordSpec(**{key: value for key, value in record.items() if value is not None}),
+        keep=tuple(given["keep"]),
+        seed=int(given["seed"]),
     )
+
+
+def is_slice(text: str) -> bool:
+    """START:STOP or START:STOP:STEP as Python writes it, each part optional, STEP positive."""
+    return re.fullmatch(r"(-?\d{1,6})?:(-?\d{1,6})?(:[1-9]\d{0,5})?", text) is not None
 
 
 def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:

@@ -4,7 +4,9 @@ Never computes logits, and no block after the deepest one asked for. Numerics fo
 activations and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +17,22 @@ _QUERY_BLOCK = 256
 _MAX_QUERY_BLOCKS = 32  # each is compiled separately
 
 
-@partial(jax.jit, static_argnames=("config", "layers"))
-def resid_post(params: dict, token_ids: jax.Array, config: Qwen2Config, layers: tuple[int, ...]) -> jax.Array:
-    """The output of each block in `layers` (ascending), before the final norm: [len(layers), B, T, d_model].
+SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+
+
+def run_blocks(
+    params: dict,
+    token_ids: jax.Array,
+    config: Qwen2Config,
+    layers: tuple[int, ...],
+    emit: Callable[[dict[str, jax.Array]], Any],
+) -> Any:
+    """Runs blocks 0 to max(layers); returns what `emit` makes of the sites of each block in `layers` (ascending), stacked
+    along a new first axis of len(layers).
 
     token_ids: int32 [B, T], padded on the right: attention is causal, so padding changes no real token.
     params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks.
+    emit: gets {site: [B, T, D]} for every one of SITES, inside the scan; what it does not use is never computed.
     """
     x = params["embed"][token_ids]  # [B, T, D]
     cos, sin = _rope_tables(token_ids.shape[1], config)
@@ -30,13 +42,19 @@ def resid_post(params: dict, token_ids: jax.Array, config: Qwen2Config, layers: 
         blocks = jax.tree.map(lambda w: w[first:last], params["blocks"])
 
         def step(x, block):
-            x = _block(x, block[0], block[1], cos, sin, config)
-            return x, (x if keep else None)
+            sites = _block(x, block[0], block[1], cos, sin, config)
+            return sites["resid_post"], (emit(sites) if keep else None)
 
         x, outputs = jax.lax.scan(step, x, (blocks, windows[first:last]))
         if keep:
             kept.append(outputs)
-    return jnp.concatenate(kept)
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
+
+
+@partial(jax.jit, static_argnames=("config", "layers"))
+def resid_post(params: dict, token_ids: jax.Array, config: Qwen2Config, layers: tuple[int, ...]) -> jax.Array:
+    """The output of each block in `layers` (ascending), before the final norm: [len(layers), B, T, d_model]."""
+    return run_blocks(params, token_ids, config, layers, lambda sites: sites["resid_post"])
 
 
 def _runs(layers: tuple[int, ...]) -> list[tuple[int, int, bool]]:
@@ -59,9 +77,11 @@ def _block(x, p, window, cos, sin, config: Qwen2Config):
     v = (_linear(h, p["wv"]) + p["bv"]).reshape(b, t, config.num_kv_heads, config.head_dim)
     q = _rotate(q, cos[:, None, None], sin[:, None, None])
     k = _rotate(k, cos[:, None], sin[:, None])
-    x = x + _linear(_attention(q, k, v, window).reshape(b, t, -1), p["wo"])
-    h = _rms_norm(x, p["norm2"], config.norm_eps)
-    return x + _linear(jax.nn.silu(_linear(h, p["gate"])) * _linear(h, p["up"]), p["down"])
+    attn_out = _linear(_attention(q, k, v, window).reshape(b, t, -1), p["wo"])
+    mid = x + attn_out
+    h = _rms_norm(mid, p["norm2"], config.norm_eps)
+    mlp_out = _linear(jax.nn.silu(_linear(h, p["gate"])) * _linear(h, p["up"]), p["down"])
+    return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
 
 
 def _linear(x, w):

@@ -35,8 +35,8 @@ def load_model(spec: Spec, home: str, bucket: Bucket) -> Model:
     """Raises Failure("model") when anything about the model, its tokenizer or the chosen layers does not fit."""
     folder = find_model(spec.model, home, bucket)
     config, layers, reader = open_reader(spec, folder)
-    params = load_params(folder, config, layers[-1] + 1, spec.dtype, spec.model)
-    return Model(spec.model, fingerprint(folder), config, layers, reader, jax.device_put(params), spec.dtype)
+    params = load_params(folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+    return Model(spec.model, fingerprint(folder), config, layers, reader, jax.device_put(params), spec.compute_dtype)
 
 
 def run_batch(model: Model, plan: ShardPlan, batch: Batch) -> jax.Array:

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from ..failures import Failure
 from .parse import Bad, parse_record
-from ..spec import Spec
+from ..spec import RecordSpec, Spec
 from .stream import Line, read_lines
 
 # Tokenising many lines at once uses every core; these two bound what is held meanwhile.
@@ -43,7 +43,7 @@ class Reader:
     vocab_size: int
     max_length: int
     over_long: str
-    record_field: str | None
+    record: RecordSpec
 
 
 def make_reader(tokenizer_path: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
@@ -61,7 +61,7 @@ def make_reader(tokenizer_path: str, spec: Spec, vocab_size: int, max_positions:
             f"Failed to use the tokenizer of {spec.model}: it makes ids up to {largest}, the model has {vocab_size} "
             "embeddings; tokenizer.json and model.safetensors are not of one model",
         )
-    return Reader(tokenizer, vocab_size, min(spec.max_seq_length, max_positions), spec.over_long, spec.record_field)
+    return Reader(tokenizer, vocab_size, min(spec.max_seq_length, max_positions), spec.over_long, spec.record)
 
 
 def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reject]:
@@ -69,7 +69,7 @@ def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reje
     window: list[tuple[Line, str | list[int] | Bad]] = []
     size = 0
     for line in read_lines(path, name):
-        window.append((Line(line.index, None, line.size_bytes), parse_record(line, reader.record_field)))
+        window.append((Line(line.index, None, line.size_bytes), parse_record(line, reader.record.field)))
         size += line.size_bytes if line.data is not None else 0
         if len(window) >= _WINDOW_LINES or size >= _WINDOW_BYTES:
             yield from _tokenize(window, reader)

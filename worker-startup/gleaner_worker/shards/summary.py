@@ -52,7 +52,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "spec_hash": work.spec_hash,
         "stream_crc32c": work.crc32c,
         "model_fingerprint": model.fingerprint,
-        "dtype": work.spec.stored_dtype,
+        "dtype": work.spec.dtype,
         "d_model": model.config.d_model,
         "layers": list(model.layers),
         "shards": sorted(entries, key=lambda entry: entry["shard_id"]),

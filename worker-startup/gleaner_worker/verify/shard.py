@@ -110,7 +110,7 @@ def check_content(expect: Expectation, bucket: Bucket, shard: ObjectInfo, lines:
     marks = lines.marks
     first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
     bucket.download(shard.name, path, shard.generation)
-    content = read_shard(path, shard.metadata, expect.layers, expect.d_model, expect.spec.stored_dtype)
+    content = read_shard(path, shard.metadata, expect.layers, expect.d_model, expect.spec.dtype)
     os.unlink(path)
     made = shard.metadata.get("crc32c")
     wrong = [] if made == shard.crc32c else [f"holds other bytes than were stored (crc32c {shard.crc32c}, then {made})"]
