@@ -37,6 +37,10 @@ const environment = z.object({
   GLEANER_HEARTBEAT_S: seconds(20),
   GLEANER_LEASE_S: seconds(180),
   GLEANER_SILENT_S: seconds(240),
+  /** An agent that beats and does nothing new for so long is replaced: at work, while it compiles, while it loads a model. */
+  GLEANER_STALL_S: seconds(600),
+  GLEANER_COMPILE_S: seconds(900),
+  GLEANER_LOAD_S: seconds(3600),
   /** Cloud TPU takes minutes to make a node; the agent's first word comes when the script starts. */
   GLEANER_CREATE_S: seconds(900),
   GLEANER_BOOT_S: seconds(600),
@@ -94,6 +98,9 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       boot_s: v.GLEANER_BOOT_S,
       setup_s: v.GLEANER_SETUP_S,
       silent_s: v.GLEANER_SILENT_S,
+      stall_s: v.GLEANER_STALL_S,
+      compile_s: v.GLEANER_COMPILE_S,
+      load_s: v.GLEANER_LOAD_S,
       drain_s: v.GLEANER_DRAIN_S,
       ask_again_s: v.GLEANER_ASK_AGAIN_S,
       repair_s: v.GLEANER_REPAIR_S,

@@ -1,3 +1,4 @@
+import type {Death} from './death.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 import {iso, msOf} from './time.ts';
@@ -51,6 +52,16 @@ export function renewLease(stream: Stream, claim: Claim, lease_s: number, now: n
 export function revokeLease(stream: Stream, now: number): Stream {
   if (stream.status !== 'in_progress') return stream;
   return {...stream, status: 'pending', lease: null, updated_at: iso(now)};
+}
+
+/**
+ * Its worker died. A node that was taken away says nothing about the stream; an agent that fell silent or stood still may have
+ * been killed by it, as a record that needs more memory than there is does, so it counts among the faults.
+ */
+export function freeFromDead(stream: Stream, worker: string, death: Death | undefined, now: number): Stream {
+  const free = revokeLease(stream, now);
+  const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';
+  return isSuspect && free !== stream ? blame(free, `${worker} died at work on it: ${death.cause}`) : free;
 }
 
 /**

@@ -1,4 +1,4 @@
-import {causeOfDeath} from './death.ts';
+import {causeOfDeath, type Death} from './death.ts';
 import {isOlderThan, iso} from './time.ts';
 
 /**
@@ -26,7 +26,11 @@ export type Worker = {
   work: string | null;
   samples_done: number | null;
   samples_total: number | null;
+  tokens_done: number | null;
+  shards_done: number | null;
   tokens_per_s: number | null;
+  /** When it last did something new: a heartbeat proves that the agent lives, and nothing about its work. */
+  progress_at: string | null;
   /** Creating waits until then after the zone refused. */
   blocked_until_at: string | null;
   /** When the last create or delete was asked of Cloud TPU, to ask again when nothing comes of it. */
@@ -44,6 +48,10 @@ export type Limits = {
   boot_s: number;
   setup_s: number;
   silent_s: number;
+  /** How long an extraction may stand still: while it computes or uploads, while it compiles, while it loads a model. */
+  stall_s: number;
+  compile_s: number;
+  load_s: number;
   drain_s: number;
   /** How long an asked-for create or delete may stay without effect before it is asked for again. */
   ask_again_s: number;
@@ -65,7 +73,7 @@ export type Observation =
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
 
 /** `death` is why this life of the slot ended before its work did. */
-export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]; death?: string};
+export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]; death?: Death};
 
 export function newWorker(
   name: string,
@@ -83,10 +91,8 @@ export function newWorker(
     health: null,
     heartbeat_at: null,
     activity: null,
-    work: null,
-    samples_done: null,
-    samples_total: null,
-    tokens_per_s: null,
+    ...NO_WORK,
+    progress_at: null,
     blocked_until_at: null,
     asked_at: null,
     recreate: false,
@@ -144,7 +150,12 @@ function decideForeign(worker: Worker, wanted: boolean, limits: Limits, now: num
   if (worker.phase === 'gone' && (!wanted || isBlocked(worker, now))) return unchanged(worker);
   const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
   const gone = {...createRefused(worker, reason, limits.retry_s, now), ...IDLE};
-  return {worker: gone, actions: [], events: [`${worker.name} cannot be created: ${reason}`], death: reason};
+  return {
+    worker: gone,
+    actions: [],
+    events: [`${worker.name} cannot be created: ${reason}`],
+    death: taken(reason),
+  };
 }
 
 function decideGone(worker: Worker, observation: Observation, wanted: boolean, now: number): WorkerDecision {
@@ -183,10 +194,12 @@ function decideLiving(
   now: number,
 ): WorkerDecision {
   if (observation.kind === 'node' && isOtherLife(worker, observation.incarnation)) {
-    const death = `the node of that name is incarnation ${observation.incarnation}, not ${worker.incarnation}`;
+    const death = taken(
+      `the node of that name is incarnation ${observation.incarnation}, not ${worker.incarnation}`,
+    );
     return toDeleting(
       outgrow(worker, observation),
-      `${worker.name} is lost: ${death}; deleting it`,
+      `${worker.name} is lost: ${death.cause}; deleting it`,
       now,
       death,
     );
@@ -195,11 +208,11 @@ function decideLiving(
   if (death) {
     // A node that never came up says what a refusal says: this zone has none to give now.
     const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
-    const event = `${worker.name} is lost: ${death}; deleting it`;
+    const event = `${worker.name} is lost: ${death.cause}; deleting it`;
     return toDeleting({...worker, blocked_until_at}, event, now, death);
   }
   if (worker.recreate)
-    return toDeleting(worker, `${worker.name} is made again, as asked`, now, 'recreate was asked for');
+    return toDeleting(worker, `${worker.name} is made again, as asked`, now, taken('recreate was asked for'));
   if (!wanted && worker.phase === 'working') {
     const draining = enter(worker, 'draining', now);
     return {worker: draining, actions: [], events: [`${worker.name} is not needed any more: draining it`]};
@@ -248,6 +261,7 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     incarnation: worker.incarnation + 1,
     asked_at: iso(now),
     heartbeat_at: null,
+    progress_at: null,
     provider_state: null,
     health: null,
     activity: null,
@@ -263,14 +277,25 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
 }
 
 /** What a worker without a stream has to say of its work. */
-export const NO_WORK = {work: null, samples_done: null, samples_total: null, tokens_per_s: null};
+export const NO_WORK = {
+  work: null,
+  samples_done: null,
+  samples_total: null,
+  tokens_done: null,
+  shards_done: null,
+  tokens_per_s: null,
+};
 
 const IDLE = {...NO_WORK, activity: null};
 
-function toDeleting(worker: Worker, event: string, now: number, death?: string): WorkerDecision {
+function taken(cause: string): Death {
+  return {kind: 'taken', cause};
+}
+
+function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {
     asked_at: iso(now),
-    last_death: death ?? worker.last_death,
+    last_death: death?.cause ?? worker.last_death,
     ...IDLE,
   });
   return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};
@@ -288,16 +313,17 @@ function unchanged(worker: Worker): WorkerDecision {
   return {worker, actions: [], events: []};
 }
 
+/** It asks for work, which is something new each time. */
+export function askedForWork(worker: Worker, now: number): Worker {
+  return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
+}
+
+const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
+
 /** A heartbeat of the living incarnation: it is the proof of life, and the end of booting. */
 export function heardFrom(
   worker: Worker,
-  said: {
-    activity: string;
-    work: string | null;
-    samples_done: number | null;
-    samples_total: number | null;
-    tokens_per_s: number | null;
-  },
+  said: Pick<Worker, keyof typeof NO_WORK> & {activity: string},
   now: number,
 ): Worker {
   const phase = phaseAfter(worker, said.activity, said.work);
@@ -306,6 +332,7 @@ export function heardFrom(
     ...said,
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
+    progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
     heartbeat_at: iso(now),
   };
 }

@@ -11,7 +11,7 @@ import {
 import {outputPrefix, paths} from '../core/names.ts';
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
-import {heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
+import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
@@ -54,8 +54,7 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   }
   await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, request.worker);
-    if (isCurrent(current, request))
-      workerRecords.set(tx, heardFrom(current, {...NO_WORK, activity: 'idle'}, deps.now()));
+    if (isCurrent(current, request)) workerRecords.set(tx, askedForWork(current, deps.now()));
   });
   return ok({...wait, reason: 'every stream is taken or done'});
 }
@@ -144,13 +143,8 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
         ? renewLease(stream, {...claim, ...holderOf(request)}, deps.config.lease_s, now)
         : undefined;
     if (renewed) streamRecords.set(tx, renewed);
-    const {samples_done = null, samples_total = null, tokens_per_s = null} = request.progress ?? {};
     const work = renewed ? `${renewed.run}/${renewed.stream}` : null;
-    const spoken = heardFrom(
-      worker,
-      {activity: request.phase, work, samples_done, samples_total, tokens_per_s},
-      now,
-    );
+    const spoken = heardFrom(worker, {...NO_WORK, ...request.progress, activity: request.phase, work}, now);
     workerRecords.set(tx, spoken);
     return ok({
       ...verdict(request, spoken, renewed, run),

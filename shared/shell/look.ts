@@ -23,7 +23,9 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   await takeMissedStreams(deps);
   for (const run of await openRuns(deps)) await unlessBroken(deps, () => lookAtRun(deps, run));
   const busy = await lookAtWorkers(deps, look);
-  if (busy || (await isAnythingLeft(deps))) return;
+  // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
+  const isBlind = unreachable.some(zone => deps.config.pool.zones.includes(zone));
+  if (busy || isBlind || (await isAnythingLeft(deps))) return;
   await deps.ticker.off();
   if (await isAnythingLeft(deps)) await deps.ticker.on();
 }

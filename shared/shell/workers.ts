@@ -1,4 +1,4 @@
-import {isLeasedTo, revokeLease} from '../core/lease.ts';
+import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
 import {wantedSlots} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
@@ -127,7 +127,7 @@ async function lookAtSlot(deps: Deps, look: Look, {name, wanted, seen}: Slot): P
     workerRecords.set(tx, {...decision.worker, updated_at: iso(now)});
     if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
-      if (stream) streamRecords.set(tx, revokeLease(stream, now));
+      if (stream) streamRecords.set(tx, freeFromDead(stream, name, decision.death, now));
     }
     for (const text of decision.events) tell(tx, {kind: 'worker', worker: name, text}, now);
     return decision.worker;
@@ -155,7 +155,8 @@ function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision
   tx.set(paths.attempt(worker.name, worker.incarnation), {
     worker: worker.name,
     incarnation: worker.incarnation,
-    cause: decision.death ?? 'not needed any more',
+    cause: decision.death?.cause ?? 'not needed any more',
+    cause_kind: decision.death?.kind ?? 'not-needed',
     last_phase: worker.phase,
     provider_state: decision.worker.provider_state,
     work: worker.work,

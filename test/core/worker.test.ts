@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
+  askedForWork,
   createRefused,
   decideWorker,
   heardFrom,
   isAlive,
   isBlocked,
   type Limits,
+  NO_WORK,
   type Observation,
   type Phase,
   type Worker,
@@ -18,6 +20,9 @@ const LIMITS: Limits = {
   boot_s: 600,
   setup_s: 1800,
   silent_s: 240,
+  stall_s: 600,
+  compile_s: 900,
+  load_s: 3600,
   drain_s: 900,
   ask_again_s: 180,
   repair_s: 900,
@@ -244,7 +249,7 @@ describe('the life of a slot', () => {
       },
       {
         name: 'draining without end',
-        given: wellIn('draining', {heartbeat_at: at(890)}),
+        given: wellIn('draining', {heartbeat_at: at(890), progress_at: at(890)}),
         seen: node('READY'),
         limit: 900,
         then: 'deleting',
@@ -255,6 +260,29 @@ describe('the life of a slot', () => {
         given: wellIn('creating', {phase_since_at: at(0), asked_at: at(890)}),
         seen: node('REPAIRING'),
         limit: 900,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      ...(
+        [
+          ['running', 600],
+          ['uploading', 600],
+          ['compiling', 900],
+          ['loading', 3600],
+        ] as const
+      ).map(([activity, limit]) => ({
+        name: `${activity} without progress, though it beats,`,
+        given: wellIn('working', {activity, progress_at: at(0), heartbeat_at: at(limit)}),
+        seen: node('READY'),
+        limit,
+        then: 'deleting' as const,
+        asks: 'delete' as const,
+      })),
+      {
+        name: 'an agent that says it is idle and never asks for work',
+        given: wellIn('idle', {activity: 'idle', progress_at: at(0), heartbeat_at: at(600)}),
+        seen: node('READY'),
+        limit: 600,
         then: 'deleting',
         asks: 'delete',
       },
@@ -332,13 +360,7 @@ describe('the life of a slot', () => {
   });
 
   describe('by what its agent says', () => {
-    const said = (activity: string, work: string | null) => ({
-      activity,
-      work,
-      samples_done: null,
-      samples_total: null,
-      tokens_per_s: null,
-    });
+    const said = (activity: string, work: string | null) => ({...NO_WORK, activity, work});
     const cases: {given: Phase; says: [string, string | null]; then: Phase}[] = [
       {given: 'creating', says: ['setup', null], then: 'booting'},
       {given: 'creating', says: ['idle', null], then: 'idle'},
@@ -471,8 +493,7 @@ describe('the life of a slot', () => {
       const speaks = observation.kind === 'node' && observation.state === 'READY';
       const isCurrent = observation.kind === 'node' && observation.incarnation === worker.incarnation;
       if (speaks && isCurrent && (isAlive(worker) || worker.phase === 'creating')) {
-        const nothing = {samples_done: null, samples_total: null, tokens_per_s: null};
-        worker = heardFrom(worker, {activity: 'idle', work: null, ...nothing}, now);
+        worker = askedForWork(worker, now);
       }
     }
     return {worker, observation, created};
