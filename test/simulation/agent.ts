@@ -1,0 +1,150 @@
+/** What runs on a TPU VM, in virtual time: it boots, leases, stores shards, beats beside its work, and believes what it is told. */
+import {shardObject} from '../../shared/core/names.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {planShards, shardMetadata, storedText} from './streams.ts';
+
+export type Answer = {status: number; body: Record<string, unknown>};
+
+export type Surroundings = {
+  api: (request: object) => Promise<Answer>;
+  objects: Objects;
+  sleep: (ms: number) => Promise<void>;
+  seconds: (low: number, high: number) => number;
+  /** Whether this machine fails at what it does next. */
+  isFaulty: () => boolean;
+};
+
+type Lease = {run: string; stream: string; epoch: number};
+type Work = {
+  run: string;
+  stream: string;
+  dataset: {object: string; generation: string; crc32c: string};
+  spec_hash: string;
+};
+
+const RETRY_MS = 5_000;
+const BEAT_MS = 30_000;
+
+export class SimAgent {
+  readonly worker: string;
+  readonly incarnation: number;
+  hasEnded = false;
+  #lease: Lease | null = null;
+  #orders: 'continue' | 'drain' | 'stop' = 'continue';
+  #phase = 'setup';
+  #shards = 0;
+  readonly #world: Surroundings;
+
+  constructor(worker: string, incarnation: number, world: Surroundings) {
+    this.worker = worker;
+    this.incarnation = incarnation;
+    this.#world = world;
+  }
+
+  async live(): Promise<void> {
+    await this.#world.sleep(this.#world.seconds(1, 20) * 1000);
+    void this.#beat();
+    await this.#world.sleep(this.#world.seconds(5, 90) * 1000);
+    this.#phase = 'idle';
+    while (!this.hasEnded) {
+      const {status, body} = await this.#ask({action: 'lease', loaded: null});
+      if (status === 200 && body.action === 'exit') this.hasEnded = true;
+      else if (status === 200 && body.action === 'work')
+        await this.#work(body.lease as Lease, body.work as Work);
+      else await this.#world.sleep(RETRY_MS * 4);
+    }
+  }
+
+  /** 30 seconds are left: the stream is given back. */
+  async preempted(): Promise<void> {
+    const lease = this.#lease;
+    this.hasEnded = true;
+    if (lease) await this.#ask({action: 'release', lease, outcome: 'preempted', failure: null});
+  }
+
+  async #beat(): Promise<void> {
+    while (!this.hasEnded) {
+      const lease = this.#lease;
+      const {status, body} = await this.#ask({
+        action: 'heartbeat',
+        phase: this.#phase,
+        lease,
+        progress: this.#progress(),
+      });
+      if (status === 200 && body.action === 'exit') this.hasEnded = true;
+      if (status === 200 && lease === this.#lease && (body.action === 'stop' || body.action === 'drain'))
+        this.#orders = body.action;
+      await this.#world.sleep(BEAT_MS);
+    }
+  }
+
+  async #work(given: Lease, work: Work): Promise<void> {
+    const lease = {run: given.run, stream: given.stream, epoch: given.epoch};
+    this.#lease = lease;
+    this.#shards = 0;
+    this.#orders = 'continue';
+    this.#phase = 'loading';
+    const [outcome, failure] = await this.#extract(lease, work);
+    this.#phase = 'idle';
+    if (outcome === 'lost' || this.hasEnded) this.#lease = null;
+    else await this.#release(lease, outcome, failure);
+  }
+
+  async #extract(lease: Lease, work: Work): Promise<[string, object | null]> {
+    const {objects} = this.#world;
+    const {object, generation} = work.dataset;
+    const info = await this.#persist(() => objects.head(object));
+    const bytes = await this.#persist(() => objects.read(object, {max_bytes: 1e9}));
+    if (!bytes || info?.generation !== generation)
+      return ['failed', {kind: 'stream', reason: `generation ${generation} of ${object} is gone`}];
+    this.#phase = 'running';
+    for (const plan of planShards(Buffer.from(bytes).toString('utf8'))) {
+      if (this.hasEnded || this.#orders === 'stop') return ['lost', null];
+      if (this.#world.isFaulty()) return ['failed', {kind: 'infrastructure', reason: 'the disk is full'}];
+      const name = shardObject(work.run, work.stream, plan.shard, 'safetensors');
+      this.#shards += 1;
+      if (await this.#persist(() => objects.head(name))) continue;
+      await this.#world.sleep(this.#world.seconds(5, 120) * 1000);
+      if (this.hasEnded || (this.#orders as string) === 'stop') return ['lost', null];
+      const metadata = shardMetadata(plan, work, lease.epoch);
+      await this.#persist(() => objects.create(name, Buffer.from(storedText(plan)), {metadata}));
+      if (this.#orders === 'drain' && !plan.final) return ['drained', null];
+    }
+    return ['completed', null];
+  }
+
+  #progress(): object | null {
+    if (!this.#lease) return null;
+    return {
+      samples_done: 0,
+      samples_total: null,
+      tokens_done: 0,
+      shards_done: this.#shards,
+      tokens_per_s: null,
+    };
+  }
+
+  async #release(lease: Lease, outcome: string, failure: object | null): Promise<void> {
+    for (;;) {
+      const {status} = await this.#ask({action: 'release', lease, outcome, failure});
+      if (status < 500 || this.hasEnded) break;
+      await this.#world.sleep(RETRY_MS);
+    }
+    this.#lease = null;
+  }
+
+  async #persist<T>(call: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await call();
+      } catch {
+        await this.#world.sleep(RETRY_MS);
+      }
+    }
+  }
+
+  #ask(request: object): Promise<Answer> {
+    const {worker, incarnation} = this;
+    return this.#world.api({...request, worker, incarnation, host: 0});
+  }
+}

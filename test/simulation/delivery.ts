@@ -1,0 +1,102 @@
+/** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
+import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
+import {onControl} from '../../functions/on-control.ts';
+import {onObject} from '../../functions/on-object.ts';
+import {onTick} from '../../functions/on-tick.ts';
+import {onTpu} from '../../functions/on-tpu.ts';
+import {Rejected} from '../../shared/errors.ts';
+import type {Document} from '../../shared/ports.ts';
+import {type Process, Processes} from './processes.ts';
+import {MINUTE_MS, type Setting} from './setting.ts';
+
+const HANDLERS = {object: onObject, control: onControl, tpu: onTpu};
+
+export type Topic = keyof typeof HANDLERS;
+type Message = {id: string; topic: Topic; data: Document; attempt: number};
+
+/** A handler that has not ended by then is called again, beside itself if it is only slow. */
+const ACK_DEADLINE_MS = 10 * MINUTE_MS;
+
+export class Delivery {
+  readonly processes: Processes;
+  readonly #setting: Setting;
+  #count = 0;
+  /** Messages that are neither handled nor lost, and ticks that have not ended. */
+  underway = 0;
+
+  constructor(setting: Setting) {
+    this.#setting = setting;
+    this.processes = new Processes(setting, (topic, message) => this.send(topic as Topic, message));
+  }
+
+  /** Publishes, and answers the message's id. What people say is never lost: the service has taken it. */
+  send(topic: Topic, content: Document): string {
+    const {chance, faults} = this.#setting;
+    this.#count += 1;
+    const id = String(1000 + this.#count);
+    const text = Buffer.from(JSON.stringify(content)).toString('base64');
+    const data = topic === 'object' ? content : {message: {data: text, messageId: id}};
+    if (topic !== 'control' && this.#setting.strikes(`${topic} lost`, faults.loss)) {
+      this.#setting.note(() => `${topic} ${id} is lost`);
+      return id;
+    }
+    const copies = this.#setting.strikes(`${topic} doubled`, faults.duplicate) ? 2 : 1;
+    for (let copy = 0; copy < copies; copy++) {
+      const late_s = chance.happens(0.3) ? faults.delay_s * chance.next() : 0;
+      this.#deliver({id, topic, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
+    }
+    return id;
+  }
+
+  #deliver(message: Message, delay_ms: number): void {
+    this.underway += 1;
+    this.#setting.after(delay_ms, () => {
+      const {id, topic, data, attempt} = message;
+      const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
+      const process = this.processes.instance();
+      this.#setting.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
+      this.#handle(process, HANDLERS[topic](this.processes.deps(process), event), again_ms => {
+        if (again_ms !== undefined)
+          this.#deliver({...message, attempt: attempt + 1}, again_ms * Math.min(attempt, 10));
+      });
+    });
+  }
+
+  /** Calls `end` once: when the handler has ended, has failed, or has taken too long. */
+  #handle(process: Process, handling: Promise<void>, end: (again_ms: number | undefined) => void): void {
+    let hasEnded = false;
+    const endOnce = (again_ms: number | undefined) => {
+      if (hasEnded) return;
+      hasEnded = true;
+      this.underway -= 1;
+      end(again_ms);
+    };
+    handling.then(
+      () => endOnce(undefined),
+      error => {
+        this.#setting.note(() => `${process.name} fails: ${error.message}`);
+        this.#setting.invariants.onFailure(error);
+        endOnce(error instanceof Rejected ? undefined : 10_000);
+      },
+    );
+    this.#setting.after(ACK_DEADLINE_MS, () => endOnce(0));
+  }
+
+  /** The Scheduler's minute, for ever. */
+  beat(): void {
+    this.#setting.after(MINUTE_MS, () => {
+      this.#setting.invariants.onMinute(this.processes.tickerOn);
+      if (this.processes.tickerOn && !this.#setting.strikes('tick lost', this.#setting.faults.loss / 2))
+        this.#tick();
+      this.beat();
+    });
+  }
+
+  #tick(): void {
+    const process = this.processes.instance();
+    this.#setting.note(() => `${process.name} ticks`);
+    const response = {status: () => response, end: () => response} as unknown as Response;
+    this.underway += 1;
+    this.#handle(process, onTick(this.processes.deps(process), {} as Request, response), () => {});
+  }
+}

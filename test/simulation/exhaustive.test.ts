@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import {completeSpec, specHash} from '../../shared/spec.ts';
+import {World} from '../world.ts';
+import {KINDS} from './faults.ts';
+import {aStreamOf, planShards, shardMetadata, storedText} from './streams.ts';
+import {simulate} from './world.ts';
+
+/** Two streams, two slots, no weather: the only trouble is that functions die. */
+const SMALL = {without: new Set([...KINDS, 'second zone', 'second run', 'long storm'])};
+/** The first seed whose world has two streams with three shards between them, and two slots. */
+const SEED = Number(process.env.GLEANER_EXHAUSTIVE_SEED ?? 495);
+
+async function breach(crashes: number[]): Promise<string | undefined> {
+  const {violation} = await simulate(SEED, {...SMALL, crashes: new Set(crashes)});
+  return violation && `a function that dies at call ${crashes}: ${violation}`;
+}
+
+describe('a small world', () => {
+  it('holds when a function dies at any one call, before it was done or after', async () => {
+    const {calls} = await simulate(SEED, SMALL);
+    assert.ok(calls > 100, `${calls} calls`);
+    const found: string[] = [];
+    for (let call = 1; call <= calls; call += 0.5) found.push((await breach([call])) ?? '');
+    assert.deepEqual(
+      found.filter(text => text !== ''),
+      [],
+    );
+  }).timeout(300_000);
+
+  it('holds when two functions die, at every so-many-th pair of calls (GLEANER_PAIRS=1: at all of them)', async () => {
+    const {calls} = await simulate(SEED, SMALL);
+    const every = Number(process.env.GLEANER_PAIRS ?? 701);
+    const found: string[] = [];
+    let pair = 0;
+    for (let first = 1; first <= calls; first += 0.5)
+      for (let second = first + 0.5; second <= calls + 20; second += 0.5)
+        if (++pair % every === 0) found.push((await breach([first, second])) ?? '');
+    assert.deepEqual(
+      found.filter(text => text !== ''),
+      [],
+    );
+  }).timeout(7_200_000);
+});
+
+/** Every order of the items. */
+function* orders<T>(items: readonly T[]): Generator<T[]> {
+  if (items.length === 0) yield [];
+  for (const [index, item] of items.entries())
+    for (const rest of orders([...items.slice(0, index), ...items.slice(index + 1)])) yield [item, ...rest];
+}
+
+describe('five events', () => {
+  const text = aStreamOf(6, 'line', 3);
+  const object = 'datasets/my-run/stream_000.jsonl';
+
+  /** A stream whose shards are all stored, and of which no function has heard. */
+  async function anUnheardWorld(): Promise<World> {
+    const world = new World();
+    world.objects.put(object, text);
+    const {crc32c} = (await world.objects.head(object)) ?? assert.fail();
+    const spec_hash = specHash(completeSpec({}, world.deps.config).spec);
+    const work = {run: 'my-run', stream: '000', spec_hash, dataset: {crc32c}};
+    for (const plan of planShards(text)) {
+      const name = `activations/my-run/tpu_0/shard_000${plan.shard}.safetensors`;
+      world.objects.put(name, storedText(plan), shardMetadata(plan, work, 1));
+    }
+    world.control({action: 'start', run: 'my-run'});
+    return world;
+  }
+
+  it('may come in any order, each of them once or twice: what is counted is what is stored', async () => {
+    let worlds = 0;
+    for (const order of orders([0, 1, 2, 3, 4]))
+      for (let twice = 0; twice < 32; twice += worlds % 8 === 0 ? 1 : 5) {
+        const world = await anUnheardWorld();
+        const messages = world.queue.splice(0);
+        assert.equal(messages.length, 5);
+        const again = order.filter(index => twice & (1 << index)).reverse();
+        for (const index of [...order, ...again]) await world.handle(messages[index] ?? assert.fail());
+        const stream = await world.stream('my-run', '000');
+        const told = [
+          stream?.status,
+          stream?.total_shards,
+          stream?.total_samples_processed,
+          stream?.rejected_samples,
+        ];
+        assert.deepEqual(told, ['completed', 3, 5, 1], `order ${order}, again ${again}`);
+        await world.store.close();
+        worlds += 1;
+      }
+    assert.ok(worlds > 800, String(worlds));
+  }).timeout(120_000);
+});

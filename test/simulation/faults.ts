@@ -1,0 +1,87 @@
+/** What can go wrong in a world, and how often: drawn from its seed, each kind on or off by itself. */
+import type {Chance} from './kernel.ts';
+
+/** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
+export type Faults = {
+  /** A message or an object event never arrives. */
+  loss: number;
+  /** It arrives twice. */
+  duplicate: number;
+  /** Seconds that a delivery may take. */
+  delay_s: number;
+  /** A call of a service fails, and nothing was done. */
+  refusal: number;
+  /** A call was done, and its answer is lost: for a transaction, an ambiguous commit. */
+  silence: number;
+  /** Milliseconds that a call may take; a slow handler meets its own redelivery. */
+  latency_ms: number;
+  /** The process that made the call dies instead of hearing the answer. */
+  crash: number;
+  /** How often a node is lost in an hour. */
+  preemption: number;
+  /** Of the nodes that are lost: with 30 seconds' notice; vanished; still READY. The rest show PREEMPTED or TERMINATED. */
+  notice: number;
+  vanish: number;
+  deaf: number;
+  /** A node that is gone for Cloud TPU, whose machine works on. */
+  zombie: number;
+  /** READY, and nothing ever boots. */
+  stillborn: number;
+  /** An operation that never ends, or that ends in an error which nobody hears. */
+  stuck: number;
+  /** The zone has nothing to give, is over quota, or does not answer: of every ten minutes. */
+  stockout: number;
+  quota: number;
+  partition: number;
+  /** Nodes under repair for a while. */
+  repair: number;
+  /** Workers that cannot do a stream: the disk is full. */
+  machine_fault: number;
+  /** Seconds by which the clocks of function instances differ. */
+  skew_s: number;
+  /** The whole database is lost once. */
+  wipe: number;
+  /** Messages of people: pause, resume, recreate, nonsense. */
+  meddling: number;
+};
+
+const MOST: Faults = {
+  loss: 0.3,
+  duplicate: 0.5,
+  delay_s: 240,
+  refusal: 0.08,
+  silence: 0.05,
+  latency_ms: 20_000,
+  crash: 0.01,
+  preemption: 12,
+  notice: 0.4,
+  vanish: 0.3,
+  deaf: 0.3,
+  zombie: 0.3,
+  stillborn: 0.2,
+  stuck: 0.15,
+  stockout: 0.4,
+  quota: 0.2,
+  partition: 0.3,
+  repair: 0.2,
+  machine_fault: 0.1,
+  skew_s: 10,
+  wipe: 0.2,
+  meddling: 0.5,
+};
+
+export const KINDS = Object.keys(MOST) as (keyof Faults)[];
+
+export const CALM = Object.fromEntries(KINDS.map(kind => [kind, 0])) as Faults;
+
+/** Most worlds have a few kinds of trouble, some have every kind, and a few have none. */
+export function drawFaults(chance: Chance, without: ReadonlySet<string> = new Set()): Faults {
+  const share = chance.pick([0, 0.15, 0.3, 0.5, 0.7, 1]);
+  const faults = {...CALM};
+  for (const kind of KINDS) {
+    // Drawn also when it is left out, so that leaving one kind out changes no other.
+    const [on, level] = [chance.happens(share), chance.next()];
+    if (on && !without.has(kind)) faults[kind] = level * MOST[kind];
+  }
+  return faults;
+}

@@ -1,0 +1,199 @@
+/** Known mistakes of systems like this one, each planted into the text of the real modules: the simulation must find them all. */
+import {registerHooks} from 'node:module';
+import {fileURLToPath} from 'node:url';
+
+type Edit = {file: string; find: string; replace: string};
+export type Mistake = {name: string; edits: Edit[]};
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+
+export const MISTAKES: Mistake[] = [
+  {
+    name: 'a checkpoint that counts past a gap',
+    edits: [
+      {
+        file: 'shared/core/checkpoint.ts',
+        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        replace: 'if (shard.shard <= progress.total_shards) continue;',
+      },
+      {
+        file: 'shared/core/checkpoint.ts',
+        find: 'if (shard.first_sample !== expected)',
+        replace: 'if (shard.first_sample < expected)',
+      },
+    ],
+  },
+  {
+    name: 'an increment without a marker: a shard that is seen twice counts twice',
+    edits: [
+      {
+        file: 'shared/core/checkpoint.ts',
+        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        replace: 'if (shard.shard > progress.total_shards + 1) continue;',
+      },
+      {file: 'shared/core/checkpoint.ts', find: 'if (misfit)', replace: 'if (misfit && shard.shard < 0)'},
+      {
+        file: 'shared/shell/progress.ts',
+        find: 'known.total_shards + 1',
+        replace: 'Math.max(1, known.total_shards)',
+      },
+    ],
+  },
+  {
+    name: 'a lease that is renewed and released without its epoch',
+    edits: [{file: 'shared/core/lease.ts', find: 'stream.lease?.epoch === claim.epoch && ', replace: ''}],
+  },
+  {
+    name: 'a lease whose epoch does not grow',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: 'const epoch = stream.epoch + 1;',
+        replace: 'const epoch = stream.epoch;',
+      },
+    ],
+  },
+  {
+    name: 'a lease that is taken from whoever has it',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: "(stream.status === 'in_progress' && isExpired(stream, now))",
+        replace: "stream.status === 'in_progress'",
+      },
+    ],
+  },
+  {
+    name: 'a worker that is believed when it says that a stream is complete',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: "    case 'completed':\n",
+        replace: "    case 'completed':\n      if (claim.epoch > 0) return {...free, status: 'completed'};\n",
+      },
+    ],
+  },
+  {
+    name: 'a node that is made again before it was deleted',
+    edits: [
+      {
+        file: 'shared/core/worker.ts',
+        find: "  const deleting = enter(worker, 'deleting', now, {",
+        replace: "  const deleting = enter(worker, 'gone', now, {",
+      },
+    ],
+  },
+  {
+    name: 'a list that is taken as complete when a zone did not answer',
+    edits: [
+      {
+        file: 'shared/shell/workers.ts',
+        find: "return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};",
+        replace: "return {kind: 'absent'};",
+      },
+    ],
+  },
+  {
+    name: 'a look from before the node was made that still counts',
+    edits: [
+      {
+        file: 'shared/shell/workers.ts',
+        find: 'if (look.at_ms < msOf(worker.phase_since_at))',
+        replace: 'if (look.at_ms < 0)',
+      },
+    ],
+  },
+  {
+    name: 'a message that is published before its change is committed',
+    edits: [
+      {
+        file: 'shared/shell/workers.ts',
+        find: '    actions = decision.actions;\n',
+        replace: '    actions = [];\n    await publishActions(deps, decision.actions);\n',
+      },
+      {
+        file: 'shared/core/worker.ts',
+        find: 'limits.ask_again_s, now)',
+        replace: '1e9, now)',
+      },
+    ],
+  },
+  {
+    name: 'an incarnation that does not grow',
+    edits: [
+      {
+        file: 'shared/core/worker.ts',
+        find: 'incarnation: worker.incarnation + 1,',
+        replace: 'incarnation: Math.max(1, worker.incarnation),',
+      },
+    ],
+  },
+  {
+    name: 'nodes that no document knows are left alone',
+    edits: [
+      {file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'},
+      {file: 'shared/shell/workers.ts', find: 'function managed(', replace: 'export function managed('},
+    ],
+  },
+  {
+    name: 'a beat that goes off while a zone does not answer',
+    edits: [{file: 'shared/shell/look.ts', find: 'busy || isBlind ||', replace: 'busy ||'}],
+  },
+  {
+    name: 'a control message that is done again when it comes again',
+    edits: [
+      {
+        file: 'shared/shell/control.ts',
+        find: "      if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'a heartbeat of an earlier life that counts',
+    edits: [
+      {
+        file: 'shared/shell/leases.ts',
+        find: '    worker.incarnation === request.incarnation &&\n',
+        replace: '',
+      },
+      {file: 'shared/shell/leases.ts', find: ' || worker.incarnation !== request.incarnation)', replace: ')'},
+    ],
+  },
+  {
+    name: 'an agent that lives and stands still is left alone',
+    edits: [
+      {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, now)', replace: ''},
+      {file: 'shared/core/death.ts', find: 'function standstill', replace: 'export function standstill'},
+    ],
+  },
+  {
+    name: 'a run that is complete while a worker is on its last stream',
+    edits: [
+      {
+        file: 'shared/core/run.ts',
+        find: 'const unfinished = next.streams_pending + next.streams_in_progress;',
+        replace: 'const unfinished = next.streams_pending;',
+      },
+    ],
+  },
+];
+
+/** From here on, these modules are loaded with the mistake. Throws when its text is not there exactly once. */
+export function plant({name, edits}: Mistake): void {
+  registerHooks({
+    load(url, context, next) {
+      const loaded = next(url, context);
+      const file = url.startsWith('file:') ? fileURLToPath(url).replace(ROOT, '') : '';
+      const own = edits.filter(edit => edit.file === file);
+      if (own.length === 0) return loaded;
+      let source = Buffer.from(loaded.source as Uint8Array).toString('utf8');
+      for (const {find, replace} of own) {
+        if (source.split(find).length !== 2)
+          throw new Error(`Failed to plant "${name}": ${file} has no single ${find}`);
+        source = source.replace(find, () => replace);
+      }
+      return {...loaded, source};
+    },
+  });
+}

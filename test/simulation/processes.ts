@@ -1,0 +1,107 @@
+/** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
+import type {Document} from '../../shared/ports.ts';
+import type {Deps} from '../../shared/shell/deps.ts';
+import type {Setting} from './setting.ts';
+import type {Call} from './store.ts';
+
+/** What a process was doing when it died is never done. */
+export type Process = {name: string; isDead: boolean; skew_ms: number; taken: Set<string>};
+
+export class Processes {
+  readonly #setting: Setting;
+  readonly #publish: (topic: string, message: Document) => string;
+  #instances: Process[] = [];
+  #count = 0;
+  tickerOn = false;
+  calls_made = 0;
+
+  constructor(setting: Setting, publish: (topic: string, message: Document) => string) {
+    this.#setting = setting;
+    this.#publish = publish;
+  }
+
+  /** An instance that lives, or a new one. */
+  instance(): Process {
+    const {chance, faults} = this.#setting;
+    this.#instances = this.#instances.filter(({isDead}) => !isDead);
+    if (chance.happens(0.7) && this.#instances.length > 0) return chance.pick(this.#instances);
+    this.#count += 1;
+    const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
+    const process = {name: `instance ${this.#count}`, isDead: false, skew_ms, taken: new Set<string>()};
+    this.#instances = [...this.#instances.slice(-2), process];
+    return process;
+  }
+
+  killAll(): void {
+    for (const process of this.#instances) process.isDead = true;
+  }
+
+  deps(process: Process): Deps {
+    const setting = this.#setting;
+    const call = this.calls(process);
+    return {
+      store: setting.store.through(call),
+      objects: setting.objects.through(call),
+      tpus: setting.tpus.through(call),
+      bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
+      ticker: {
+        on: () => call('ticker.on', () => this.#tick(true)),
+        off: () => call('ticker.off', () => this.#tick(false)),
+      },
+      now: () => setting.clockwork.now + process.skew_ms,
+      log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
+      config: setting.config,
+      taken: process.taken,
+      startupScript: async () => '#!/bin/bash\n',
+    };
+  }
+
+  #tick(on: boolean): void {
+    this.tickerOn = on;
+  }
+
+  /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */
+  calls(process: Process): Call {
+    const setting = this.#setting;
+    return (verb, effect) =>
+      new Promise((resolve, reject) => {
+        setting.after(this.latency(), () => {
+          const {faults} = setting;
+          if (process.isDead) return;
+          this.calls_made += 1;
+          if (this.#dies(process, this.calls_made, `before ${verb}`)) return;
+          if (setting.strikes('refusal', faults.refusal)) {
+            reject(new Error(`${verb} is unavailable`));
+            return;
+          }
+          let answer: () => void;
+          try {
+            const value = effect();
+            answer = () => resolve(value);
+          } catch (error) {
+            answer = () => reject(error);
+          }
+          if (this.#dies(process, this.calls_made + 0.5, `after ${verb}`)) return;
+          if (setting.strikes('silence', faults.silence))
+            return reject(new Error(`the answer of ${verb} was lost`));
+          answer();
+        });
+      });
+  }
+
+  #dies(process: Process, call: number, where: string): boolean {
+    const setting = this.#setting;
+    const {crashes} = setting.options;
+    const dies = crashes ? crashes.has(call) : setting.strikes('crash', setting.faults.crash);
+    if (!dies) return false;
+    setting.note(() => `${process.name} dies ${where}`);
+    process.isDead = true;
+    return true;
+  }
+
+  latency(): number {
+    const {chance, faults} = this.#setting;
+    const slow = faults.latency_ms > 0 && chance.happens(0.05) ? faults.latency_ms * chance.next() : 0;
+    return 2 + 20 * chance.next() + slow;
+  }
+}

@@ -1,0 +1,80 @@
+/** Many seeds at once: a thread for each core, one sum of what they saw. */
+import {availableParallelism} from 'node:os';
+import {Worker} from 'node:worker_threads';
+import {KINDS} from './faults.ts';
+import {SIMPLER} from './setting.ts';
+import {simulate} from './world.ts';
+
+export type Share = {
+  first: number;
+  step: number;
+  end: number;
+  without: string[];
+  mistake: string | undefined;
+};
+export type Report = {
+  seeds: number;
+  events: number;
+  /** How many worlds saw it. */
+  seen: Record<string, number>;
+  violations: {seed: number; violation: string}[];
+};
+
+export type Search = {
+  first: number;
+  seeds: number;
+  without?: string[];
+  /** The name of one of MISTAKES. */
+  mistake?: string;
+  /** Ends at the first violation. */
+  untilFound?: boolean;
+  threads?: number;
+  onProgress?: (sofar: Report) => void;
+};
+
+export async function runSeeds(search: Search): Promise<Report> {
+  const {first, seeds, without = [], mistake, untilFound = false, onProgress = () => {}} = search;
+  const threads = Math.min(search.threads ?? availableParallelism(), seeds);
+  const total: Report = {seeds: 0, events: 0, seen: {}, violations: []};
+  const workers: Worker[] = [];
+  const running = Array.from({length: threads}, (_, thread) => {
+    const share: Share = {first: first + thread, step: threads, end: first + seeds, without, mistake};
+    const worker = new Worker(new URL('./worker.ts', import.meta.url), {workerData: share});
+    workers.push(worker);
+    return new Promise<void>((resolve, reject) => {
+      worker.on('message', (report: Report) => {
+        add(total, report);
+        onProgress(total);
+        if (untilFound && total.violations.length > 0) for (const each of workers) void each.terminate();
+      });
+      worker.once('error', reject);
+      worker.once('exit', () => resolve());
+    });
+  });
+  await Promise.all(running);
+  total.violations.sort((a, b) => a.seed - b.seed);
+  return total;
+}
+
+function add(total: Report, report: Report): void {
+  total.seeds += report.seeds;
+  total.events += report.events;
+  for (const [what, count] of Object.entries(report.seen)) total.seen[what] = (total.seen[what] ?? 0) + count;
+  total.violations.push(...report.violations);
+}
+
+export type Case = {seed: number; without: string[]; violation: string};
+
+/** Leaves out of the world whatever is not needed for it to break. */
+export async function shrink(seed: number): Promise<Case | undefined> {
+  let found = (await simulate(seed)).violation;
+  if (found === undefined) return undefined;
+  const without = new Set<string>();
+  for (const what of [...SIMPLER, ...KINDS]) {
+    const {violation} = await simulate(seed, {without: new Set([...without, what])});
+    if (violation === undefined) continue;
+    without.add(what);
+    found = violation;
+  }
+  return {seed, without: [...without], violation: found};
+}

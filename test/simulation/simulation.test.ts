@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
+import {MISTAKES} from './mistakes.ts';
+import {type Case, runSeeds} from './run.ts';
+import {simulate} from './world.ts';
+
+const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 5000);
+/** A mistake that this many worlds do not show is one that the simulation does not find. */
+const ENOUGH = 6000;
+
+const kept: Case[] = JSON.parse(readFileSync(new URL('./regressions.json', import.meta.url), 'utf8'));
+
+describe('simulated worlds', () => {
+  it(`${SEEDS} of them lose nothing, double nothing and leave nothing`, async () => {
+    const {violations, seeds} = await runSeeds({first: 0, seeds: SEEDS});
+    const replay = violations.map(
+      ({seed, violation}) => `npm run simulate -- --seed ${seed} --trace: ${violation}`,
+    );
+    assert.deepEqual([seeds, replay], [SEEDS, []]);
+  }).timeout(600_000);
+
+  for (const {seed, without, violation} of kept)
+    it(`seed ${seed}, which broke once (${violation}), holds`, async () => {
+      assert.equal((await simulate(seed, {without: new Set(without)})).violation, undefined);
+    });
+
+  it('a seed is the same world every time', async () => {
+    const [one, two] = [await simulate(7, {trace: true}), await simulate(7, {trace: true})];
+    assert.deepEqual(one, two);
+    assert.ok(one.trace.length > 50);
+  });
+});
+
+describe('a planted mistake is found:', () => {
+  for (const {name} of MISTAKES)
+    it(name, async () => {
+      const {violations, seeds} = await runSeeds({first: 0, seeds: ENOUGH, mistake: name, untilFound: true});
+      assert.ok(violations.length > 0, `${seeds} worlds did not show it`);
+    }).timeout(300_000);
+});

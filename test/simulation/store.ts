@@ -1,0 +1,126 @@
+/** The Store in memory: optimistic transactions over versions, each read and each commit a moment of its own. */
+import {AlreadyExists, Contention} from '../../shared/errors.ts';
+import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
+
+type Entry = {data: Document; version: number};
+type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
+
+/** Does something at the service at one moment, and answers at another; it may fail before, or its answer may be lost. */
+export type Call = <T>(verb: string, effect: () => T) => Promise<T>;
+
+const ATTEMPTS = 5;
+
+export class SimStore {
+  readonly #collections = new Map<string, Map<string, Entry>>();
+  #versions = 0;
+  reads = 0;
+  writes = 0;
+  /** Hears of every document that a commit changed. */
+  onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
+
+  peek(path: string): Document | undefined {
+    return this.#entry(path)?.data;
+  }
+
+  collection(path: string): Stored[] {
+    const found = [...(this.#collections.get(path) ?? [])].sort(([a], [b]) => (a < b ? -1 : 1));
+    return found.map(([id, {data}]) => ({path: `${path}/${id}`, id, data}));
+  }
+
+  wipe(): void {
+    this.#collections.clear();
+  }
+
+  /** The Store as one caller sees it, whose calls `call` lets through. */
+  through(call: Call): Store {
+    return {
+      get: path => call('get', () => this.#read(path)),
+      query: (collection, query) => call('query', () => this.#query(collection, query)),
+      count: (collection, where) => call('count', () => this.#query(collection, where && {where}).length),
+      transaction: work => this.#transaction(call, work),
+      close: async () => {},
+    };
+  }
+
+  #entry(path: string): Entry | undefined {
+    const cut = path.lastIndexOf('/');
+    return this.#collections.get(path.slice(0, cut))?.get(path.slice(cut + 1));
+  }
+
+  #read(path: string): Document | undefined {
+    this.reads += 1;
+    return this.#entry(path)?.data;
+  }
+
+  #query(collection: string, {where = [], order_by, limit}: Query = {}): Stored[] {
+    let found = this.collection(collection).filter(({data}) => where.every(filter => matches(data, filter)));
+    if (order_by) {
+      const sign = order_by.direction === 'desc' ? -1 : 1;
+      found = found
+        .filter(({data}) => fieldOf(data, order_by.field) !== undefined)
+        .sort((a, b) => sign * compare(fieldOf(a.data, order_by.field), fieldOf(b.data, order_by.field)));
+    }
+    found = found.slice(0, limit);
+    this.reads += Math.max(1, found.length);
+    return found;
+  }
+
+  async #transaction<T>(call: Call, work: (tx: Transaction) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      const seen = new Map<string, number>();
+      const writes: Write[] = [];
+      const tx: Transaction = {
+        get: path =>
+          call('tx.get', () => {
+            if (!seen.has(path)) seen.set(path, this.#entry(path)?.version ?? 0);
+            return this.#read(path);
+          }),
+        create: (path, data) => void writes.push({kind: 'create', path, data}),
+        set: (path, data) => void writes.push({kind: 'set', path, data}),
+        delete: path => void writes.push({kind: 'delete', path}),
+      };
+      const result = await work(tx);
+      if (await call('commit', () => this.#commit(seen, writes))) return result;
+      if (attempt === ATTEMPTS) throw new Contention(`a transaction lost ${ATTEMPTS} times against others`);
+    }
+  }
+
+  #commit(seen: ReadonlyMap<string, number>, writes: Write[]): boolean {
+    for (const [path, version] of seen) if ((this.#entry(path)?.version ?? 0) !== version) return false;
+    for (const write of writes)
+      if (write.kind === 'create' && this.#entry(write.path))
+        throw new AlreadyExists(`${write.path} is there already`);
+    for (const write of writes) {
+      const cut = write.path.lastIndexOf('/');
+      const [collection, id] = [write.path.slice(0, cut), write.path.slice(cut + 1)];
+      const documents = this.#collections.get(collection) ?? new Map<string, Entry>();
+      this.#collections.set(collection, documents);
+      const before = documents.get(id)?.data;
+      this.writes += 1;
+      if (write.kind === 'delete') documents.delete(id);
+      else documents.set(id, {data: write.data, version: ++this.#versions});
+      this.onCommit(write.path, before, write.kind === 'delete' ? undefined : write.data);
+    }
+    return true;
+  }
+}
+
+function fieldOf(data: Document, field: string): Value | undefined {
+  return field
+    .split('.')
+    .reduce<Value | undefined>((value, name) => (value as Document | undefined)?.[name], data);
+}
+
+function matches(data: Document, {field, op, value}: Filter): boolean {
+  const found = fieldOf(data, field);
+  if (found === undefined) return false;
+  if (op === '==') return found === value;
+  if (op === 'in') return (value as Value[]).includes(found);
+  if (typeof found !== typeof value || found === null) return false;
+  const order = compare(found, value);
+  return op === '<' ? order < 0 : op === '<=' ? order <= 0 : op === '>' ? order > 0 : order >= 0;
+}
+
+function compare(a: Value | undefined, b: Value | undefined): number {
+  return (a as string) < (b as string) ? -1 : (a as string) > (b as string) ? 1 : 0;
+}

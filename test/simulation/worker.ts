@@ -1,0 +1,23 @@
+/** One thread's share of the seeds; with a mistake planted, if there is one, before anything else is loaded. */
+import {parentPort, workerData} from 'node:worker_threads';
+import {MISTAKES, plant} from './mistakes.ts';
+import type {Report, Share} from './run.ts';
+
+const {first, step, end, without, mistake} = workerData as Share;
+const planted = MISTAKES.find(({name}) => name === mistake);
+if (planted) plant(planted);
+const {simulate} = await import('./world.ts');
+
+const REPORT_EVERY = 50;
+
+let report: Report = {seeds: 0, events: 0, seen: {}, violations: []};
+for (let seed = first; seed < end; seed += step) {
+  const outcome = await simulate(seed, {without: new Set(without)});
+  report.seeds += 1;
+  report.events += outcome.events;
+  for (const what of outcome.seen) report.seen[what] = (report.seen[what] ?? 0) + 1;
+  if (outcome.violation) report.violations.push({seed, violation: outcome.violation});
+  if (report.seeds < REPORT_EVERY && !outcome.violation && seed + step < end) continue;
+  parentPort?.postMessage(report);
+  report = {seeds: 0, events: 0, seen: {}, violations: []};
+}

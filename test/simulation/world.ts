@@ -1,0 +1,122 @@
+/**
+ * One world from one seed: the real functions over simulated services, people who drop streams and meddle, a storm of faults,
+ * and then a calm in which everything must come to its end.
+ */
+
+import type {Document} from '../../shared/ports.ts';
+import {T0} from '../builders.ts';
+import {Delivery} from './delivery.ts';
+import {CALM, drawFaults} from './faults.ts';
+import {Machines} from './machines.ts';
+import {People} from './people.ts';
+import {MINUTE_MS, type Options, Setting} from './setting.ts';
+
+/** Everything must have ended so long after the faults did. */
+const CALM_MINUTES = 240;
+/** A world that was at rest for so long stays so. */
+const REST_MINUTES = 10;
+
+export type Outcome = {
+  seed: number;
+  violation: string | undefined;
+  events: number;
+  calls: number;
+  seen: string[];
+  trace: string[];
+};
+
+export async function simulate(seed: number, options: Options = {}): Promise<Outcome> {
+  const setting = new Setting(seed, options);
+  const {chance, clockwork, faults: _, invariants, objects, store, tpus} = setting;
+  const delivery = new Delivery(setting);
+  new Machines(setting, delivery.processes);
+  const people = new People(setting, delivery);
+  objects.onFinalized = info => {
+    invariants.onObject(info);
+    delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
+  };
+  store.onCommit = (path, before, after) => {
+    setting.note(() => `  ${path} ${describe(after)}`);
+    if (path.startsWith('workers/') && typeof after?.phase === 'string')
+      setting.seen.add(`phase ${after.phase}`);
+    invariants.onCommit(path, before, after);
+  };
+
+  setting.faults = drawFaults(chance, options.without);
+  setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
+  people.planDrops();
+  people.planMessages();
+  blow(setting);
+  delivery.beat();
+  const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
+  if (setting.strikes('wipe', setting.faults.wipe))
+    setting.after(chance.between(0.2, 1) * storm_ms, () => {
+      setting.note(() => 'the database is lost');
+      store.wipe();
+      invariants.onWipe();
+      delivery.processes.killAll();
+      people.startAll();
+    });
+  const isBroken = () => invariants.violation !== undefined;
+  await clockwork.run(T0 + storm_ms, isBroken);
+
+  setting.note(() => 'the storm is over');
+  setting.faults = CALM;
+  for (const zone of tpus.zones.values())
+    Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false});
+  let isRevived = false;
+  setting.after(15 * MINUTE_MS, () => {
+    isRevived = true;
+    people.reviveParked();
+    people.startAll();
+  });
+  const isAtRest = () =>
+    isRevived && !delivery.processes.tickerOn && tpus.nodes.size === 0 && delivery.underway === 0;
+  let restsSince = Number.POSITIVE_INFINITY;
+  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
+    restsSince = isAtRest() ? Math.min(restsSince, clockwork.now) : Number.POSITIVE_INFINITY;
+    return isBroken() || clockwork.now - restsSince > REST_MINUTES * MINUTE_MS;
+  });
+  if (!isBroken()) invariants.atTheEnd(delivery.processes.tickerOn);
+  return {
+    seed,
+    violation: invariants.violation,
+    events: clockwork.events,
+    calls: delivery.processes.calls_made,
+    seen: [...setting.seen].sort(),
+    trace: setting.trace,
+  };
+}
+
+/** Every few minutes each zone gives nodes or has none, is over quota, does not answer. */
+function blow(setting: Setting): void {
+  const {stockout, quota, partition} = setting.faults;
+  if (setting.isCalm) return;
+  for (const [name, zone] of setting.tpus.zones) {
+    zone.soldOut = setting.strikes('stockout', stockout);
+    zone.overQuota = setting.strikes('quota', quota);
+    zone.unreachable = setting.strikes('partition', partition);
+    setting.note(() => `${name} ${JSON.stringify(zone)}`);
+  }
+  setting.after(setting.minutes(3, 12), () => blow(setting));
+}
+
+const TOLD = [
+  'phase',
+  'status',
+  'incarnation',
+  'epoch',
+  'lease',
+  'total_shards',
+  'work',
+  'outcome',
+  'reason',
+  'text',
+];
+
+function describe(document: Document | undefined): string {
+  if (!document) return 'deleted';
+  return JSON.stringify(
+    Object.fromEntries(TOLD.filter(field => field in document).map(field => [field, document[field]])),
+  );
+}
