@@ -51,6 +51,11 @@ const environment = z.object({
   GLEANER_ASK_AGAIN_S: seconds(180),
   /** After a stock-out or a quota error the slot waits this long. */
   GLEANER_CREATE_WAIT_S: seconds(300),
+  /** What a zone's losses and refusals mean for how many nodes it is asked for: see core/placement.ts. */
+  GLEANER_QUOTA_WAIT_S: seconds(300),
+  GLEANER_CHURN_WINDOW_S: seconds(1800),
+  GLEANER_SHORT_LIFE_S: seconds(300),
+  GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
   /** How often the tick compares a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(60),
 });
@@ -105,6 +110,13 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       ask_again_s: v.GLEANER_ASK_AGAIN_S,
       repair_s: v.GLEANER_REPAIR_S,
       retry_s: v.GLEANER_CREATE_WAIT_S,
+    },
+    placement: {
+      retry_s: v.GLEANER_CREATE_WAIT_S,
+      quota_s: v.GLEANER_QUOTA_WAIT_S,
+      churn_window_s: v.GLEANER_CHURN_WINDOW_S,
+      short_life_s: v.GLEANER_SHORT_LIFE_S,
+      creates_per_hour: v.GLEANER_CREATES_PER_HOUR,
     },
   };
 }

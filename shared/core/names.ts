@@ -154,6 +154,7 @@ export const paths = {
   shard: (run: string, stream: string, shard: number) =>
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,
   pool: (pool: string) => `pools/${pool}`,
+  zone: (zone: string) => `zones/${zone}`,
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,

@@ -39,17 +39,24 @@ const KEEP_ORDER: Record<Phase, number> = {
 /** A node that takes longer than this to go away holds up its slot, and not the work. */
 const STUCK_DELETE_S = 600;
 
+export type WantedOptions = {
+  /** Slots whose document cannot be read. */
+  broken?: ReadonlySet<string>;
+  /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
+  allowances?: ReadonlyMap<string, number>;
+};
+
 /**
  * The names of the slots that should have a TPU: as many as there are unfinished streams, and no more than there are slots.
- * A slot that is being deleted counts, for it will be made again, unless that takes too long; one that its zone refused is
- * passed over while it waits, and so is one whose document is broken.
+ * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
+ * passed over while it waits or its zone gives none now, and so is one whose document is broken.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  broken: ReadonlySet<string> = new Set(),
+  {broken = new Set(), allowances = new Map()}: WantedOptions = {},
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
@@ -57,9 +64,16 @@ export function wantedSlots(
       return KEEP_ORDER.draining;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
-  const candidates = slotsOf(pool).filter(slot => {
-    const worker = workers.get(slot.name);
-    return !broken.has(slot.name) && (worker?.phase !== 'gone' || !isBlocked(worker, now));
+  const left = new Map(allowances);
+  const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
+  const candidates = slotsOf(pool).filter(({name, zone}) => {
+    if (broken.has(name)) return false;
+    if (!isEmpty(name)) return true;
+    const worker = workers.get(name);
+    if (worker && isBlocked(worker, now)) return false;
+    const allowed = left.get(zone) ?? Number.POSITIVE_INFINITY;
+    left.set(zone, allowed - 1);
+    return allowed > 0;
   });
   const sorted = candidates.map((slot, order) => ({name: slot.name, order}));
   sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);

@@ -15,6 +15,8 @@ export type Worker = {
   slot: number;
   phase: Phase;
   phase_since_at: string;
+  /** When the node of this life was first seen READY: from then on it is paid for. */
+  ready_at: string | null;
   /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
   incarnation: number;
   provider_state: string | null;
@@ -86,6 +88,7 @@ export function newWorker(
     phase: 'gone',
     // Gone since ever: any look at the nodes is newer.
     phase_since_at: iso(0),
+    ready_at: null,
     incarnation: 0,
     provider_state: null,
     health: null,
@@ -227,7 +230,7 @@ function decideLiving(
   if (worker.phase === 'creating') {
     if (observation.kind === 'node' && observation.state === 'READY')
       return {
-        worker: enter(worker, 'booting', now),
+        worker: enter(worker, 'booting', now, {ready_at: worker.ready_at ?? iso(now)}),
         actions: [],
         events: [`${worker.name} is READY and boots`],
       };
@@ -260,6 +263,7 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
   const creating = enter(worker, 'creating', now, {
     incarnation: worker.incarnation + 1,
     asked_at: iso(now),
+    ready_at: null,
     heartbeat_at: null,
     progress_at: null,
     provider_state: null,
@@ -332,6 +336,7 @@ export function heardFrom(
     ...said,
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
+    ready_at: worker.ready_at ?? iso(now),
     progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
     heartbeat_at: iso(now),
   };

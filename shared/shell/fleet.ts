@@ -1,10 +1,11 @@
 import type {z} from 'zod';
+import {newZone, refusedBy} from '../core/placement.ts';
 import {createRefused, type Worker, type WorkerAction} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {TpuRequest} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {workerRecords} from './records.ts';
+import {workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -58,9 +59,11 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const wait_s = deps.config.limits.retry_s;
-    workerRecords.set(tx, createRefused(current, error.message, wait_s, now));
-    const text = `${error.message}; trying ${worker.name} again in ${wait_s} s, other slots meanwhile`;
+    const zone = (await zoneRecords.get(tx, worker.zone)) ?? newZone(worker.zone, now);
+    const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
+    zoneRecords.set(tx, blocked);
+    workerRecords.set(tx, createRefused(current, error.message, 0, now));
+    const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }

@@ -1,6 +1,7 @@
 /** Documents as the rules know them: read through a schema, because the console lets people edit them. */
 import {z} from 'zod';
 import {paths} from '../core/names.ts';
+import type {Zone} from '../core/placement.ts';
 import type {Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
@@ -71,6 +72,7 @@ const workerDocument: z.ZodType<Worker> = z.object({
   slot: count,
   phase: z.enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone']),
   phase_since_at: instant,
+  ready_at: instant.nullable(),
   incarnation: count,
   provider_state: text.nullable(),
   health: text.nullable(),
@@ -89,6 +91,15 @@ const workerDocument: z.ZodType<Worker> = z.object({
   last_death: text.nullable(),
   last_error: text.nullable(),
   created_at: instant,
+  updated_at: instant,
+});
+
+const zoneDocument: z.ZodType<Zone> = z.object({
+  zone: text,
+  blocked_until_at: instant.nullable(),
+  blocked_reason: text.nullable(),
+  losses: z.array(z.object({ended_at: instant, lived_s: count})),
+  creates: z.array(z.object({asked_at: instant})),
   updated_at: instant,
 });
 
@@ -141,6 +152,7 @@ export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending',
 const runs = kind(runDocument);
 const streams = kind(streamDocument);
 const workers = kind(workerDocument);
+const zones = kind(zoneDocument);
 
 export const runRecords = {
   ...runs,
@@ -159,4 +171,10 @@ export const workerRecords = {
   ...workers,
   get: (from: Store | Transaction, name: string) => workers.get(from, paths.worker(name)),
   set: (tx: Transaction, worker: Worker) => workers.set(tx, paths.worker(worker.name), worker),
+};
+
+export const zoneRecords = {
+  ...zones,
+  get: (from: Store | Transaction, zone: string) => zones.get(from, paths.zone(zone)),
+  set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone), zone),
 };

@@ -1,11 +1,13 @@
 import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
+import {allowance, askedFor, gaveNode, lostNode, newZone, type Zone} from '../core/placement.ts';
 import {wantedSlots} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
 import {
   decideWorker,
+  isAlive,
   newWorker,
   type Observation,
   type Worker,
@@ -15,7 +17,7 @@ import {
 import type {Tpu, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
-import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
+import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
@@ -74,8 +76,13 @@ async function plan(deps: Deps) {
     deps.log('ERROR', error.message);
   });
   const workers = new Map(parsed.map(worker => [worker.name, worker]));
+  const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
+    deps.log('ERROR', error.message),
+  );
   const unfinished = (await unfinishedStreams(deps)).get(pool.pool) ?? 0;
-  return {workers, broken, wanted: wantedSlots(pool, workers, unfinished, deps.now(), broken)};
+  const now = deps.now();
+  const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
+  return {workers, broken, wanted: wantedSlots(pool, workers, unfinished, now, {broken, allowances})};
 }
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
@@ -124,6 +131,14 @@ async function lookAtSlot(deps: Deps, look: Look, {name, wanted, seen}: Slot): P
     const decision = decideWorker(current, observe(look, current), wanted, deps.config.limits, now);
     actions = decision.actions;
     if (decision.worker === current) return current;
+    const change = changeOf(current, decision);
+    const zone = change && ((await zoneRecords.get(tx, current.zone)) ?? newZone(current.zone, now));
+    // Asked here again, because another look may have asked the zone since the slots were chosen.
+    if (zone && change === 'asked' && allowance(zone, deps.config.placement, now) === 0) {
+      actions = [];
+      return current;
+    }
+    if (zone) zoneRecords.set(tx, zoneAfter(zone, change, current, now));
     workerRecords.set(tx, {...decision.worker, updated_at: iso(now)});
     if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
@@ -144,6 +159,26 @@ async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undef
   return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
     ? found
     : undefined;
+}
+
+/** What the decision shows of the slot's zone, if anything: a node was asked for, given or lost. */
+function changeOf(before: Worker, {worker, death}: WorkerDecision): 'asked' | 'given' | 'lost' | undefined {
+  if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
+  if (worker.phase === 'booting' && before.phase === 'creating') return 'given';
+  return death !== undefined && isAlive(before) ? 'lost' : undefined;
+}
+
+function zoneAfter(zone: Zone, change: 'asked' | 'given' | 'lost', worker: Worker, now: number): Zone {
+  switch (change) {
+    case 'asked':
+      return askedFor(zone, now);
+    case 'given':
+      return gaveNode(zone, now);
+    case 'lost':
+      return lostNode(zone, worker.ready_at ?? worker.phase_since_at, now);
+    default:
+      return change satisfies never;
+  }
 }
 
 function hasEnded(worker: Worker): boolean {

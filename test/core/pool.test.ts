@@ -101,6 +101,22 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
   },
 ];
 
+describe('zones that give no node now', () => {
+  const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
+    [
+      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        allowances: new Map(Object.entries(allowances)),
+      }),
+    ].sort();
+
+  it('are passed over for the next zone, and the nodes that they have are kept', () => {
+    assert.deepEqual(names([], 2, {'us-central1-a': 0}), [B0, B1].sort());
+    assert.deepEqual(names([], 2, {'us-central1-a': 1}), [A0, B0].sort());
+    assert.deepEqual(names([worker(A1, 'working')], 2, {'us-central1-a': 0}), [A1, B0].sort());
+    assert.deepEqual(names([], 9, {'us-central1-a': 0, 'europe-west4-b': 1}), [B0]);
+  });
+});
+
 describe('pool', () => {
   it('has its slots zone by zone, numbered from 0 in each', () => {
     assert.deepEqual(

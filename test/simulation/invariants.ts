@@ -1,7 +1,7 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
 import {paths} from '../../shared/core/names.ts';
 import type {Document, ObjectInfo} from '../../shared/ports.ts';
-import type {Setting} from './setting.ts';
+import {MOST_CREATES_PER_HOUR, type Setting} from './setting.ts';
 import {good, planShards, storedText} from './streams.ts';
 
 type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string};
@@ -18,6 +18,7 @@ export class Invariants {
   /** Control messages that must have left a record at the end. */
   #expected = new Set<string>();
   #idleMinutes = 0;
+  readonly #births = new Map<string, number[]>();
 
   constructor(setting: Setting) {
     this.#setting = setting;
@@ -137,10 +138,23 @@ export class Invariants {
     const isBorn = before.phase !== 'creating' && after.phase === 'creating';
     this.#check(!isBorn || before.phase === 'gone', () => `${name} was created while it was ${before.phase}`);
     this.#check(!isBorn || life > old, () => `${name} was created again as incarnation ${life}`);
+    if (isBorn) this.#onBirth(String(after.zone));
     const node = this.#setting.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     this.#check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+  }
+
+  /** A zone is asked for no more nodes in an hour than it may be. */
+  #onBirth(zone: string): void {
+    const {now} = this.#setting.clockwork;
+    const hour = 3_600_000 - 2 * MOST_SKEW_MS;
+    const births = [...(this.#births.get(zone) ?? []), now].filter(birth => now - birth < hour);
+    this.#births.set(zone, births);
+    this.#check(
+      births.length <= MOST_CREATES_PER_HOUR,
+      () => `${zone} was asked for ${births.length} nodes in an hour`,
+    );
   }
 
   /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */
@@ -192,6 +206,7 @@ export class Invariants {
 
   onWipe(): void {
     this.#expected = new Set();
+    this.#births.clear();
   }
 
   atTheEnd(tickerOn: boolean): void {

@@ -168,6 +168,16 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
+    name: 'a cap on creates that counts nothing',
+    edits: [
+      {
+        file: 'shared/core/placement.ts',
+        find: 'limits.creates_per_hour - createsOfLastHour(zone, now).length',
+        replace: 'limits.creates_per_hour',
+      },
+    ],
+  },
+  {
     name: 'a run that is complete while a worker is on its last stream',
     edits: [
       {

@@ -9,6 +9,8 @@ import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
 
+export const MOST_CREATES_PER_HOUR = 8;
+
 /** Short limits: a world lives for an hour or two. */
 const LIMITS = {
   GLEANER_HEARTBEAT_S: '30',
@@ -24,6 +26,7 @@ const LIMITS = {
   GLEANER_REPAIR_S: '600',
   GLEANER_ASK_AGAIN_S: '150',
   GLEANER_CREATE_WAIT_S: '200',
+  GLEANER_CREATES_PER_HOUR: String(MOST_CREATES_PER_HOUR),
 };
 const ZONES = ['us-central1-a', 'europe-west4-b'];
 
