@@ -32,6 +32,8 @@ const environment = z.object({
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** What all TPUs of the pool may cost together. */
+  GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
   GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
   /** An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. */
   GLEANER_HEARTBEAT_S: seconds(20),
@@ -94,6 +96,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       spot: v.GLEANER_SPOT === 'true',
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
+      version: 0,
+      budget_usd: v.GLEANER_BUDGET_USD ?? null,
     },
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,

@@ -1,6 +1,6 @@
 /** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
 import {z} from 'zod';
-import {isRunId, parseWorkerName} from './core/names.ts';
+import {isRunId, isZone, parseWorkerName} from './core/names.ts';
 import {Rejected} from './errors.ts';
 
 const runId = z
@@ -45,6 +45,7 @@ export const runSpecInput = z
       .max(2 ** 31 - 1),
     pool: z.string().regex(/^[a-z][a-z0-9-]{0,30}$/),
     priority: z.number().int().min(-1000).max(1000),
+    budget_usd: z.number().positive().max(10_000_000).nullable(),
   })
   .partial()
   .refine(spec => !(spec.format === 'pkl.gz' && spec.dtype === 'bf16'), {
@@ -62,9 +63,47 @@ export const manifest = z.object({
   spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
 });
 
+const version = z.number().int().min(0);
+const dollars = z.number().positive().max(10_000_000).nullable();
+const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
+const zones = z
+  .array(z.string().refine(isZone, 'a zone such as us-central1-a'))
+  .min(1)
+  .max(50)
+  .refine(names => new Set(names).size === names.length, 'each zone once');
+const somethingOf =
+  (...keys: string[]) =>
+  (message: Record<string, unknown>) =>
+    keys.some(key => message[key] !== undefined);
+
+/** What may stand in a message on topic `control`; published as docs/control.schema.json. */
 export const controlMessage = z.discriminatedUnion('action', [
   z.strictObject({action: z.enum(['start', 'pause', 'resume', 'stop']), run: runId}),
-  z.strictObject({action: z.literal('recreate'), worker: workerNameText}),
+  z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
+  z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
+  z.strictObject({action: z.enum(['recreate', 'delete']), worker: workerNameText}),
+  z
+    .strictObject({
+      action: z.literal('configure'),
+      run: runId,
+      priority: z.number().int().min(-1000).max(1000).optional(),
+      budget_usd: dollars.optional(),
+      if_version: version.optional(),
+    })
+    .refine(somethingOf('priority', 'budget_usd'), 'say what to change: priority, budget_usd'),
+  z
+    .strictObject({
+      action: z.literal('scale'),
+      pool: poolName.default('tpu'),
+      workers_per_zone: z.number().int().min(0).max(1000).optional(),
+      zones: zones.optional(),
+      budget_usd: dollars.optional(),
+      if_version: version.optional(),
+    })
+    .refine(
+      somethingOf('workers_per_zone', 'zones', 'budget_usd'),
+      'say what to change: workers_per_zone, zones, budget_usd',
+    ),
 ]);
 
 /** Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. */

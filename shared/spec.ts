@@ -19,7 +19,7 @@ export type RunSpec = {
 };
 
 /** How a run is worked on: it may change what a run costs, never what its shards hold. */
-export type RunPlacement = {pool: string; priority: number};
+export type RunPlacement = {pool: string; priority: number; budget_usd: number | null};
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
@@ -29,7 +29,7 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
 }
 
 export function completeSpec(input: RunSpecInput, config: Config): {spec: RunSpec; placement: RunPlacement} {
-  const {pool = 'tpu', priority = 0, ...given} = input;
+  const {pool = 'tpu', priority = 0, budget_usd = null, ...given} = input;
   const format = given.format ?? 'safetensors';
   const spec: RunSpec = {
     model: given.model ?? config.default_model,
@@ -45,7 +45,7 @@ export function completeSpec(input: RunSpecInput, config: Config): {spec: RunSpe
     record: given.record ?? {field: null},
     seed: given.seed ?? 42,
   };
-  return {spec, placement: {pool, priority}};
+  return {spec, placement: {pool, priority, budget_usd}};
 }
 
 /** SHA-256 of the spec as JSON with sorted keys: equal specs have equal hashes, however they were written. */

@@ -46,6 +46,8 @@ export function aRun(changes: Partial<Run> = {}): Run {
     spec_hash: SPEC_HASH,
     pool: 'tpu',
     priority: 0,
+    budget_usd: null,
+    version: 0,
     ...NO_STREAMS,
     created_at: at(0),
     updated_at: at(0),

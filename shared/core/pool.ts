@@ -3,7 +3,7 @@ import {isOlderThan} from './time.ts';
 import type {Phase, Worker} from './worker.ts';
 import {isBlocked} from './worker.ts';
 
-/** A set of identical TPU slots, numbered from 0 in each zone. */
+/** A set of identical TPU slots, numbered from 0 in each zone. The deployment says what it begins with; messages change it. */
 export type Pool = {
   pool: string;
   accelerator: string;
@@ -11,6 +11,10 @@ export type Pool = {
   spot: boolean;
   zones: string[];
   workers_per_zone: number;
+  /** Grows with every message that changed it. */
+  version: number;
+  /** Dollars that all its TPUs may cost, since ever; null is no limit. */
+  budget_usd: number | null;
 };
 
 /** The pool's slots, the first zone's first: the order in which they are filled. */
@@ -67,7 +71,7 @@ export function wantedSlots(
   const left = new Map(allowances);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   const candidates = slotsOf(pool).filter(({name, zone}) => {
-    if (broken.has(name)) return false;
+    if (broken.has(name) || workers.get(name)?.held) return false;
     if (!isEmpty(name)) return true;
     const worker = workers.get(name);
     if (worker && isBlocked(worker, now)) return false;

@@ -13,6 +13,10 @@ export type Run<Spec = {[key: string]: unknown}> = {
   spec_hash: string | null;
   pool: string;
   priority: number;
+  /** Dollars that its work may cost; null is no limit. */
+  budget_usd: number | null;
+  /** Grows with every message that configured it. */
+  version: number;
   streams_pending: number;
   streams_in_progress: number;
   streams_completed: number;

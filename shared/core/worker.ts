@@ -38,6 +38,8 @@ export type Worker = {
   /** When the last create or delete was asked of Cloud TPU, to ask again when nothing comes of it. */
   asked_at: string | null;
   recreate: boolean;
+  /** Deleted by a message: it stays away until it is asked for again. */
+  held: boolean;
   last_death: string | null;
   last_error: string | null;
   created_at: string;
@@ -99,6 +101,7 @@ export function newWorker(
     blocked_until_at: null,
     asked_at: null,
     recreate: false,
+    held: false,
     last_death: null,
     last_error: null,
     created_at: iso(now),

@@ -1,20 +1,36 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import {type ControlMessage, decideRecreate, decideRunAction} from '../core/control.ts';
+import {
+  type ControlMessage,
+  type Decision,
+  decideCancel,
+  decideConfigure,
+  decideDelete,
+  decideRecreate,
+  decideRetry,
+  decideRunAction,
+  decideScale,
+} from '../core/control.ts';
 import {revokeLease} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
+import {isOpen} from '../core/run.ts';
+import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {takeRun} from './intake.ts';
-import {runRecords, streamRecords, workerRecords} from './records.ts';
+import {poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 const KEPT_DAYS = 90;
 
 type Outcome = {outcome: 'applied' | 'rejected'; reason: string};
+type About = {run?: string; stream?: string; worker?: string; pool?: string};
+
+/** A message with more parked streams than this is sent again for the rest. */
+const MOST_AT_ONCE = 200;
 
 /**
  * Does what a message on topic `control` says, once: the record under its id is written with the change, so a redelivered
@@ -28,7 +44,7 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     if (message.action === 'start') await takeRun(deps, message.run);
     const {outcome, reason} = await deps.store.transaction(async tx => {
       if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};
-      return apply(tx, path, text, message, deps.now());
+      return apply(deps, tx, path, text, message);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if (message.action === 'stop') await revokeLeases(deps, message.run);
@@ -45,26 +61,101 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
 }
 
 async function apply(
+  deps: Deps,
   tx: Transaction,
   path: string,
   text: string,
   message: ControlMessage,
-  now: number,
 ): Promise<Outcome> {
-  if (message.action === 'recreate') {
-    const order = decideRecreate(message.worker, await workerRecords.get(tx, message.worker));
-    if (order.kind === 'applied') workerRecords.set(tx, order.worker);
-    return record(tx, path, text, outcomeOf(order), {worker: message.worker}, now);
+  const now = deps.now();
+  const conclude = <T>(
+    decision: Decision<T>,
+    set: (tx: Transaction, next: T) => void,
+    about: About,
+  ): Outcome => {
+    if (decision.kind === 'applied') set(tx, decision.next);
+    const reason = decision.kind === 'applied' ? decision.what : decision.reason;
+    return record(tx, path, text, {outcome: decision.kind, reason}, about, now);
+  };
+  switch (message.action) {
+    case 'start':
+    case 'pause':
+    case 'resume':
+    case 'stop': {
+      const {action, run} = message;
+      return conclude(decideRunAction(action, run, await runRecords.get(tx, run), now), runRecords.set, {
+        run,
+      });
+    }
+    case 'configure': {
+      const {action: _, run, if_version, ...settings} = message;
+      const found = await runRecords.get(tx, run);
+      return conclude(decideConfigure(run, found, settings, if_version, now), runRecords.set, {run});
+    }
+    case 'scale': {
+      const {action: _, pool, if_version, ...settings} = message;
+      if (pool !== deps.config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
+      const found = await poolRecords.get(tx, deps.config.pool);
+      return conclude(decideScale(found, settings, if_version), poolRecords.set, {pool});
+    }
+    case 'retry':
+    case 'cancel': {
+      const {action, run} = message;
+      const about = {run, ...(message.stream === undefined ? {} : {stream: message.stream})};
+      const outcomes = await onStreams(deps, tx, message, stream =>
+        action === 'retry' ? decideRetry(stream, now) : decideCancel(stream, now),
+      );
+      return record(tx, path, text, outcomes, about, now);
+    }
+    case 'recreate':
+    case 'delete': {
+      const {action, worker} = message;
+      const decide = action === 'recreate' ? decideRecreate : decideDelete;
+      return conclude(decide(worker, await workerRecords.get(tx, worker)), workerRecords.set, {worker});
+    }
+    default:
+      return message satisfies never;
   }
-  const decision = decideRunAction(message.action, message.run, await runRecords.get(tx, message.run), now);
-  if (decision.kind === 'applied') runRecords.set(tx, decision.run);
-  return record(tx, path, text, outcomeOf(decision), {run: message.run}, now);
 }
 
-function outcomeOf(decision: {kind: 'applied'; what: string} | {kind: 'rejected'; reason: string}): Outcome {
-  return decision.kind === 'applied'
-    ? {outcome: 'applied', reason: decision.what}
-    : {outcome: 'rejected', reason: decision.reason};
+/** One stream, or every parked one of the run; applied when any of them is. Opens the run again for them. */
+async function onStreams(
+  deps: Deps,
+  tx: Transaction,
+  {run, stream}: {run: string; stream?: string | undefined},
+  decide: (stream: Stream) => Decision<Stream>,
+): Promise<Outcome> {
+  const parent = await runRecords.get(tx, run);
+  if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
+  if (parent.status === 'cancelled')
+    return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
+  const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
+  const found: Stream[] = [];
+  for (const id of ids) {
+    const each = await streamRecords.get(tx, run, id);
+    if (each) found.push(each);
+  }
+  const decisions = found.map(decide);
+  const changed = decisions.filter(decision => decision.kind === 'applied');
+  for (const {next} of changed) streamRecords.set(tx, next);
+  const reopens = changed.some(({next}) => isUnfinished(next)) && !isOpen(parent);
+  if (reopens) runRecords.set(tx, {...parent, status: 'active', updated_at: iso(deps.now())});
+  const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
+  const nothing =
+    stream === undefined ? `run "${run}" has no failed stream` : `there is no stream ${run}/${stream}`;
+  return {
+    outcome: changed.length > 0 ? 'applied' : 'rejected',
+    reason: reasons.length > 0 ? reasons.slice(0, 20).join('; ') : nothing,
+  };
+}
+
+/** Found before the transaction reads them one by one: a transaction reads documents and never queries. */
+async function parkedStreams(deps: Deps, run: string): Promise<string[]> {
+  const parked = await deps.store.query(paths.streams(run), {
+    where: [{field: 'status', op: '==', value: 'failed'}],
+    limit: MOST_AT_ONCE,
+  });
+  return parked.map(({id}) => id);
 }
 
 function record(
@@ -72,7 +163,7 @@ function record(
   path: string,
   text: string,
   outcome: Outcome,
-  about: {run?: string; worker?: string},
+  about: About,
   now: number,
 ): Outcome {
   const document: Document = {

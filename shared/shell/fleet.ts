@@ -5,7 +5,7 @@ import {TpuError} from '../errors.ts';
 import type {TpuRequest} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {workerRecords, zoneRecords} from './records.ts';
+import {poolRecords, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -70,12 +70,13 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
 
 async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
+  const pool = await poolRecords.get(deps.store, config.pool);
   return {
     name: worker.name,
     zone: worker.zone,
-    accelerator: config.pool.accelerator,
-    runtime_version: config.pool.runtime_version,
-    spot: config.pool.spot,
+    accelerator: pool.accelerator,
+    runtime_version: pool.runtime_version,
+    spot: pool.spot,
     labels: {...MANAGED, 'gleaner-pool': worker.pool, [INCARNATION_LABEL]: String(worker.incarnation)},
     metadata: {
       'startup-script': await deps.startupScript(),

@@ -227,6 +227,8 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
       spec_hash: frozen?.spec_hash ?? null,
       pool: frozen?.placement.pool ?? deps.config.pool.pool,
       priority: frozen?.placement.priority ?? 0,
+      budget_usd: frozen?.placement.budget_usd ?? null,
+      version: 0,
     };
     runRecords.set(tx, next);
     const text =

@@ -1,6 +1,7 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {isExpired, revokeLease} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
+import {slotsOf} from '../core/pool.ts';
 import {isOpen, type Run, type StreamFacts, summarizeRun} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {isOlderThan, iso} from '../core/time.ts';
@@ -10,7 +11,7 @@ import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
-import {lookAtWorkers, openRuns, unfinishedStreams} from './workers.ts';
+import {lookAtWorkers, openRuns, readPool, unfinishedStreams} from './workers.ts';
 
 /**
  * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost.
@@ -24,7 +25,8 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   for (const run of await openRuns(deps)) await unlessBroken(deps, () => lookAtRun(deps, run));
   const busy = await lookAtWorkers(deps, look);
   // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
-  const isBlind = unreachable.some(zone => deps.config.pool.zones.includes(zone));
+  const pool = await readPool(deps);
+  const isBlind = unreachable.some(zone => pool.zones.includes(zone));
   if (busy || isBlind || (await isAnythingLeft(deps))) return;
   await deps.ticker.off();
   if (await isAnythingLeft(deps)) await deps.ticker.on();
@@ -96,6 +98,9 @@ async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {
 async function isAnythingLeft(deps: Deps): Promise<boolean> {
   const living: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'];
   if ((await deps.store.count('workers', [{field: 'phase', op: 'in', value: living}])) > 0) return true;
+  const slots = slotsOf(await readPool(deps)).length;
+  const held = slots > 0 ? await deps.store.count('workers', [{field: 'held', op: '==', value: true}]) : 0;
+  if (held >= slots) return false;
   const open = await unfinishedStreams(deps);
   return [...open.values()].some(count => count > 0);
 }

@@ -2,6 +2,7 @@
 import {z} from 'zod';
 import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
+import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
@@ -52,6 +53,8 @@ const runDocument: z.ZodType<Run> = z.object({
   spec_hash: text.nullable(),
   pool: text,
   priority: z.number().int(),
+  budget_usd: z.number().nullable(),
+  version: count,
   streams_pending: count,
   streams_in_progress: count,
   streams_completed: count,
@@ -88,6 +91,7 @@ const workerDocument: z.ZodType<Worker> = z.object({
   blocked_until_at: instant.nullable(),
   asked_at: instant.nullable(),
   recreate: z.boolean(),
+  held: z.boolean(),
   last_death: text.nullable(),
   last_error: text.nullable(),
   created_at: instant,
@@ -101,6 +105,17 @@ const zoneDocument: z.ZodType<Zone> = z.object({
   losses: z.array(z.object({ended_at: instant, lived_s: count})),
   creates: z.array(z.object({asked_at: instant})),
   updated_at: instant,
+});
+
+const poolDocument: z.ZodType<Pool> = z.object({
+  pool: text,
+  accelerator: text,
+  runtime_version: text,
+  spot: z.boolean(),
+  zones: z.array(text).min(1),
+  workers_per_zone: count,
+  version: count,
+  budget_usd: z.number().nullable(),
 });
 
 /** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
@@ -153,6 +168,7 @@ const runs = kind(runDocument);
 const streams = kind(streamDocument);
 const workers = kind(workerDocument);
 const zones = kind(zoneDocument);
+const pools = kind(poolDocument);
 
 export const runRecords = {
   ...runs,
@@ -177,4 +193,12 @@ export const zoneRecords = {
   ...zones,
   get: (from: Store | Transaction, zone: string) => zones.get(from, paths.zone(zone)),
   set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone), zone),
+};
+
+export const poolRecords = {
+  ...pools,
+  /** As messages have left it, or as the deployment has it. */
+  get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
+    (await pools.get(from, paths.pool(deployed.pool))) ?? deployed,
+  set: (tx: Transaction, pool: Pool) => pools.set(tx, paths.pool(pool.pool), pool),
 };

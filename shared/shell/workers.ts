@@ -1,7 +1,7 @@
 import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
 import {allowance, askedFor, gaveNode, lostNode, newZone, type Zone} from '../core/placement.ts';
-import {wantedSlots} from '../core/pool.ts';
+import {type Pool, wantedSlots} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
@@ -17,7 +17,15 @@ import {
 import type {Tpu, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
-import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {
+  poolRecords,
+  runRecords,
+  streamRecords,
+  UNFINISHED,
+  unlessBroken,
+  workerRecords,
+  zoneRecords,
+} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
@@ -68,7 +76,7 @@ export async function lookAtWorkers(deps: Deps, look: Look): Promise<boolean> {
  * that is there for a stream finds it counted.
  */
 async function plan(deps: Deps) {
-  const {pool} = deps.config;
+  const pool = await readPool(deps);
   const broken = new Set<string>();
   const stored = await deps.store.query('workers');
   const parsed = workerRecords.parseAll(stored, (error, name) => {
@@ -83,6 +91,11 @@ async function plan(deps: Deps) {
   const now = deps.now();
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   return {workers, broken, wanted: wantedSlots(pool, workers, unfinished, now, {broken, allowances})};
+}
+
+/** A document that somebody broke is as good as none: the pool is then what it was deployed as. */
+export async function readPool(deps: Deps): Promise<Pool> {
+  return (await unlessBroken(deps, () => poolRecords.get(deps.store, deps.config.pool))) ?? deps.config.pool;
 }
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */

@@ -32,11 +32,11 @@ describe('control actions', () => {
           return;
         }
         assert.ok(decision.kind === 'applied');
-        assert.equal(decision.run.status, then);
-        if (then === status) assert.equal(decision.run, run, 'nothing is written');
-        else assert.equal(decision.run.updated_at, at(1));
-        const again = decideRunAction(action, 'my-run', decision.run, T0 + 2000);
-        assert.ok(again.kind === 'applied' && again.run === decision.run, 'a repeated message is harmless');
+        assert.equal(decision.next.status, then);
+        if (then === status) assert.equal(decision.next, run, 'nothing is written');
+        else assert.equal(decision.next.updated_at, at(1));
+        const again = decideRunAction(action, 'my-run', decision.next, T0 + 2000);
+        assert.ok(again.kind === 'applied' && again.next === decision.next, 'a repeated message is harmless');
       });
 
   for (const action of Object.keys(TABLE) as RunAction[])
@@ -50,7 +50,7 @@ describe('control actions', () => {
   it('nothing brings a stopped run back', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
       const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), T0);
-      assert.ok(decision.kind === 'rejected' || decision.run.status === 'cancelled');
+      assert.ok(decision.kind === 'rejected' || decision.next.status === 'cancelled');
     }
   });
 
@@ -66,7 +66,7 @@ describe('control actions', () => {
   for (const [phase, then] of Object.entries(phases) as [Phase, boolean][])
     it(`recreate of a worker that is ${phase} ${then ? 'is ordered' : 'is so already'}`, () => {
       const order = decideRecreate('tpu-us-central1-a-0', aWorker({phase}));
-      assert.ok(order.kind === 'applied' && order.worker.recreate === then);
+      assert.ok(order.kind === 'applied' && order.next.recreate === then);
     });
 
   it('recreate of a worker that nobody knows is refused by name', () => {

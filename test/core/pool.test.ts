@@ -11,6 +11,8 @@ const POOL: Pool = {
   spot: true,
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
+  version: 0,
+  budget_usd: null,
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',

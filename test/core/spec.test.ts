@@ -55,7 +55,7 @@ describe('run.json', () => {
         record: {field: null},
         seed: 42,
       },
-      placement: {pool: 'tpu', priority: 0},
+      placement: {pool: 'tpu', priority: 0, budget_usd: null},
     });
   });
 
@@ -64,8 +64,8 @@ describe('run.json', () => {
   });
 
   it('says what it costs apart from what its shards hold', () => {
-    const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7});
-    assert.deepEqual(placement, {pool: 'big', priority: 7});
+    const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
+    assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null});
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
 });

@@ -214,3 +214,81 @@ describe('control messages', () => {
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 });
+
+describe('messages that change what is wanted', () => {
+  it('scale to none lets every TPU go, and scale up goes on', async () => {
+    const world = await aWorkingWorld();
+    assert.equal((await send(world, {action: 'scale', workers_per_zone: 0})).outcome, 'applied');
+    await world.untilAsleep(20);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    const zones = ['us-central1-a', 'europe-west4-b'];
+    assert.equal((await send(world, {action: 'scale', workers_per_zone: 1, zones})).outcome, 'applied');
+    world.drop('my-run', 1, someLines(20));
+    await world.until('both zones', () => world.tpus.nodes.size === 2, 9, 1);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    const pool = await world.store.get('pools/tpu');
+    assert.deepEqual([pool?.version, pool?.workers_per_zone, pool?.zones], [2, 1, zones]);
+  });
+
+  it('delete takes the TPU away for good, its stream goes on elsewhere, and recreate brings it back', async () => {
+    const world = await aWorkingWorld();
+    assert.equal((await send(world, {action: 'delete', worker: A0})).outcome, 'applied');
+    await world.minutes(6);
+    assert.deepEqual([world.tpus.nodes.size, (await world.worker(A0))?.phase], [0, 'gone']);
+    assert.equal((await send(world, {action: 'recreate', worker: A0})).outcome, 'applied');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('cancel parks a stream and its worker leaves it; retry revives it, alone or with all that is parked', async () => {
+    const world = await aWorkingWorld();
+    const cancel = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
+    assert.deepEqual([cancel.outcome, (await world.stream('my-run', '000'))?.status], ['applied', 'failed']);
+    await world.untilAsleep();
+    assert.ok(!(await world.stream('my-run', '000'))?.finished);
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+    const unknown = await send(world, {action: 'retry', run: 'my-run', stream: '009'});
+    assert.deepEqual([unknown.outcome, unknown.reason], ['rejected', 'there is no stream my-run/009']);
+    assert.equal((await send(world, {action: 'retry', run: 'my-run'})).outcome, 'applied');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.match((await send(world, {action: 'retry', run: 'my-run'})).reason, /has no failed stream/);
+    const late = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
+    assert.deepEqual([late.outcome, late.reason], ['rejected', 'stream my-run/000 is completed']);
+  });
+
+  it('configure changes a run only from the version that its sender knew', async () => {
+    const world = await aWorkingWorld();
+    const message = {action: 'configure', run: 'my-run', priority: 7, budget_usd: 12.5, if_version: 0};
+    assert.equal((await send(world, message)).outcome, 'applied');
+    const {priority, budget_usd, version} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([priority, budget_usd, version], [7, 12.5, 1]);
+    const stale = await send(world, {...message, priority: 1});
+    assert.equal(stale.outcome, 'rejected');
+    assert.match(stale.reason, /is at version 1, not 0/);
+    assert.equal((await world.run('my-run'))?.priority, 7);
+  });
+
+  for (const [message, reason] of [
+    [{action: 'scale'}, /say what to change/],
+    [{action: 'scale', workers_per_zone: -1}, /workers_per_zone/],
+    [{action: 'scale', zones: ['moon-1']}, /zones/],
+    [{action: 'scale', zones: ['us-central1-a', 'us-central1-a']}, /each zone once/],
+    [{action: 'scale', pool: 'other', workers_per_zone: 1}, /there is no pool "other"/],
+    [{action: 'configure', run: 'my-run'}, /say what to change/],
+    [{action: 'configure', run: 'my-run', budget_usd: 0}, /budget_usd/],
+    [{action: 'configure', run: 'my-run', layers: 'all'}, /layers/],
+    [{action: 'configure', run: 'no-run', priority: 1}, /there is no run "no-run"/],
+    [{action: 'cancel', run: 'my-run'}, /stream/],
+    [{action: 'delete', worker: 'tpu-us-central1-a-9'}, /there is no worker/],
+  ] as const)
+    it(`${JSON.stringify(message)} is refused with the reason`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(2));
+      await world.deliverAll();
+      const {outcome, reason: why} = await send(world, message);
+      assert.equal(outcome, 'rejected');
+      assert.match(why, reason);
+    });
+});
