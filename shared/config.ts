@@ -98,6 +98,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       version: 0,
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
+      spent_usd: 0,
     },
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,

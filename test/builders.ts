@@ -48,6 +48,8 @@ export function aRun(changes: Partial<Run> = {}): Run {
     priority: 0,
     budget_usd: null,
     version: 0,
+    spent_usd: 0,
+    cost_usd: 0,
     ...NO_STREAMS,
     created_at: at(0),
     updated_at: at(0),

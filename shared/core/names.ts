@@ -155,6 +155,7 @@ export const paths = {
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,
   pool: (pool: string) => `pools/${pool}`,
   zone: (zone: string) => `zones/${zone}`,
+  prices: () => 'prices/chips',
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,

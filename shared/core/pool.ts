@@ -15,6 +15,8 @@ export type Pool = {
   version: number;
   /** Dollars that all its TPUs may cost, since ever; null is no limit. */
   budget_usd: number | null;
+  /** What its TPUs that have ended cost. */
+  spent_usd: number;
 };
 
 /** The pool's slots, the first zone's first: the order in which they are filled. */

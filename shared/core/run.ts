@@ -15,6 +15,9 @@ export type Run<Spec = {[key: string]: unknown}> = {
   priority: number;
   /** Dollars that its work may cost; null is no limit. */
   budget_usd: number | null;
+  /** What the TPUs that have ended cost it, and what it has cost in all, as of the last tick. */
+  spent_usd: number;
+  cost_usd: number;
   /** Grows with every message that configured it. */
   version: number;
   streams_pending: number;
@@ -68,7 +71,12 @@ export function isOpen(run: Run): boolean {
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
  * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
  */
-export function summarizeRun(run: Run, streams: readonly StreamFacts[], now: number): Run {
+export function summarizeRun(
+  run: Run,
+  streams: readonly StreamFacts[],
+  cost_of_living_usd: number,
+  now: number,
+): Run {
   const count = (status: StreamStatus) => streams.filter(stream => stream.status === status).length;
   const sum = (field: Exclude<keyof StreamFacts, 'stream' | 'status' | 'last_error'>) =>
     streams.reduce((total, stream) => total + stream[field], 0);
@@ -84,12 +92,15 @@ export function summarizeRun(run: Run, streams: readonly StreamFacts[], now: num
     total_tokens: sum('total_tokens'),
     total_shards: sum('total_shards'),
     total_bytes: sum('total_bytes'),
+    cost_usd: run.spent_usd + cost_of_living_usd,
   };
   if (run.status !== 'cancelled' && run.spec !== null && streams.length > 0) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     if (unfinished > 0) next.status = run.status === 'paused' ? 'paused' : 'active';
     else next.status = failed ? 'failed' : 'completed';
-    next.reason = failed ? `stream ${failed.stream}: ${failed.last_error ?? 'failed'}` : null;
+    const isHeld = next.status === 'paused' && run.status === 'paused';
+    if (failed) next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
+    else if (!isHeld) next.reason = null;
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;

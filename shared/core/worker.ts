@@ -1,3 +1,4 @@
+import {accrue, type Costs} from './cost.ts';
 import {causeOfDeath, type Death} from './death.ts';
 import {isOlderThan, iso} from './time.ts';
 
@@ -17,6 +18,13 @@ export type Worker = {
   phase_since_at: string;
   /** When the node of this life was first seen READY: from then on it is paid for. */
   ready_at: string | null;
+  /** Dollars an hour, as known when this life was asked for. */
+  usd_per_hour: number | null;
+  /** What this life has cost up to `costs_at`, by run: see cost.ts. */
+  costs: Costs;
+  costs_at: string | null;
+  /** The run that its time belongs to. */
+  charged_to: string | null;
   /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
   incarnation: number;
   provider_state: string | null;
@@ -91,6 +99,8 @@ export function newWorker(
     // Gone since ever: any look at the nodes is newer.
     phase_since_at: iso(0),
     ready_at: null,
+    usd_per_hour: null,
+    ...NO_COSTS,
     incarnation: 0,
     provider_state: null,
     health: null,
@@ -122,14 +132,16 @@ export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
+/** Whether the pool needs the slot now. `dismissed`: it may not cost another minute, so it is not let finish what it has. */
+export type Wanted = 'wanted' | 'unwanted' | 'dismissed';
+
 /**
  * What the slot becomes and what is asked of Cloud TPU, from nothing but state: run twice, it asks once.
- * `wanted` says whether the pool needs this slot now.
  */
 export function decideWorker(
   worker: Worker,
   observation: Observation,
-  wanted: boolean,
+  wanted: Wanted,
   limits: Limits,
   now: number,
 ): WorkerDecision {
@@ -152,8 +164,8 @@ export function decideWorker(
 }
 
 /** Somebody else has the name: the slot waits, and the pool takes another one meanwhile. */
-function decideForeign(worker: Worker, wanted: boolean, limits: Limits, now: number): WorkerDecision {
-  if (worker.phase === 'gone' && (!wanted || isBlocked(worker, now))) return unchanged(worker);
+function decideForeign(worker: Worker, wanted: Wanted, limits: Limits, now: number): WorkerDecision {
+  if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
   const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
   const gone = {...createRefused(worker, reason, limits.retry_s, now), ...IDLE};
   return {
@@ -164,12 +176,12 @@ function decideForeign(worker: Worker, wanted: boolean, limits: Limits, now: num
   };
 }
 
-function decideGone(worker: Worker, observation: Observation, wanted: boolean, now: number): WorkerDecision {
+function decideGone(worker: Worker, observation: Observation, wanted: Wanted, now: number): WorkerDecision {
   if (observation.kind === 'node') {
     const event = `${worker.name} exists, though nobody wants it: deleting it`;
     return toDeleting(outgrow(worker, observation), event, now);
   }
-  if (!wanted || isBlocked(worker, now)) return unchanged(worker);
+  if (wanted !== 'wanted' || isBlocked(worker, now)) return unchanged(worker);
   return toCreating(worker, now);
 }
 
@@ -195,7 +207,7 @@ function decideDeleting(
 function decideLiving(
   worker: Worker,
   observation: Observation,
-  wanted: boolean,
+  wanted: Wanted,
   limits: Limits,
   now: number,
 ): WorkerDecision {
@@ -219,11 +231,12 @@ function decideLiving(
   }
   if (worker.recreate)
     return toDeleting(worker, `${worker.name} is made again, as asked`, now, taken('recreate was asked for'));
-  if (!wanted && worker.phase === 'working') {
+  if (wanted === 'dismissed') return toDeleting(worker, `${worker.name} may cost no more: deleting it`, now);
+  if (wanted === 'unwanted' && worker.phase === 'working') {
     const draining = enter(worker, 'draining', now);
     return {worker: draining, actions: [], events: [`${worker.name} is not needed any more: draining it`]};
   }
-  if (!wanted && worker.phase !== 'draining')
+  if (wanted === 'unwanted' && worker.phase !== 'draining')
     return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
   if (
     worker.phase === 'draining' &&
@@ -267,6 +280,7 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     incarnation: worker.incarnation + 1,
     asked_at: iso(now),
     ready_at: null,
+    ...NO_COSTS,
     heartbeat_at: null,
     progress_at: null,
     provider_state: null,
@@ -282,6 +296,8 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
   };
 }
+
+const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 
 /** What a worker without a stream has to say of its work. */
 export const NO_WORK = {
@@ -335,7 +351,7 @@ export function heardFrom(
 ): Worker {
   const phase = phaseAfter(worker, said.activity, said.work);
   return {
-    ...worker,
+    ...accrue(worker, now),
     ...said,
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),

@@ -228,6 +228,8 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
       pool: frozen?.placement.pool ?? deps.config.pool.pool,
       priority: frozen?.placement.priority ?? 0,
       budget_usd: frozen?.placement.budget_usd ?? null,
+      spent_usd: 0,
+      cost_usd: 0,
       version: 0,
     };
     runRecords.set(tx, next);

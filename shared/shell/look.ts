@@ -1,4 +1,5 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
+import {costOfLiving} from '../core/cost.ts';
 import {isExpired, revokeLease} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
@@ -10,8 +11,9 @@ import type {Deps} from './deps.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
+import {openRuns, unfinishedStreams} from './runs.ts';
 import {tell} from './timeline.ts';
-import {lookAtWorkers, openRuns, readPool, unfinishedStreams} from './workers.ts';
+import {lookAtWorkers, readFleet, readPool} from './workers.ts';
 
 /**
  * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost.
@@ -22,8 +24,11 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   const {tpus, unreachable} = await deps.tpus.list();
   const look = {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
   await takeMissedStreams(deps);
-  for (const run of await openRuns(deps)) await unlessBroken(deps, () => lookAtRun(deps, run));
-  const busy = await lookAtWorkers(deps, look);
+  const fleet = await readFleet(deps);
+  const living = costOfLiving(fleet.workers.values(), deps.now());
+  for (const run of await openRuns(deps))
+    await unlessBroken(deps, () => lookAtRun(deps, run, living.runs.get(run.run) ?? 0));
+  const busy = await lookAtWorkers(deps, look, fleet);
   // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
   const pool = await readPool(deps);
   const isBlind = unreachable.some(zone => pool.zones.includes(zone));
@@ -33,7 +38,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
 }
 
 /** Expires leases, audits checkpoints against the bucket, and sums the run up. */
-async function lookAtRun(deps: Deps, run: Run): Promise<void> {
+async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Promise<void> {
   const stored = await deps.store.query(paths.streams(run.run));
   const looked: StreamFacts[] = [];
   const streams = streamRecords.parseAll(stored, (error, stream) => {
@@ -48,7 +53,7 @@ async function lookAtRun(deps: Deps, run: Run): Promise<void> {
     const current = await runRecords.get(tx, run.run);
     if (!current) return false;
     const now = deps.now();
-    const next = summarizeRun(current, looked, now);
+    const next = summarizeRun(current, looked, cost_of_living_usd, now);
     if (next === current) return false;
     runRecords.set(tx, next);
     if (next.status !== current.status)

@@ -54,6 +54,8 @@ const runDocument: z.ZodType<Run> = z.object({
   pool: text,
   priority: z.number().int(),
   budget_usd: z.number().nullable(),
+  spent_usd: z.number(),
+  cost_usd: z.number(),
   version: count,
   streams_pending: count,
   streams_in_progress: count,
@@ -76,6 +78,10 @@ const workerDocument: z.ZodType<Worker> = z.object({
   phase: z.enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone']),
   phase_since_at: instant,
   ready_at: instant.nullable(),
+  usd_per_hour: z.number().nullable(),
+  costs: z.record(text, z.number()),
+  costs_at: instant.nullable(),
+  charged_to: text.nullable(),
   incarnation: count,
   provider_state: text.nullable(),
   health: text.nullable(),
@@ -116,6 +122,7 @@ const poolDocument: z.ZodType<Pool> = z.object({
   workers_per_zone: count,
   version: count,
   budget_usd: z.number().nullable(),
+  spent_usd: z.number(),
 });
 
 /** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */

@@ -1,8 +1,9 @@
+import {accrue, totalOf} from '../core/cost.ts';
 import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
 import {allowance, askedFor, gaveNode, lostNode, newZone, type Zone} from '../core/placement.ts';
 import {type Pool, wantedSlots} from '../core/pool.ts';
-import {isRunnable, type Run} from '../core/run.ts';
+import type {Prices} from '../core/prices.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
 import {
@@ -10,6 +11,7 @@ import {
   isAlive,
   newWorker,
   type Observation,
+  type Wanted,
   type Worker,
   type WorkerAction,
   type WorkerDecision,
@@ -17,15 +19,9 @@ import {
 import type {Tpu, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
-import {
-  poolRecords,
-  runRecords,
-  streamRecords,
-  UNFINISHED,
-  unlessBroken,
-  workerRecords,
-  zoneRecords,
-} from './records.ts';
+import {billsFor, holdTheSpent, priceOf, readPrices} from './money.ts';
+import {poolRecords, streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {unfinishedStreams} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
@@ -35,62 +31,58 @@ const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
-  const {workers, wanted} = await plan(deps);
+  const {workers, wanted, prices} = await plan(deps, await readFleet(deps));
   for (const name of wanted)
-    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: true, seen: workers.get(name)});
+    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: 'wanted', seen: workers.get(name)}, prices);
 }
 
-/** How many unfinished streams the runnable runs of each pool have. */
-export async function unfinishedStreams(deps: Deps): Promise<Map<string, number>> {
-  const unfinished = new Map<string, number>();
-  for (const run of await openRuns(deps)) {
-    if (!isRunnable(run)) continue;
-    const count = await deps.store.count(paths.streams(run.run), [UNFINISHED]);
-    unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + count);
-  }
-  return unfinished;
-}
+/** The workers as documents say, and the slots whose document cannot be read. */
+export type Fleet = {workers: ReadonlyMap<string, Worker>; broken: ReadonlySet<string>};
 
-export async function openRuns(deps: Deps): Promise<Run[]> {
-  const open = await deps.store.query('runs', {
-    where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
+export async function readFleet(deps: Deps): Promise<Fleet> {
+  const broken = new Set<string>();
+  const parsed = workerRecords.parseAll(await deps.store.query('workers'), (error, name) => {
+    broken.add(name);
+    deps.log('ERROR', error.message);
   });
-  return runRecords.parseAll(open, error => deps.log('ERROR', error.message));
+  return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken};
 }
 
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
-export async function lookAtWorkers(deps: Deps, look: Look): Promise<boolean> {
-  const {workers, broken, wanted} = await plan(deps);
+export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
+  const {workers, broken} = fleet;
+  const {wanted, dismissed, prices} = await plan(deps, fleet);
   let busy = false;
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
-    const known = !broken.has(name);
-    const slot = {name, wanted: wanted.has(name), seen: workers.get(name)};
-    const is_gone = known ? await lookAtSlot(deps, look, slot) : !look.tpus.has(name);
+    const need = wanted.has(name) ? 'wanted' : dismissed.has(name) ? 'dismissed' : 'unwanted';
+    const slot: Slot = {name, wanted: need, seen: workers.get(name)};
+    const is_gone = broken.has(name) ? !look.tpus.has(name) : await lookAtSlot(deps, look, slot, prices);
     busy ||= !is_gone;
   }
   return busy;
 }
 
 /**
- * The workers, and the slots that should have one. The streams are counted after the workers were read, so that each worker
- * that is there for a stream finds it counted.
+ * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
+ * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function plan(deps: Deps) {
+async function plan(deps: Deps, {workers, broken}: Fleet) {
   const pool = await readPool(deps);
-  const broken = new Set<string>();
-  const stored = await deps.store.query('workers');
-  const parsed = workerRecords.parseAll(stored, (error, name) => {
-    broken.add(name);
-    deps.log('ERROR', error.message);
-  });
-  const workers = new Map(parsed.map(worker => [worker.name, worker]));
+  const prices = await readPrices(deps);
+  const dismissed = await holdTheSpent(deps, pool, prices, workers);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );
   const unfinished = (await unfinishedStreams(deps)).get(pool.pool) ?? 0;
   const now = deps.now();
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
-  return {workers, broken, wanted: wantedSlots(pool, workers, unfinished, now, {broken, allowances})};
+  const out = new Set([...broken, ...dismissed]);
+  return {
+    workers,
+    dismissed,
+    prices,
+    wanted: wantedSlots(pool, workers, unfinished, now, {broken: out, allowances}),
+  };
 }
 
 /** A document that somebody broke is as good as none: the pool is then what it was deployed as. */
@@ -127,19 +119,24 @@ function incarnationOf(tpu: Tpu): number | null {
 }
 
 /** `seen` is the worker as it was when the wanted slots were chosen. */
-type Slot = {name: string; wanted: boolean; seen: Worker | undefined};
+type Slot = {name: string; wanted: Wanted; seen: Worker | undefined};
 
 /** Decides about one slot; true when it is gone, or was never one. */
-async function lookAtSlot(deps: Deps, look: Look, {name, wanted, seen}: Slot): Promise<boolean> {
+async function lookAtSlot(
+  deps: Deps,
+  look: Look,
+  {name, wanted, seen}: Slot,
+  prices: Prices,
+): Promise<boolean> {
   const place = parseWorkerName(name);
   if (!place) return true;
   let actions: WorkerAction[] = [];
   const worker = await deps.store.transaction(async tx => {
     const now = deps.now();
-    const current = (await workerRecords.get(tx, name)) ?? newWorker(name, place, now);
+    const current = accrue((await workerRecords.get(tx, name)) ?? newWorker(name, place, now), now);
     actions = [];
     // It was not wanted then; what became of it since, somebody wanted, and the next look will know why.
-    if (!wanted && current.phase !== (seen?.phase ?? 'gone')) return current;
+    if (wanted !== 'wanted' && current.phase !== (seen?.phase ?? 'gone')) return current;
     const stream = await unlessBroken(deps, () => streamOf(tx, current));
     const decision = decideWorker(current, observe(look, current), wanted, deps.config.limits, now);
     actions = decision.actions;
@@ -151,8 +148,13 @@ async function lookAtSlot(deps: Deps, look: Look, {name, wanted, seen}: Slot): P
       actions = [];
       return current;
     }
+    const isOver = decision.worker.phase === 'gone' && current.phase !== 'gone';
+    const bills = isOver ? await billsFor(deps, tx, decision.worker, now) : undefined;
+    const usd_per_hour =
+      change === 'asked' ? priceOf(prices, await readPool(deps), current.zone) : decision.worker.usd_per_hour;
     if (zone) zoneRecords.set(tx, zoneAfter(zone, change, current, now));
-    workerRecords.set(tx, {...decision.worker, updated_at: iso(now)});
+    workerRecords.set(tx, {...decision.worker, usd_per_hour, updated_at: iso(now)});
+    bills?.();
     if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
       if (stream) streamRecords.set(tx, freeFromDead(stream, name, decision.death, now));
@@ -209,6 +211,9 @@ function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision
     provider_state: decision.worker.provider_state,
     work: worker.work,
     log: logObject(worker.name, worker.incarnation),
+    ready_at: worker.ready_at,
     ended_at: iso(now),
+    costs: worker.costs,
+    cost_usd: totalOf(worker.costs),
   });
 }

@@ -13,6 +13,7 @@ const POOL: Pool = {
   workers_per_zone: 2,
   version: 0,
   budget_usd: null,
+  spent_usd: 0,
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',

@@ -51,7 +51,7 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
 describe('run status', () => {
   for (const {name, given, when, then, reason} of cases)
     it(`${given} becomes ${then}: ${name}`, () => {
-      const next = summarizeRun(aRun({status: given}), streamsOf(...when), T0);
+      const next = summarizeRun(aRun({status: given}), streamsOf(...when), 0, T0);
       assert.equal(next.status, then);
       assert.equal(next.reason, reason ?? null);
     });
@@ -71,6 +71,7 @@ describe('run status', () => {
         const run = summarizeRun(
           aRun(),
           facts.map(fact => aStream(fact)),
+          0,
           T0,
         );
         const total = (field: keyof (typeof facts)[0]) =>
@@ -93,14 +94,14 @@ describe('run status', () => {
 
   it('is written only when something changed', () => {
     const streams = streamsOf('completed', 'pending');
-    const first = summarizeRun(aRun(), streams, T0 + 1000);
+    const first = summarizeRun(aRun(), streams, 0, T0 + 1000);
     assert.equal(first.updated_at, at(1));
-    assert.equal(summarizeRun(first, streams, T0 + 2000), first);
+    assert.equal(summarizeRun(first, streams, 0, T0 + 2000), first);
   });
 
   it('a run that waits for a good run.json keeps saying why', () => {
     const waiting = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
-    const next = summarizeRun(waiting, streamsOf('pending'), T0);
+    const next = summarizeRun(waiting, streamsOf('pending'), 0, T0);
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
   });
 

@@ -74,7 +74,7 @@ const node = (state: string, incarnation: number | null = 2): Observation => ({
 });
 
 function decide(worker: Worker, observation: Observation, {wanted = true, seconds = 0} = {}) {
-  return decideWorker(worker, observation, wanted, LIMITS, T0 + seconds * 1000);
+  return decideWorker(worker, observation, wanted ? 'wanted' : 'unwanted', LIMITS, T0 + seconds * 1000);
 }
 
 describe('the life of a slot', () => {
@@ -337,6 +337,12 @@ describe('the life of a slot', () => {
         assert.equal(decide(wellIn(phase), seen, {wanted: false}).worker.phase, unwanted[phase]);
       });
 
+    for (const phase of LIVING)
+      it(`${phase} and dismissed is deleted at once`, () => {
+        const decision = decideWorker(wellIn(phase), node('READY'), 'dismissed', LIMITS, T0);
+        assert.deepEqual([decision.worker.phase, decision.actions[0]?.kind], ['deleting', 'delete']);
+      });
+
     it('a drained worker is deleted, also when it is wanted again: it was told that nothing comes', () => {
       for (const wanted of [true, false])
         assert.equal(
@@ -476,7 +482,7 @@ describe('the life of a slot', () => {
     const created: number[] = [];
     for (let minute = 0; minute < 60; minute++) {
       now += 60_000;
-      const decision = decideWorker(worker, observation, wanted, LIMITS, now);
+      const decision = decideWorker(worker, observation, wanted ? 'wanted' : 'unwanted', LIMITS, now);
       worker = decision.worker;
       // Cloud TPU goes on by itself, and then with what was asked of it.
       if (observation.kind === 'unknown' || observation.kind === 'foreign') observation = {kind: 'absent'};

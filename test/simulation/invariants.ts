@@ -1,5 +1,8 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
+import {costOfLiving} from '../../shared/core/cost.ts';
 import {paths} from '../../shared/core/names.ts';
+import type {Pool} from '../../shared/core/pool.ts';
+import type {Worker} from '../../shared/core/worker.ts';
 import type {Document, ObjectInfo} from '../../shared/ports.ts';
 import {MOST_CREATES_PER_HOUR, type Setting} from './setting.ts';
 import {good, planShards, storedText} from './streams.ts';
@@ -139,6 +142,7 @@ export class Invariants {
     this.#check(!isBorn || before.phase === 'gone', () => `${name} was created while it was ${before.phase}`);
     this.#check(!isBorn || life > old, () => `${name} was created again as incarnation ${life}`);
     if (isBorn) this.#onBirth(String(after.zone));
+    if (isBorn) this.#checkBudget(name);
     const node = this.#setting.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
@@ -155,6 +159,16 @@ export class Invariants {
       births.length <= MOST_CREATES_PER_HOUR,
       () => `${zone} was asked for ${births.length} nodes in an hour`,
     );
+  }
+
+  /** Nothing is made with money that is spent. */
+  #checkBudget(name: string): void {
+    const {clockwork, config, store} = this.#setting;
+    const pool = (store.peek('pools/tpu') as Pool | undefined) ?? config.pool;
+    const workers = store.collection('workers').map(({data}) => data as unknown as Worker);
+    const spent = pool.spent_usd + costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total;
+    const isPoor = pool.budget_usd !== null && spent >= pool.budget_usd;
+    this.#check(!isPoor, () => `${name} was made when $${spent} of $${pool.budget_usd} were spent`);
   }
 
   /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */

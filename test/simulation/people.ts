@@ -58,6 +58,10 @@ export class People {
     this.#setting.invariants.expectRecord(this.#delivery.send('control', message));
   }
 
+  giveMoney(): void {
+    if (this.#setting.config.pool.budget_usd !== null) this.#say({action: 'scale', budget_usd: null});
+  }
+
   startAll(): void {
     for (const run of this.#setting.runs()) this.#say({action: 'start', run});
   }

@@ -10,6 +10,8 @@ import {SimStore} from './store.ts';
 export const MINUTE_MS = 60_000;
 
 export const MOST_CREATES_PER_HOUR = 8;
+/** The list price of the default accelerator. */
+const SPOT_V5E_USD = 0.36;
 
 /** Short limits: a world lives for an hour or two. */
 const LIMITS = {
@@ -31,7 +33,7 @@ const LIMITS = {
 const ZONES = ['us-central1-a', 'europe-west4-b'];
 
 /** What a world may be made smaller by, besides leaving out kinds of faults. */
-export const SIMPLER = ['second zone', 'second slot', 'second run', 'second stream', 'long storm'];
+export const SIMPLER = ['budget', 'second zone', 'second slot', 'second run', 'second stream', 'long storm'];
 
 export type Options = {
   /** Kinds of faults, and things of `SIMPLER`, that this world does not have. */
@@ -68,8 +70,17 @@ export class Setting {
       ...LIMITS,
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(this.count('second slot', 2)),
+      ...this.#budget(),
     });
     this.invariants = new Invariants(this);
+  }
+
+  /** In some worlds the pool has money for some minutes of one TPU, and gets more in the calm. */
+  #budget(): Record<string, string> {
+    const [isPoor, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
+    return isPoor && !this.options.without?.has('budget')
+      ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+      : {};
   }
 
   /** How many there are of something, at least one. Drawn also when more than one is left out, so that nothing else changes. */

@@ -65,6 +65,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   for (const zone of tpus.zones.values())
     Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false});
   let isRevived = false;
+  setting.after(13 * MINUTE_MS, () => people.giveMoney());
   setting.after(15 * MINUTE_MS, () => {
     isRevived = true;
     people.reviveParked();

@@ -1,0 +1,63 @@
+import type {Run} from './run.ts';
+import {iso, msOf} from './time.ts';
+import type {Worker} from './worker.ts';
+
+/** What a life of a slot has cost so far, by the run that it was for. No run is called `_idle`. */
+export type Costs = Record<string, number>;
+
+const IDLE = '_idle';
+const HOUR_MS = 3_600_000;
+
+/**
+ * Brings what the worker has cost up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it
+ * works for, or worked for last; what came before its first work, to the first.
+ */
+export function accrue(worker: Worker, now: number): Worker {
+  const {ready_at, usd_per_hour, phase} = worker;
+  if (ready_at === null || usd_per_hour === null || phase === 'gone') return worker;
+  const since = msOf(worker.costs_at ?? ready_at);
+  const usd = (Math.max(0, now - since) / HOUR_MS) * usd_per_hour;
+  const run = worker.work?.split('/')[0] ?? worker.charged_to;
+  const {[IDLE]: idle = 0, ...costs} = worker.costs;
+  const key = run ?? IDLE;
+  const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
+  return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(now), charged_to: run};
+}
+
+export function totalOf(costs: Costs): number {
+  return Object.values(costs).reduce((sum, usd) => sum + usd, 0);
+}
+
+/** What the lives that have not ended have cost by now: of each run, and together. */
+export function costOfLiving(
+  workers: Iterable<Worker>,
+  now: number,
+): {runs: Map<string, number>; total: number} {
+  const runs = new Map<string, number>();
+  let total = 0;
+  for (const worker of workers) {
+    if (worker.phase === 'gone') continue;
+    const {costs} = accrue(worker, now);
+    for (const [run, usd] of Object.entries(costs)) runs.set(run, (runs.get(run) ?? 0) + usd);
+    total += totalOf(costs);
+  }
+  return {runs, total};
+}
+
+/** Why a budget allows nothing more, or undefined while it does. What nobody knows the price of, no budget can allow. */
+export function overspent(
+  budget_usd: number | null,
+  spent_usd: number,
+  isPriceKnown: boolean,
+): string | undefined {
+  if (budget_usd === null) return undefined;
+  if (!isPriceKnown) return 'nobody knows what its TPUs cost: set prices/chips';
+  if (spent_usd < budget_usd) return undefined;
+  return `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`;
+}
+
+/** The run as it is when its budget is spent: paused, with the reason, until somebody gives it more and resumes it. */
+export function pausedForMoney(run: Run, why: string, now: number): Run {
+  const reason = `its budget allows no more: ${why}; configure a larger budget_usd, then resume`;
+  return {...run, status: 'paused', reason, updated_at: iso(now)};
+}

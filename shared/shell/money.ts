@@ -1,0 +1,100 @@
+/** What TPUs have cost, whose it is, and what happens when a budget is spent. */
+import {z} from 'zod';
+import {costOfLiving, overspent, pausedForMoney, totalOf} from '../core/cost.ts';
+import {paths} from '../core/names.ts';
+import type {Pool} from '../core/pool.ts';
+import {LIST_PRICES, type Prices, usdPerHour} from '../core/prices.ts';
+import {isRunnable, type Run} from '../core/run.ts';
+import {iso} from '../core/time.ts';
+import type {Worker} from '../core/worker.ts';
+import type {Transaction} from '../ports.ts';
+import {parseValue} from '../schemas.ts';
+import type {Deps} from './deps.ts';
+import {poolRecords, runRecords, unlessBroken} from './records.ts';
+import {openRuns} from './runs.ts';
+import {tell} from './timeline.ts';
+
+const prices = z.record(z.string(), z.object({usd: z.number().min(0), spot_usd: z.number().min(0)}));
+
+/** The list prices, and over them what `prices/chips` says. A document that is broken is logged and changes none. */
+export async function readPrices(deps: Deps): Promise<Prices> {
+  const given = await deps.store.get(paths.prices());
+  if (!given) return LIST_PRICES;
+  const parsed = await unlessBroken(deps, async () => parseValue(prices, given, paths.prices()));
+  return {...LIST_PRICES, ...parsed};
+}
+
+export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {
+  return usdPerHour(prices, {accelerator, spot, zone});
+}
+
+/**
+ * Pauses every run whose budget, or whose pool's, is spent, and answers the workers that are there for such a run: they go at
+ * once, because a shard that is finished costs as much as one that is not.
+ */
+export async function holdTheSpent(
+  deps: Deps,
+  pool: Pool,
+  prices: Prices,
+  workers: ReadonlyMap<string, Worker>,
+): Promise<Set<string>> {
+  const living = costOfLiving(workers.values(), deps.now());
+  const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);
+  const poolIsOver = overspent(pool.budget_usd, pool.spent_usd + living.total, isKnown);
+  const over = new Set<string>();
+  for (const run of await openRuns(deps)) {
+    if (run.pool !== pool.pool) continue;
+    const spent = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    const why = overspent(run.budget_usd, spent, isKnown) ?? (poolIsOver && `of the pool, ${poolIsOver}`);
+    if (!why) continue;
+    over.add(run.run);
+    if (isRunnable(run)) await pause(deps, run, why);
+  }
+  const isFor = (worker: Worker) => worker.work?.split('/')[0] ?? worker.charged_to ?? '';
+  const named = [...workers.values()].filter(worker => poolIsOver || over.has(isFor(worker)));
+  return new Set(named.map(worker => worker.name));
+}
+
+async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const run = await runRecords.get(tx, seen.run);
+    // Whoever configured it meanwhile is asked again at the next look.
+    if (!run || !isRunnable(run) || run.version !== seen.version) return;
+    const now = deps.now();
+    const paused = pausedForMoney(run, why, now);
+    runRecords.set(tx, paused);
+    tell(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is paused: ${paused.reason}`}, now);
+  });
+}
+
+/**
+ * Reads what a life that is over has to be added to; what it answers adds it. Called in the transaction that ends the life, so
+ * that each is counted once.
+ */
+export async function billsFor(
+  deps: Deps,
+  tx: Transaction,
+  worker: Worker,
+  now: number,
+): Promise<() => void> {
+  const total = totalOf(worker.costs);
+  if (total === 0) return () => {};
+  const pool = await poolRecords.get(tx, deps.config.pool);
+  const path = paths.attempt(worker.name, worker.incarnation);
+  const attempt = await tx.get(path);
+  const runs: Run[] = [];
+  for (const run of Object.keys(worker.costs)) {
+    const found = await unlessBroken(deps, () => runRecords.get(tx, run));
+    if (found) runs.push(found);
+  }
+  return () => {
+    for (const run of runs)
+      runRecords.set(tx, {
+        ...run,
+        spent_usd: run.spent_usd + (worker.costs[run.run] ?? 0),
+        updated_at: iso(now),
+      });
+    poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
+    if (attempt) tx.set(path, {...attempt, costs: worker.costs, cost_usd: total, gone_at: iso(now)});
+  };
+}

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {accrue, costOfLiving, overspent, totalOf} from '../../shared/core/cost.ts';
+import {chipsOf, LIST_PRICES, usdPerHour} from '../../shared/core/prices.ts';
+import {at, aWorker, T0} from '../builders.ts';
+
+const HOUR = 3_600_000;
+const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
+
+describe('the price of a node', () => {
+  for (const [accelerator, chips] of [
+    ['v2-8', 4],
+    ['v3-32', 16],
+    ['v4-8', 4],
+    ['v5p-8', 4],
+    ['v5litepod-1', 1],
+    ['v5litepod-16', 16],
+    ['v6e-8', 8],
+  ] as const)
+    it(`${accelerator} has ${chips} chips`, () => assert.equal(chipsOf(accelerator)?.chips, chips));
+
+  it('is that of its region, or of its generation, or nobody knows it', () => {
+    const prices = {...LIST_PRICES, 'v6e@europe-west4': {usd: 3, spot_usd: 1}};
+    const price = (accelerator: string, zone: string, spot: boolean) =>
+      usdPerHour(prices, {accelerator, spot, zone});
+    assert.equal(price('v6e-8', 'europe-west4-a', true), 8);
+    assert.equal(price('v6e-8', 'us-east5-b', false), 8 * 2.7);
+    assert.equal(price('v3-8', 'us-central1-a', false), 8);
+    assert.equal(price('v9-8', 'us-central1-a', true), null);
+  });
+});
+
+describe('what a life costs', () => {
+  it('is nothing before READY, and goes on until it is gone', () => {
+    assert.deepEqual(accrue(aPaid({ready_at: null}), T0 + HOUR).costs, {});
+    assert.deepEqual(accrue(aPaid({phase: 'gone'}), T0 + HOUR).costs, {});
+    assert.deepEqual(accrue(aPaid({phase: 'deleting', charged_to: 'my-run'}), T0 + HOUR).costs, {
+      'my-run': 3.6,
+    });
+  });
+
+  it('belongs to the run that it works for, then to the one it worked for last; what came before, to the first', () => {
+    let worker = accrue(aPaid({work: null}), T0 + HOUR);
+    assert.deepEqual(worker.costs, {_idle: 3.6});
+    worker = accrue({...worker, work: 'one/000'}, T0 + 2 * HOUR);
+    assert.deepEqual(worker.costs, {one: 7.2});
+    worker = accrue({...worker, work: null}, T0 + 3 * HOUR);
+    worker = accrue({...worker, work: 'two/000'}, T0 + 4 * HOUR);
+    assert.deepEqual([worker.costs.one?.toFixed(2), worker.costs.two?.toFixed(2)], ['10.80', '3.60']);
+  });
+
+  it('does not depend on how often it is brought up to date, and never falls', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(HOUR), {maxLength: 20}), times => {
+        const sorted = [...times].sort((a, b) => a - b);
+        let worker = aPaid({work: 'my-run/000'});
+        for (const time of sorted) {
+          const next = accrue(worker, T0 + time);
+          assert.ok(totalOf(next.costs) >= totalOf(worker.costs));
+          worker = next;
+        }
+        const once = accrue(aPaid({work: 'my-run/000'}), T0 + HOUR);
+        assert.ok(Math.abs(totalOf(accrue(worker, T0 + HOUR).costs) - totalOf(once.costs)) < 1e-9);
+      }),
+    );
+  });
+
+  it('is summed over the living', () => {
+    const workers = [
+      aPaid({work: 'one/000'}),
+      aPaid({work: 'two/000'}),
+      aPaid({work: 'one/001'}),
+      aPaid({phase: 'gone', costs: {one: 99}}),
+    ];
+    const {runs, total} = costOfLiving(workers, T0 + HOUR);
+    assert.deepEqual(
+      [[...runs], total.toFixed(2)],
+      [
+        [
+          ['one', 7.2],
+          ['two', 3.6],
+        ],
+        '10.80',
+      ],
+    );
+  });
+});
+
+describe('a budget', () => {
+  it('holds at its last cent, needs a price, and none is no limit', () => {
+    assert.equal(overspent(null, 1e9, false), undefined);
+    assert.equal(overspent(10, 9.99, true), undefined);
+    assert.match(overspent(10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
+    assert.match(overspent(10, 0, false) ?? '', /prices\/chips/);
+  });
+});

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../agent.ts';
+import {World} from '../world.ts';
+
+const ONE_SLOT = {
+  GLEANER_ZONES: 'us-central1-a',
+  GLEANER_WORKERS_PER_ZONE: '1',
+  GLEANER_ACCELERATOR: 'v6e-8',
+};
+/** v6e-8 on spot, as the list has it. */
+const USD_PER_MINUTE = (8 * 0.81) / 60;
+
+async function aWorldWith(run_json: object, set: Record<string, string> = {}): Promise<World> {
+  const world = new World({...ONE_SLOT, ...set});
+  world.objects.put('datasets/my-run/run.json', JSON.stringify(run_json));
+  world.drop('my-run', 0, someLines(60));
+  await world.until('work', async () => world.agents.size > 0, 9, 1);
+  return world;
+}
+
+describe('money', () => {
+  it('a run that is done says what it cost, and each life of a slot what it did', async () => {
+    const world = await aWorldWith({});
+    await world.untilAsleep();
+    const run = (await world.run('my-run')) ?? assert.fail();
+    const attempts = await world.store.query('workers/tpu-us-central1-a-0/attempts');
+    assert.equal(attempts.length, 1);
+    const cost = Number(attempts[0]?.data.cost_usd);
+    assert.ok(cost > 5 * USD_PER_MINUTE && cost < 40 * USD_PER_MINUTE, String(cost));
+    const pool = await world.store.get('pools/tpu');
+    assert.deepEqual([run.spent_usd, pool?.spent_usd], [cost, cost]);
+  });
+
+  it('a spent budget pauses the run and takes its TPU at the next tick, with the shard in hand', async () => {
+    const world = await aWorldWith({budget_usd: 4 * USD_PER_MINUTE});
+    await world.untilAsleep(20);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused');
+    assert.match(
+      run.reason ?? '',
+      /budget allows no more: \$\d+\.\d\d of \$0\.43 are spent; configure a larger/,
+    );
+    assert.ok(
+      run.spent_usd >= 4 * USD_PER_MINUTE && run.spent_usd <= 7 * USD_PER_MINUTE,
+      String(run.spent_usd),
+    );
+    assert.deepEqual(
+      (await world.store.query('workers')).map(({data}) => data.phase),
+      ['gone'],
+    );
+
+    world.control({action: 'resume', run: 'my-run'});
+    await world.untilAsleep(20);
+    assert.equal((await world.run('my-run'))?.status, 'paused', 'without more money it is paused again');
+    assert.equal(world.tpus.made.length, 1, 'and no TPU is made for it');
+
+    world.control({action: 'configure', run: 'my-run', budget_usd: 100});
+    world.control({action: 'resume', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(60));
+  });
+
+  it("a pool's budget holds for all its runs together", async () => {
+    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: String(3 * USD_PER_MINUTE)});
+    await world.untilAsleep(20);
+    world.drop('other', 0, someLines(2));
+    await world.untilAsleep(20);
+    for (const run of ['my-run', 'other']) {
+      const found = (await world.run(run)) ?? assert.fail();
+      assert.equal(found.status, 'paused');
+      assert.match(found.reason ?? '', /of the pool/);
+    }
+    assert.equal(world.tpus.made.length, 1);
+  });
+
+  it('what nobody knows the price of is not made for a run with a budget', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v9-8'});
+    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep(20);
+    assert.match((await world.run('my-run'))?.reason ?? '', /set prices\/chips/);
+    assert.deepEqual(world.tpus.made, []);
+  });
+
+  it('prices/chips overrides the list, and a broken one is logged and changes nothing', async () => {
+    for (const [given, usd_per_hour] of [
+      [{v6e: {usd: 9, spot_usd: 2}}, 16],
+      [{v6e: 'cheap'}, 8 * 0.81],
+    ] as const) {
+      const world = new World(ONE_SLOT);
+      await world.store.transaction(async tx => tx.set('prices/chips', given));
+      world.drop('my-run', 0, someLines(2));
+      await world.until('a worker', async () => (await world.worker('tpu-us-central1-a-0')) !== undefined, 9);
+      assert.equal((await world.worker('tpu-us-central1-a-0'))?.usd_per_hour, usd_per_hour);
+    }
+  });
+});
