@@ -4,12 +4,14 @@ import {join, relative} from 'node:path';
 import {create} from 'tar';
 import {WORKER_FOLDER} from './python.ts';
 
-/** What a TPU VM fetches: the worker package and its locks. The same files always make the same bytes. */
+const PACKAGES = ['gleaner_worker', 'gleaner_reader'];
+
+/** What a TPU VM fetches: the worker's packages and its locks. The same files always make the same bytes. */
 export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
   const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
     .filter(entry => entry.isFile() && /\.(py|lock)$/.test(entry.name))
     .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
-    .filter(name => name.startsWith('gleaner_worker/') || name.endsWith('.lock'))
+    .filter(name => PACKAGES.includes(name.split('/')[0] as string) || name.endsWith('.lock'))
     .sort();
   const stream = create({cwd: WORKER_FOLDER, gzip: true, portable: true, noMtime: true}, files);
   const chunks: Buffer[] = [];

@@ -1,8 +1,9 @@
 import {openStore} from '../shared/compose.ts';
 import type {Run} from '../shared/core/run.ts';
+import {openObjects} from '../shared/google/objects.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
-import {listRuns, printable, streamLine, viewRun, workerLine} from './view.ts';
+import {listRuns, printable, readResult, resultLines, streamLine, viewRun, workerLine} from './view.ts';
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
@@ -19,8 +20,14 @@ export async function status(run: string | undefined, options: Where & {json?: b
     }
     const view = await viewRun(store, run);
     if (!view) throw new CliError(`there is no run "${run}": \`gleaner status\` lists the runs`);
-    print(options.json, view, [
+    const {project, bucket, storage_endpoint} = connection;
+    const result =
+      view.run.status === 'completed'
+        ? await readResult(openObjects({project, bucket, endpoint: storage_endpoint}), run)
+        : null;
+    print(options.json, {...view, result}, [
       runLine(view.run),
+      ...(result ? resultLines(result) : []),
       ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
       ...view.workers.map(worker => `  ${workerLine(worker)}`),
       ...view.rejected.map(event => `  not taken: ${event.text}`),

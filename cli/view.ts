@@ -1,8 +1,12 @@
-import {paths} from '../shared/core/names.ts';
+import {manifestObject, paths} from '../shared/core/names.ts';
+import type {RunResult} from '../shared/core/result.ts';
 import type {Run} from '../shared/core/run.ts';
 import type {Stream} from '../shared/core/stream.ts';
 import type {Worker} from '../shared/core/worker.ts';
-import type {Document, Store} from '../shared/ports.ts';
+import {Rejected} from '../shared/errors.ts';
+import {completedManifest} from '../shared/manifest.ts';
+import type {Document, Objects, Store} from '../shared/ports.ts';
+import {parseJson} from '../shared/schemas.ts';
 import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
 
 export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
@@ -34,6 +38,33 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
   const told = await timeline(store, name);
   const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
   return {run, streams, workers, events: told.slice(-events), rejected};
+}
+
+/** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */
+export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {
+  const name = manifestObject(run);
+  const bytes = await objects.read(name, {max_bytes: 16 * 1024 * 1024});
+  try {
+    return parseJson(completedManifest, Buffer.from(bytes ?? '').toString('utf8'), name).result;
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return null;
+  }
+}
+
+/** `  4096 rows of resid_mid.0 to mlp_out.7 (16 tensors) from Qwen/Qwen2.5-0.5B at 060db6499f32; int8 error up to 0.41 %`. */
+export function resultLines({rows, model, stats, unread}: RunResult): string[] {
+  const [first, ...others] = Object.keys(stats);
+  const what = others.length > 0 ? `${first} to ${others.at(-1)} (${others.length + 1} tensors)` : first;
+  const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
+  const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
+  const at = model?.revision ? ` at ${model.revision.slice(0, 12)}` : '';
+  return [
+    ...(model ? [`  ${rows} rows of ${what} from ${model.name}${at}${error}`] : []),
+    ...Object.entries(unread).map(
+      ([stream, why]) => `  metadata.json of stream ${stream} is not in the result: ${why}`,
+    ),
+  ];
 }
 
 /** The latest events that concern a run: its own, and those of workers, which belong to no run. Oldest first. */

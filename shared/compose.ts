@@ -17,7 +17,7 @@ export function composeDeps(config: Config): Deps {
     store: openStore(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage}),
     bus: openBus({project}),
-    tpus: openTpus({project, endpoint: endpoints.tpu}),
+    tpus: openTpus({project, endpoint: endpoints.tpu, service_account: config.worker_service_account}),
     ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now),

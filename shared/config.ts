@@ -3,6 +3,15 @@ import {isZone} from './core/names.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
+/** A token travels to the hub: encrypted, or not off this machine. */
+function isHubEndpoint(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const {protocol, hostname, username, password, search, hash} = new URL(text);
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
+  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback);
+  return isSafe && `${username}${password}${search}${hash}` === '';
+}
+
 const environment = z.object({
   GLEANER_PROJECT: z.string().min(1),
   GLEANER_BUCKET: z.string().min(1),
@@ -14,6 +23,24 @@ const environment = z.object({
   GLEANER_WORKER_API: z.url(),
   GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
   GLEANER_DEFAULT_MODEL: z.string().min(1).default('Qwen/Qwen2.5-0.5B'),
+  /** Where models named `org/name` come from instead of huggingface.co. */
+  GLEANER_HF_ENDPOINT: z
+    .string()
+    .refine(isHubEndpoint, 'an address such as https://huggingface.co, without a user or a query')
+    .optional(),
+  /** The name of the secret that holds a token for the hub; never the token, for whoever sees a node sees its metadata. */
+  GLEANER_HF_TOKEN_SECRET: z
+    .string()
+    .regex(
+      /^projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
+    )
+    .optional(),
+  /** Who the workers are; without it, the Compute Engine default service account. */
+  GLEANER_WORKER_SERVICE_ACCOUNT: z
+    .string()
+    .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
+    .optional(),
   GLEANER_TICK_JOB: z
     .string()
     .regex(/^projects\/[^/]+\/locations\/[^/]+\/jobs\/[^/]+$/, 'projects/P/locations/L/jobs/J'),
@@ -83,6 +110,12 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     worker_api: v.GLEANER_WORKER_API,
     bundle: v.GLEANER_BUNDLE,
     default_model: v.GLEANER_DEFAULT_MODEL,
+    worker_service_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
+    /** Metadata of every node, beside what says which worker it is. */
+    worker_metadata: {
+      ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
+      ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),
+    },
     tick_job: v.GLEANER_TICK_JOB,
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,

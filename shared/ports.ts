@@ -90,6 +90,13 @@ export interface Objects {
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'created' | 'exists'>;
+  /** Overwrites the object whole if it still is this generation, or answers 'changed' and changes nothing. */
+  replace(
+    name: string,
+    generation: string,
+    bytes: Uint8Array,
+    options?: {content_type?: string; metadata?: Record<string, string>},
+  ): Promise<'replaced' | 'changed'>;
   /** Does nothing when there is no such object. */
   delete(name: string): Promise<void>;
 }

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {isRunId, isZone, parseWorkerName} from './core/names.ts';
 import {Rejected} from './errors.ts';
 
-const runId = z
+export const runId = z
   .string()
   .refine(isRunId, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
 const workerNameText = z
@@ -17,51 +17,6 @@ const digits = z.string().regex(/^\d{1,19}$/);
 function toWellFormed(text: string): string {
   return text.toWellFormed();
 }
-
-const layers = z.union([
-  z.literal('all'),
-  z.string().regex(/^\d{1,4}-\d{1,4}$/, 'layers: "all", a range such as "0-23", or a list of numbers'),
-  z.array(z.number().int().min(0).max(9999)).min(1),
-]);
-
-/** `datasets/RUN/run.json`, as a person writes it: a closed schema, every key optional. */
-export const runSpecInput = z
-  .strictObject({
-    model: z.string().min(1).max(1024),
-    revision: z.string().min(1).max(256).nullable(),
-    layers,
-    sites: z.array(z.literal('resid_post')).length(1),
-    tokens: z.literal('all'),
-    dtype: z.enum(['bf16', 'fp32']),
-    format: z.enum(['safetensors', 'pkl.gz']),
-    shard_size_gb: z.number().positive().max(64),
-    max_seq_length: z.number().int().min(1).max(131072),
-    over_long: z.enum(['reject', 'truncate']),
-    record: z.strictObject({field: z.string().min(1).max(256).nullable()}),
-    seed: z
-      .number()
-      .int()
-      .min(0)
-      .max(2 ** 31 - 1),
-    pool: z.string().regex(/^[a-z][a-z0-9-]{0,30}$/),
-    priority: z.number().int().min(-1000).max(1000),
-    budget_usd: z.number().positive().max(10_000_000).nullable(),
-  })
-  .partial()
-  .refine(spec => !(spec.format === 'pkl.gz' && spec.dtype === 'bf16'), {
-    path: ['dtype'],
-    message: 'pkl.gz cannot hold bf16: ask for fp32, or for safetensors',
-  });
-
-export type RunSpecInput = z.infer<typeof runSpecInput>;
-
-/** `activations/RUN/manifest.json`: the frozen spec of a run, as the control plane wrote it. */
-export const manifest = z.object({
-  schema: z.literal('gleaner/1'),
-  run: runId,
-  spec: runSpecInput,
-  spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
-});
 
 const version = z.number().int().min(0);
 const dollars = z.number().positive().max(10_000_000).nullable();
@@ -201,8 +156,17 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
 export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(issue => explain(issue, value));
+  const problems = parsed.error.issues.flatMap(whatIsWrong).map(issue => explain(issue, value));
   throw new Rejected(`${what} is not valid: ${problems.join('; ')}`, {cause: parsed.error});
+}
+
+/** Of a choice between kinds of values, what is wrong with the kind that was given, if it is one of them. */
+function whatIsWrong(issue: z.core.$ZodIssue): z.core.$ZodIssue[] {
+  if (issue.code !== 'invalid_union') return [issue];
+  const given = issue.errors.find(branch =>
+    branch.some(({code, path}) => code !== 'invalid_type' || path.length > 0),
+  );
+  return given?.map(inner => ({...inner, path: [...issue.path, ...inner.path]})) ?? [issue];
 }
 
 /** `action: expected …, but it is "dance"`: the key, what belongs there, and what was there if that is a short word. */

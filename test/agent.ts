@@ -1,6 +1,6 @@
 /** What runs on a TPU VM, as small as it can be: it asks, it uploads shards, and it believes what it is told. */
 import {crc32} from 'node:zlib';
-import {shardObject} from '../shared/core/names.ts';
+import {metadataObject, shardObject, workerIdOf} from '../shared/core/names.ts';
 import type {Objects} from '../shared/ports.ts';
 
 export type Api = (request: object) => Promise<{status: number; body: Record<string, unknown>}>;
@@ -37,6 +37,41 @@ export function someLines(count: number, prefix = 'line'): string {
   return Array.from({length: count}, (_, index) => `{"text":"${prefix} ${index}"}\n`).join('');
 }
 
+/** The metadata.json of a stream of these shards; every token has one row. */
+export function metadataOf(
+  {run, stream, spec_hash}: {run: string; stream: string; spec_hash: string},
+  text: string,
+) {
+  const plans = planShards(text);
+  const good = plans.flatMap(({lines}) => lines).filter(line => line !== BAD_LINE);
+  const tokens = good.join('').length;
+  const sha256 = 'b'.repeat(64);
+  return {
+    schema: 'gleaner/1',
+    run,
+    worker_id: workerIdOf(stream),
+    spec_hash,
+    total_samples: good.length,
+    total_rejected: plans.flatMap(({lines}) => lines).length - good.length,
+    total_truncated: 0,
+    total_tokens: tokens,
+    total_rows: tokens,
+    total_shards: plans.length,
+    stats: {'resid_post.0': {mean: good.length, norm: 2, max_abs: tokens, non_finite: 0}},
+    model: {
+      name: 'tiny',
+      revision: null,
+      fingerprint: 'f'.repeat(16),
+      weights_sha256: sha256,
+      tokenizer_sha256: sha256,
+      files: {'config.json': sha256},
+    },
+    versions: {jax: '0.10.2'},
+    code: null,
+    shards: plans.map(({shard}) => ({shard_id: shard})),
+  };
+}
+
 export class Agent {
   readonly worker: string;
   readonly incarnation: number;
@@ -49,6 +84,7 @@ export class Agent {
   state: 'setup' | 'asking' | 'working' | 'ended' = 'setup';
   lease: Lease | null = null;
   #work: Work | undefined;
+  #text = '';
   /** What is left to store; undefined until the stream was read. */
   #left: Plan[] | undefined;
   #orders: 'continue' | 'drain' = 'continue';
@@ -107,7 +143,8 @@ export class Agent {
       return this.#release('failed', {kind: 'stream', reason});
     }
     const stored = new Set((await this.#objects.list(`activations/`)).map(({name}) => name));
-    const plans = planShards(Buffer.from(bytes).toString('utf8'));
+    this.#text = Buffer.from(bytes).toString('utf8');
+    const plans = planShards(this.#text);
     this.#left = plans.filter(plan => !stored.has(shardObject(run, stream, plan.shard, 'safetensors')));
   }
 
@@ -115,6 +152,11 @@ export class Agent {
     const [plan] = left;
     const work = this.#work;
     if (plan && work && this.lease) {
+      if (plan.final)
+        await this.#objects.create(
+          metadataObject(work.run, work.stream),
+          Buffer.from(JSON.stringify(metadataOf(work, this.#text))),
+        );
       const samples = plan.lines.filter(line => line !== BAD_LINE);
       await this.#objects.create(
         shardObject(work.run, work.stream, plan.shard, 'safetensors'),

@@ -59,7 +59,9 @@ export class MemoryObjects implements Objects {
   async read(name: string, {max_bytes}: {max_bytes: number}): Promise<Uint8Array | undefined> {
     const found = this.#objects.get(name);
     if (found && found.bytes.length > max_bytes)
-      throw new ObjectTooLarge(`Failed to read ${name}: it is larger than ${max_bytes} bytes`);
+      throw new ObjectTooLarge(
+        `Failed to read ${name}: it has ${found.bytes.length} bytes and the most is ${max_bytes}`,
+      );
     return found?.bytes;
   }
 
@@ -71,6 +73,17 @@ export class MemoryObjects implements Objects {
     if (this.#objects.has(name)) return 'exists';
     this.put(name, bytes, options.metadata);
     return 'created';
+  }
+
+  async replace(
+    name: string,
+    generation: string,
+    bytes: Uint8Array,
+    options: {metadata?: Record<string, string>} = {},
+  ): Promise<'replaced' | 'changed'> {
+    if (this.#objects.get(name)?.info.generation !== generation) return 'changed';
+    this.put(name, bytes, options.metadata);
+    return 'replaced';
   }
 
   async delete(name: string): Promise<void> {

@@ -83,7 +83,7 @@ export class World {
       exposed(port, verbs, this.interleaver, this.weather);
     return {
       store: ports(this.store, ['get', 'query', 'count', 'transaction', 'close']),
-      objects: ports(this.objects, ['list', 'head', 'read', 'create', 'delete']),
+      objects: ports(this.objects, ['list', 'head', 'read', 'create', 'replace', 'delete']),
       tpus: ports(this.tpus, ['list', 'create', 'delete']),
       bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, [
         'publish',

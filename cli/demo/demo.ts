@@ -6,7 +6,7 @@ import {openStore} from '../../shared/compose.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/core/names.ts';
 import type {Run} from '../../shared/core/run.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {RunSpecInput} from '../../shared/schemas.ts';
+import type {RunSpecInput} from '../../shared/spec.ts';
 import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
 import {type Home, startHome} from '../home.ts';

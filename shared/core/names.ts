@@ -2,14 +2,14 @@
 
 const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
-const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|pkl\.gz)$/;
+const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.gz)$/;
 const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
 const NODE = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
 
 /** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
 export const DEFAULT_RUN = 'default';
 
-export type ShardFormat = 'safetensors' | 'pkl.gz';
+export type ShardFormat = 'safetensors' | 'safetensors.zst' | 'pkl.gz';
 
 export type DatasetObject =
   | {kind: 'stream'; run: string; stream: string; gzip: boolean}
@@ -59,8 +59,18 @@ export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
 
+/** What the model of a run is made of, as the first worker that loaded it found it. */
+export function modelObject(run: string): string {
+  return `activations/${runSegment(run)}model.json`;
+}
+
 export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+}
+
+/** What a finished stream has, as the worker that finished it says. */
+export function metadataObject(run: string, stream: string): string {
+  return `${outputPrefix(run, stream)}metadata.json`;
 }
 
 /** Where workers that were preempted with notice leave the computed batches of the shard they had open. */

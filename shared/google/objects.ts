@@ -13,6 +13,8 @@ export function openObjects(options: {
   return new StorageObjects(options);
 }
 
+type Written = {content_type?: string; metadata?: Record<string, string>};
+
 class StorageObjects implements Objects {
   readonly bucket: string;
   readonly #open: () => Promise<Bucket>;
@@ -71,23 +73,40 @@ class StorageObjects implements Objects {
   }
 
   /** When an answer is lost, the client asks again and 'exists' may mean the object that this very call made. */
-  async create(
+  async create(name: string, bytes: Uint8Array, options: Written = {}): Promise<'created' | 'exists'> {
+    return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
+  }
+
+  /** When an answer is lost, the client asks again and 'changed' may mean what this very call wrote. */
+  async replace(
     name: string,
+    generation: string,
     bytes: Uint8Array,
-    {content_type, metadata}: {content_type?: string; metadata?: Record<string, string>} = {},
-  ): Promise<'created' | 'exists'> {
+    options: Written = {},
+  ): Promise<'replaced' | 'changed'> {
+    return (await this.#save('replace', name, generation, bytes, options)) ? 'replaced' : 'changed';
+  }
+
+  /** False when the object is not of this generation; 0 is that of no object. */
+  async #save(
+    verb: string,
+    name: string,
+    generation: string,
+    bytes: Uint8Array,
+    {content_type, metadata}: Written,
+  ): Promise<boolean> {
     try {
       await (await this.#file(name)).save(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), {
         resumable: false,
         validation: 'crc32c',
-        preconditionOpts: {ifGenerationMatch: 0},
+        preconditionOpts: {ifGenerationMatch: generation},
         contentType: content_type ?? 'application/octet-stream',
         ...(metadata ? {metadata: {metadata}} : {}),
       });
-      return 'created';
+      return true;
     } catch (error) {
-      if (isPreconditionFailed(error)) return 'exists';
-      throw this.#failure('create', name, error);
+      if (isPreconditionFailed(error)) return false;
+      throw this.#failure(verb, name, error);
     }
   }
 

@@ -79,6 +79,7 @@ async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
     spot: pool.spot,
     labels: {...MANAGED, 'gleaner-pool': worker.pool, [INCARNATION_LABEL]: String(worker.incarnation)},
     metadata: {
+      ...config.worker_metadata,
       'startup-script': await deps.startupScript(),
       'gleaner-worker': worker.name,
       'gleaner-incarnation': String(worker.incarnation),

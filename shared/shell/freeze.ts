@@ -1,21 +1,27 @@
 import {manifestObject, specObject} from '../core/names.ts';
 import {Rejected} from '../errors.ts';
-import {manifest, parseJson, type RunSpecInput} from '../schemas.ts';
+import {manifest, manifestText} from '../manifest.ts';
+import {parseJson, parseValue} from '../schemas.ts';
 import {
   completeSpec,
+  frozenSpec,
   MAX_SPEC_BYTES,
   parseRunSpec,
   type RunPlacement,
-  type RunSpec,
+  type RunSpecInput,
   specHash,
 } from '../spec.ts';
 import type {Deps} from './deps.ts';
 import {unlessBroken} from './records.ts';
 
-export type FrozenSpec = {spec: RunSpec; spec_hash: string; placement: RunPlacement};
+/** A spec exactly as its manifest has it, perhaps with fewer keys than this release knows, and its hash. */
+export type Frozen = {spec: RunSpecInput; spec_hash: string};
+
+/** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
+const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /** Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says. */
-export async function freezeSpec(deps: Deps, run: string): Promise<FrozenSpec> {
+export async function freezeSpec(deps: Deps, run: string): Promise<Frozen & {placement: RunPlacement}> {
   const frozen = await readManifest(deps, run);
   if (frozen) return {...frozen, placement: await readPlacement(deps, run)};
   const {spec, placement} = completeSpec(await readSpec(deps, run), deps.config);
@@ -24,10 +30,11 @@ export async function freezeSpec(deps: Deps, run: string): Promise<FrozenSpec> {
       `${specObject(run)}: there is no pool "${placement.pool}", only "${deps.config.pool.pool}"`,
     );
   const spec_hash = specHash(spec);
-  const text = `${JSON.stringify({schema: 'gleaner/1', run, spec, spec_hash}, null, 2)}\n`;
-  const outcome = await deps.objects.create(manifestObject(run), Buffer.from(text), {
-    content_type: 'application/json',
-  });
+  const outcome = await deps.objects.create(
+    manifestObject(run),
+    Buffer.from(manifestText({run, spec, spec_hash})),
+    {content_type: 'application/json'},
+  );
   return {...((outcome === 'exists' && (await readManifest(deps, run))) || {spec, spec_hash}), placement};
 }
 
@@ -42,21 +49,33 @@ async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
   return {...completeSpec(input, deps.config).placement, pool: deps.config.pool.pool};
 }
 
-async function readManifest(deps: Deps, run: string) {
+/**
+ * The frozen spec in the bucket, if there is one, with or without a result. Throws `Rejected` for a manifest that is not this
+ * run's, was changed by hand, or has keys that only a later release knows.
+ */
+export async function readManifest(deps: Deps, run: string): Promise<Frozen | undefined> {
   const name = manifestObject(run);
-  const text = await readText(deps, name);
+  const text = await readText(deps, name, MAX_MANIFEST_BYTES);
   if (text === undefined) return undefined;
   const frozen = parseJson(manifest, text, name);
-  const kept = completeSpec(frozen.spec, deps.config);
-  if (frozen.run !== run || frozen.spec_hash !== specHash(kept.spec))
+  if (frozen.run !== run || frozen.spec_hash !== specHash(frozen.spec))
     throw new Rejected(
       `${name} is not the manifest of run "${run}": move it away and drop the streams again`,
     );
-  return {spec: kept.spec, spec_hash: frozen.spec_hash};
+  return {spec: parseValue(frozenSpec, frozen.spec, `The spec in ${name}`), spec_hash: frozen.spec_hash};
+}
+
+/** Whether both say the same of what is extracted, in however many keys. */
+export function isSameSpec(deps: Deps, one: RunSpecInput, other: RunSpecInput): boolean {
+  return specHash(completeSpec(one, deps.config).spec) === specHash(completeSpec(other, deps.config).spec);
 }
 
 /** The text of a small object, or undefined when there is none. */
-export async function readText(deps: Deps, name: string): Promise<string | undefined> {
-  const bytes = await deps.objects.read(name, {max_bytes: MAX_SPEC_BYTES});
+export async function readText(
+  deps: Deps,
+  name: string,
+  max_bytes = MAX_SPEC_BYTES,
+): Promise<string | undefined> {
+  const bytes = await deps.objects.read(name, {max_bytes});
   return bytes && Buffer.from(bytes).toString('utf8');
 }

@@ -4,9 +4,9 @@ import {isUnfinished, newStream, registerAgain, type Stream} from '../core/strea
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
-import {completeSpec, parseRunSpec, type RunSpec, specHash} from '../spec.ts';
+import {parseRunSpec, type RunSpecInput} from '../spec.ts';
 import type {Deps} from './deps.ts';
-import {type FrozenSpec, freezeSpec, readText} from './freeze.ts';
+import {freezeSpec, isSameSpec, readText} from './freeze.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -107,8 +107,8 @@ async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
   try {
     const text = await readText(deps, name);
     if (text === undefined) return;
-    const {spec} = completeSpec(parseRunSpec(text, name), deps.config);
-    if (known?.spec_hash && known.spec_hash !== specHash(spec))
+    const input = parseRunSpec(text, name);
+    if (known?.spec && !isSameSpec(deps, known.spec, input))
       throw new Rejected(
         `${name} is ignored: the spec of run "${run}" was frozen when its first stream was accepted`,
       );
@@ -125,7 +125,7 @@ async function registerStream(deps: Deps, name: string, run: string, stream: str
   if (!object) return false;
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
-  const {model} = parent.spec as RunSpec;
+  const {model = ''} = parent.spec as RunSpecInput;
   const {refused, changed} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const now = deps.now();
@@ -203,7 +203,7 @@ function unlessEmpty(registered: Registered): Registered {
 async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const known = await runRecords.get(deps.store, run);
   if (known?.spec) return known;
-  let frozen: FrozenSpec | undefined;
+  let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let reason: string | null = null;
   try {
     frozen = await freezeSpec(deps, run);

@@ -8,6 +8,7 @@ import {isUnfinished, type Stream} from '../core/stream.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import type {Phase} from '../core/worker.ts';
 import type {Deps} from './deps.ts';
+import {writeResult} from './finish.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
@@ -26,9 +27,14 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   await takeMissedStreams(deps);
   const fleet = await readFleet(deps);
   const living = costOfLiving(fleet.workers.values(), deps.now());
-  for (const run of await openRuns(deps))
-    await unlessBroken(deps, () => lookAtRun(deps, run, living.runs.get(run.run) ?? 0));
+  const failures: unknown[] = [];
+  for (const run of await openRuns(deps)) {
+    const cost = living.runs.get(run.run) ?? 0;
+    await unlessBroken(deps, () => lookAtRun(deps, run, cost)).catch(error => failures.push(error));
+  }
   const busy = await lookAtWorkers(deps, look, fleet);
+  // A run that cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
+  if (failures.length > 0) throw failures[0];
   // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
   const pool = await readPool(deps);
   const isBlind = unreachable.some(zone => pool.zones.includes(zone));
@@ -37,7 +43,10 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   if (await isAnythingLeft(deps)) await deps.ticker.on();
 }
 
-/** Expires leases, audits checkpoints against the bucket, and sums the run up. */
+/**
+ * Expires leases, audits checkpoints against the bucket, and sums the run up. A run is called completed when its manifest says
+ * what was stored.
+ */
 async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Promise<void> {
   const stored = await deps.store.query(paths.streams(run.run));
   const looked: StreamFacts[] = [];
@@ -49,6 +58,8 @@ async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Prom
     looked.push(
       (isUnfinished(stream) && (await unlessBroken(deps, () => lookAtStream(deps, stream)))) || stream,
     );
+  const isDone = summarizeRun(run, looked, cost_of_living_usd, deps.now()).status === 'completed';
+  if (isDone && !(await writeResult(deps, run))) return lookAtRun(deps, run, cost_of_living_usd);
   const ended = await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run.run);
     if (!current) return false;
@@ -68,14 +79,14 @@ async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Prom
       );
     return !isOpen(next);
   });
-  if (ended) await reopen(deps, run.run);
+  if (ended) await reopen(deps, run.run, looked.length);
 }
 
 /** A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again. */
-async function reopen(deps: Deps, run: string): Promise<void> {
+async function reopen(deps: Deps, run: string, known: number): Promise<void> {
   const stored = await deps.store.query(paths.streams(run), {where: [UNFINISHED]});
   const late = streamRecords.parseAll(stored, () => {});
-  if (late.length === 0) return;
+  if (late.length === 0 && (await deps.store.count(paths.streams(run))) === known) return;
   await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (current?.status === 'completed' || current?.status === 'failed')

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
+import {aConfig} from '../builders.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 function aRequest(changes: Partial<TpuRequest> = {}): TpuRequest {
@@ -72,6 +74,25 @@ describe('Tpus: Cloud TPU', () => {
     assert.equal((spot.serviceAccount as Record<string, unknown>).email, service_account);
     const onDemand = (await (await fetch(`${nodes}/tpu-us-central1-a-1`)).json()) as Record<string, unknown>;
     assert.notDeepEqual(onDemand.schedulingConfig, {spot: true});
+  });
+
+  it('are who the configuration says the workers are', async () => {
+    const {project, url} = cloud();
+    const account = 'worker@p.iam.gserviceaccount.com';
+    const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
+    const set = {GLEANER_PROJECT: project, GLEANER_TPU_ENDPOINT: url};
+    const names = {
+      'tpu-us-central1-a-0': {GLEANER_WORKER_SERVICE_ACCOUNT: account},
+      'tpu-us-central1-a-1': {},
+    };
+    const accounts: unknown[] = [];
+    for (const [name, who] of Object.entries(names)) {
+      await composeDeps(aConfig({...set, ...who})).tpus.create(aRequest({name}));
+      const node = (await (await fetch(`${nodes}/${name}`)).json()) as {serviceAccount?: {email?: string}};
+      accounts.push(node.serviceAccount?.email);
+    }
+    assert.equal(accounts[0], account);
+    assert.notEqual(accounts[1], account);
   });
 
   it('may be made again while they exist', async () => {

@@ -16,6 +16,17 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_LEASE_S', set: {GLEANER_LEASE_S: 'soon'}},
   {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: ''}},
   {name: 'GLEANER_BOOT_S', set: {GLEANER_BOOT_S: '-1'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: ''}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'huggingface.co'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'http://mirror.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'http://127.0.0.1.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'https://user:password@mirror.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'https://mirror.example?token=x'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/s/versions/1/x'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/../s'}},
+  {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'worker'}},
+  {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'me@example.com'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
@@ -48,6 +59,30 @@ describe('configuration', () => {
         return true;
       },
     );
+  });
+
+  it('does not repeat a token that was given in place of the secret that holds it', () => {
+    assert.throws(
+      () => loadConfig({...ENVIRONMENT, GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}),
+      error => error instanceof ConfigError && !error.message.includes('hf_TheTokenItself'),
+    );
+  });
+
+  it('gives the workers the hub, the name of its secret and a service account, where they are set', () => {
+    const bare = loadConfig(ENVIRONMENT);
+    assert.deepEqual(bare.worker_metadata, {});
+    assert.equal(bare.worker_service_account, undefined);
+    const config = loadConfig({
+      ...ENVIRONMENT,
+      GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
+      GLEANER_HF_TOKEN_SECRET: 'projects/a-project/secrets/hub-token/versions/7',
+      GLEANER_WORKER_SERVICE_ACCOUNT: 'worker@a-project.iam.gserviceaccount.com',
+    });
+    assert.deepEqual(config.worker_metadata, {
+      'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
+      'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
+    });
+    assert.equal(config.worker_service_account, 'worker@a-project.iam.gserviceaccount.com');
   });
 
   it('has defaults for all the rest', () => {

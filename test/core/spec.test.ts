@@ -1,90 +1,170 @@
 import assert from 'node:assert/strict';
+import {readFileSync, writeFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
 import fc from 'fast-check';
 import {Rejected} from '../../shared/errors.ts';
-import type {RunSpecInput} from '../../shared/schemas.ts';
-import {completeSpec, parseRunSpec, specHash} from '../../shared/spec.ts';
+import {parseValue} from '../../shared/schemas.ts';
+import {
+  completeSpec,
+  frozenSpec,
+  parseRunSpec,
+  type RunSpec,
+  type RunSpecInput,
+  runSpecJsonSchema,
+  SITES,
+  specHash,
+} from '../../shared/spec.ts';
 import {aConfig} from '../builders.ts';
 
-const complete = (input: RunSpecInput) => completeSpec(input, aConfig());
+const file = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
-const bad: {name: string; text: string; says: string[]}[] = [
-  {name: 'no JSON', text: '{', says: ['run.json is not JSON']},
-  {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected object']},
-  {name: 'nothing', text: 'null', says: ['run.json is not valid']},
-  {name: 'an unknown key', text: '{"modle": "tiny"}', says: ['modle']},
-  {name: 'two unknown keys', text: '{"modle": 1, "laers": 2}', says: ['modle', 'laers']},
-  {name: 'an unknown key inside', text: '{"record": {"filed": "text"}}', says: ['record', 'filed']},
-  {name: 'a wrong value', text: '{"over_long": "cut"}', says: ['over_long', 'reject', 'truncate']},
-  {name: 'a number as text', text: '{"max_seq_length": "2048"}', says: ['max_seq_length', 'expected number']},
-  {name: 'two problems', text: '{"seed": -1, "dtype": "int4"}', says: ['seed', 'dtype']},
-  {name: 'no layer', text: '{"layers": []}', says: ['layers']},
-  {name: 'a layer that is no number', text: '{"layers": ["0"]}', says: ['layers']},
-  {name: 'a range with a gap in it', text: '{"layers": "0-3,7"}', says: ['layers', '0-23']},
-  {
-    name: 'bf16 in a pickle',
-    text: '{"format": "pkl.gz", "dtype": "bf16"}',
-    says: ['dtype', 'pkl.gz cannot hold bf16'],
-  },
-  {name: 'a shard of no size', text: '{"shard_size_gb": 0}', says: ['shard_size_gb']},
-  {name: 'an empty model', text: '{"model": ""}', says: ['model']},
-  {name: 'a pool that cannot be', text: '{"pool": "Tpu!"}', says: ['pool']},
-];
+/** The same cases that `test/worker/test_spec.py` holds the worker to. */
+type Cases = {
+  defaults: RunSpec;
+  valid: {name: string; given: RunSpecInput; completes: RunSpecInput}[];
+  frozen: {name: string; spec: RunSpecInput; spec_hash: string; completes: RunSpecInput}[];
+  invalid: {name: string; given: unknown; says: string[]}[];
+};
+const cases: Cases = JSON.parse(readFileSync(file('test/fixtures/spec-cases.json'), 'utf8'));
+
+const complete = (input: RunSpecInput) => completeSpec(input, aConfig());
+const expected = (changes: RunSpecInput) => ({
+  ...cases.defaults,
+  ...changes,
+  record: {...cases.defaults.record, ...changes.record},
+});
+
+function refuses(text: string, says: string[]): void {
+  assert.throws(
+    () => parseRunSpec(text, 'run.json'),
+    error => {
+      assert.ok(error instanceof Rejected, String(error));
+      for (const word of says) assert.ok(error.message.includes(word), error.message);
+      return true;
+    },
+  );
+}
 
 describe('run.json', () => {
-  for (const {name, text, says} of bad)
-    it(`with ${name} is refused, and the reason names it`, () => {
-      assert.throws(
-        () => parseRunSpec(text, 'run.json'),
-        error => error instanceof Rejected && says.every(word => error.message.includes(word)),
-      );
+  for (const {name, given, completes} of cases.valid)
+    it(`with ${name} is taken and completed`, () => {
+      assert.deepEqual(complete(parseRunSpec(JSON.stringify(given), 'run.json')).spec, expected(completes));
     });
 
-  it('may be empty: everything has a default that loses nothing', () => {
-    assert.deepEqual(complete(parseRunSpec('{}', 'run.json')), {
-      spec: {
-        model: 'Qwen/Qwen2.5-0.5B',
-        revision: null,
-        layers: 'all',
-        sites: ['resid_post'],
-        tokens: 'all',
-        dtype: 'bf16',
-        format: 'safetensors',
-        shard_size_gb: 1,
-        max_seq_length: 2048,
-        over_long: 'reject',
-        record: {field: null},
-        seed: 42,
-      },
-      placement: {pool: 'tpu', priority: 0, budget_usd: null},
-    });
-  });
+  for (const {name, given, says} of cases.invalid)
+    it(`with ${name} is refused, and the reason names it`, () => refuses(JSON.stringify(given), says));
 
-  it('asks for fp32 where a pickle cannot hold bf16', () => {
-    assert.equal(complete({format: 'pkl.gz'}).spec.dtype, 'fp32');
-  });
+  const texts: {name: string; text: string; says: string[]}[] = [
+    {name: 'no JSON', text: '{', says: ['run.json is not JSON']},
+    {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected object']},
+    {name: 'nothing', text: 'null', says: ['run.json is not valid']},
+    {name: 'the key of a prototype', text: '{"__proto__": {"model": "tiny"}}', says: ['__proto__']},
+    {
+      name: 'a wrong key, also naming the right ones',
+      text: '{"modle": 1}',
+      says: ['no modle', 'model, revision'],
+    },
+    {name: 'half a character in its model', text: '{"model": "\\ud800"}', says: ['model', 'Unicode']},
+    {
+      name: 'half a character in its template',
+      text: '{"record": {"template": "\\udc00"}}',
+      says: ['record.template'],
+    },
+    {
+      name: 'a very long template',
+      text: JSON.stringify({record: {template: 'x'.repeat(16_385)}}),
+      says: ['record.template', '16384'],
+    },
+    {
+      name: 'very many layers',
+      text: JSON.stringify({layers: Array.from({length: 1001}, (_, n) => n)}),
+      says: ['layers', '1000'],
+    },
+    {
+      name: 'very many positions',
+      text: JSON.stringify({tokens: Array.from({length: 1025}, (_, n) => n)}),
+      says: ['tokens', '1024'],
+    },
+    {
+      name: 'very many fields to keep',
+      text: JSON.stringify({keep: Array.from({length: 33}, (_, n) => `f${n}`)}),
+      says: ['keep', '32'],
+    },
+    {name: 'a number that is none', text: '{"shard_size_gb": 1e999}', says: ['shard_size_gb']},
+  ];
+  for (const {name, text, says} of texts)
+    it(`with ${name} is refused, and the reason names it`, () => refuses(text, says));
 
   it('says what it costs apart from what its shards hold', () => {
     const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
     assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null});
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
+
+  it('is described by docs/run.schema.json, for editors', () => {
+    const path = file('docs/run.schema.json');
+    const text = `${JSON.stringify(runSpecJsonSchema(), null, 2)}\n`;
+    if (process.env.UPDATE_RUN_SCHEMA) writeFileSync(path, text);
+    assert.equal(
+      readFileSync(path, 'utf8'),
+      text,
+      'docs/run.schema.json is out of date: run this test with UPDATE_RUN_SCHEMA=1',
+    );
+  });
+
+  it('is described with the defaults that it gets', () => {
+    const {properties} = runSpecJsonSchema() as {properties: Record<string, {default?: unknown}>};
+    const said = Object.entries(properties).filter(([, {default: value}]) => value !== undefined);
+    assert.ok(said.length >= 10);
+    const {spec, placement} = complete({});
+    for (const [key, {default: value}] of said)
+      assert.deepEqual({...spec, ...placement}[key as keyof RunSpec], value, key);
+    assert.deepEqual(Object.keys(properties).sort(), Object.keys({...spec, ...placement}).sort());
+  });
 });
 
+describe('a spec that an earlier release froze', () => {
+  for (const {name, spec, spec_hash, completes} of cases.frozen)
+    it(`${name}: is taken as it is, keeps its hash, and means the same`, () => {
+      const frozen = parseValue(frozenSpec, spec, 'The spec');
+      assert.equal(specHash(frozen), spec_hash);
+      assert.deepEqual(complete(frozen).spec, expected(completes));
+    });
+
+  it('by a later release is refused when it has a key that this one does not know', () => {
+    assert.throws(() => parseValue(frozenSpec, {...cases.defaults, heads: [0]}, 'The spec'), /heads/);
+  });
+});
+
+const {record: _record, ...wordsOfSpec} = cases.defaults;
 const inputs: fc.Arbitrary<RunSpecInput> = fc.record(
   {
     model: fc.string({minLength: 1, maxLength: 20}),
     revision: fc.option(fc.string({minLength: 1, maxLength: 8})),
     layers: fc.oneof(
-      fc.constant('all' as const),
+      fc.constant('all'),
       fc.constant('0-23'),
-      fc.array(fc.nat(99), {minLength: 1, maxLength: 5}),
+      fc.uniqueArray(fc.nat(99), {minLength: 1, maxLength: 5}),
     ),
-    max_seq_length: fc.integer({min: 1, max: 131_072}),
-    over_long: fc.constantFrom('reject' as const, 'truncate' as const),
+    sites: fc.shuffledSubarray([...SITES], {minLength: 1}),
+    tokens: fc.oneof(
+      fc.constantFrom('all', 'last', 'mean', '0:16', '-8:'),
+      fc.uniqueArray(fc.integer({min: -9, max: 9}), {minLength: 1, maxLength: 5}),
+    ),
+    exclude_special: fc.boolean(),
+    max_seq_length: fc.integer({min: 20, max: 131_072}),
+    over_long: fc.constantFrom('reject', 'truncate'),
     shard_size_gb: fc.constantFrom(0.001, 1, 64),
-    record: fc.record({field: fc.option(fc.string({minLength: 1, maxLength: 8}))}),
+    record: fc.record(
+      {
+        field: fc.option(fc.string({minLength: 1, maxLength: 8})),
+        predictions_per_task: fc.integer({min: 1, max: 9}),
+      },
+      {requiredKeys: []},
+    ),
+    keep: fc.uniqueArray(fc.string({minLength: 1, maxLength: 8}), {maxLength: 3}),
     seed: fc.nat(2 ** 31 - 1),
-    dtype: fc.constantFrom('bf16' as const, 'fp32' as const),
+    dtype: fc.constantFrom('bf16', 'fp16', 'fp32', 'int8'),
   },
   {requiredKeys: []},
 );
@@ -111,7 +191,11 @@ describe('the hash of a spec', () => {
   });
 
   it('is the same for a default and for the same thing in words', () => {
-    assert.equal(specHash(complete({dtype: 'bf16', seed: 42}).spec), specHash(complete({}).spec));
+    assert.equal(specHash(complete(wordsOfSpec).spec), specHash(complete({}).spec));
+    assert.equal(
+      specHash(complete({sites: ['mlp_out', 'attn_out']}).spec),
+      specHash(complete({sites: ['attn_out', 'mlp_out']}).spec),
+    );
   });
 
   it('differs where any one thing that the shards depend on differs', () => {
@@ -122,12 +206,27 @@ describe('the hash of a spec', () => {
       {layers: '0-1'},
       {layers: [0, 1]},
       {layers: [1, 0]},
+      {sites: ['mlp_out']},
+      {tokens: 'last'},
+      {tokens: [0, 1]},
+      {tokens: [1, 0]},
+      {exclude_special: true},
       {dtype: 'fp32'},
+      {dtype: 'int8'},
+      {compute_dtype: 'fp32'},
       {format: 'pkl.gz'},
+      {format: 'safetensors.zst'},
       {shard_size_gb: 2},
       {max_seq_length: 2049},
       {over_long: 'truncate'},
       {record: {field: 'text'}},
+      {record: {template: 'text'}},
+      {record: {encoder: 'MinimalGridEncoder()'}},
+      {record: {prompt_version: 'input-from-inputs-v0'}},
+      {record: {predictions_per_task: 2}},
+      {record: {add_generation_prompt: true}},
+      {keep: ['id']},
+      {keep: ['id', 'name']},
       {seed: 43},
     ];
     assert.equal(new Set(changes.map(change => specHash(complete(change).spec))).size, changes.length);
@@ -137,8 +236,9 @@ describe('the hash of a spec', () => {
     fc.assert(
       fc.property(inputs, input => {
         const {spec} = complete(input);
-        const frozen = JSON.parse(JSON.stringify({spec, ignored: 1})) as {spec: RunSpecInput};
-        assert.equal(specHash(complete(frozen.spec).spec), specHash(spec));
+        const frozen = parseValue(frozenSpec, JSON.parse(JSON.stringify(spec)), 'The spec');
+        assert.equal(specHash(frozen), specHash(spec));
+        assert.deepEqual(complete(frozen).spec, spec);
       }),
     );
   });
@@ -146,7 +246,7 @@ describe('the hash of a spec', () => {
   it('is what it was: it is stored with every shard', () => {
     assert.equal(
       specHash(complete({}).spec),
-      '533710bb2da8975744412bd9ab6376734a7db3d067cf3322651f3b1b0579df4f',
+      '4d65787c43b8e65730a50872d9c31b9723a304e1742842709a21311809ef1920',
     );
   });
 });

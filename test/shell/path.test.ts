@@ -36,6 +36,7 @@ describe('the whole path', () => {
     await world.untilAsleep();
     await world.assertStoredOnce('default', '007', someLines(3));
     assert.deepEqual(world.objects.names('activations/tpu_7/'), [
+      'activations/tpu_7/metadata.json',
       'activations/tpu_7/shard_0001.safetensors',
       'activations/tpu_7/shard_0002.safetensors',
     ]);

@@ -63,6 +63,12 @@ export class SimObjects {
           this.put(name, bytes, metadata);
           return 'created';
         }),
+      replace: (name, generation, bytes, {metadata} = {}) =>
+        call('replace', () => {
+          if (this.info(name)?.generation !== generation) return 'changed';
+          this.put(name, bytes, metadata);
+          return 'replaced';
+        }),
       delete: name => call('delete', () => void this.#objects.delete(name)),
     };
   }

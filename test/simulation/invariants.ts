@@ -1,6 +1,6 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
 import {costOfLiving} from '../../shared/core/cost.ts';
-import {paths} from '../../shared/core/names.ts';
+import {manifestObject, paths} from '../../shared/core/names.ts';
 import type {Pool} from '../../shared/core/pool.ts';
 import type {Worker} from '../../shared/core/worker.ts';
 import type {Document, ObjectInfo} from '../../shared/ports.ts';
@@ -251,6 +251,20 @@ export class Invariants {
     this.#check(
       document?.status === 'completed',
       () => `run ${run} is ${document?.status}: ${document?.reason}`,
+    );
+    this.#checkResult(run);
+  }
+
+  /** Nobody here writes a metadata.json, so the result is what the shards say, and counts every stream as unread. */
+  #checkResult(run: string): void {
+    const {store, objects} = this.#setting;
+    const streams = store.collection(paths.streams(run)).map(({data}) => data);
+    const {result} = JSON.parse(objects.text(manifestObject(run)) ?? '{}');
+    const samples = streams.reduce((sum, stream) => sum + Number(stream.total_samples_processed), 0);
+    const said = [result?.streams, result?.samples, Object.keys(result?.unread ?? {}).length];
+    this.#check(
+      said.join() === [streams.length, samples, streams.length].join(),
+      () => `the manifest of ${run} says ${said} of ${streams.length} streams with ${samples} samples`,
     );
   }
 }

@@ -5,7 +5,6 @@ import os
 
 from gleaner_worker import objects
 from gleaner_worker.control import Control
-from gleaner_worker.extract import extract
 from gleaner_worker.spec import parse_spec
 from gleaner_worker.work import parse_work
 
@@ -103,6 +102,8 @@ def bucket(check=lambda: None):
 
 
 def run_extract(work, model, folder, control=None):
+    from gleaner_worker.extract import extract
+
     control = control or Control()
     return extract(work, model, bucket(control.check_lease), os.path.join(folder, "scratch"), control)
 

@@ -3,6 +3,7 @@
 ENV/bin/python -m pytest test/worker
 """
 
+import os
 import shutil
 import sys
 
@@ -17,7 +18,8 @@ hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):
-    shutil.rmtree(environment.CACHE, ignore_errors=True)
+    if environment.CACHE.endswith(f"-{os.getpid()}"):  # one that GLEANER_TEST_CACHE names is kept for the next run
+        shutil.rmtree(environment.CACHE, ignore_errors=True)
 
 
 @pytest.fixture

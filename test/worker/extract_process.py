@@ -1,15 +1,80 @@
-"""An extractor in a process of its own, for tests that kill it: `extract_process.py WORK_ANSWER_JSON MODEL FOLDER`."""
+"""Extractors in processes of their own, for tests that kill them: each line on stdin starts one, forked from here.
 
+{"answer": what worker-api answered, "folder", "kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
+"""
+
+import importlib
 import json
+import os
+import signal
 import sys
 
-if __name__ == "__main__":
-    import environment  # noqa: F401  (before the rest)
-    from build import bucket, parse_work
-    from gleaner_worker.control import Control
-    from gleaner_worker.extract import extract
-    from gleaner_worker.model.loaded import load_model
+import environment  # noqa: F401  (before the rest)
+from build import bucket, parse_work
+from gleaner_worker import extract as extract_module
+from gleaner_worker.control import Control
+from gleaner_worker.model.loaded import load_model
 
-    answer = json.loads(sys.argv[1])
-    work = parse_work(answer["lease"], answer["work"])
-    print(extract(work, load_model(work.spec, sys.argv[3], bucket()), bucket(), sys.argv[3] + "/scratch", Control()))
+
+def wrap(path, before=lambda: None, after=lambda: None):
+    """Calls `before` and `after` around that function; around each item when it is a generator."""
+    module, _, name = path.partition(":")
+    owner = importlib.import_module(f"gleaner_worker.{module}")
+    *classes, name = name.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    real = getattr(owner, name)
+
+    def each(items):
+        for item in items:
+            before()
+            yield item
+            after()
+
+    def wrapped(*arguments, **more):
+        if name.endswith("_windows"):
+            return each(real(*arguments, **more))
+        before()
+        result = real(*arguments, **more)
+        after()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def at_call(nth, act):
+    calls = []
+
+    def count():
+        calls.append(None)
+        if len(calls) == nth:
+            act()
+
+    return count
+
+
+def run(order):
+    control = Control()
+    if order.get("flush_at"):
+        wrap("extract:put_batch", after=at_call(order["flush_at"], lambda: control.request("flush")))
+    if order.get("kill"):
+        die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
+        wrap(order["kill"], **{"after" if order.get("after") else "before": die})
+    work = parse_work(order["answer"]["lease"], order["answer"]["work"])
+    model = load_model(work.spec, order["folder"], bucket(), work.run)
+    print(extract_module.extract(work, model, bucket(), order["folder"] + "/scratch", control), flush=True)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        pid = os.fork()  # nothing of JAX has been started here, so there is nothing that a fork could break
+        if pid == 0:
+            try:
+                run(json.loads(line))
+                os._exit(0)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(1)
+        print(f"pid {pid}", flush=True)
+        _, status = os.waitpid(pid, 0)
+        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)

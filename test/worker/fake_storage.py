@@ -6,12 +6,19 @@ Preconditions, generations and checksums are honoured as the service does it; `f
 import base64
 import json
 import re
+import sys
 import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+            super().handle_error(request, client_address)
 
 
 class FakeStorage:
@@ -22,9 +29,11 @@ class FakeStorage:
         # Called with "METHOD path?query" before a request is served; a status it returns is the answer,
         # and ("after", status) answers so although the request was carried out.
         self.faults = lambda request: None
+        # Called with the name of an object that is about to be created; it may wait, as a slow network would.
+        self.before_create = lambda name: None
         self.lock = threading.RLock()
         self._generation = 1_000
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -61,6 +70,11 @@ class FakeStorage:
         with self.lock:
             del self.objects[bucket, name]
 
+    def clear(self, *prefixes: str):
+        """Forgets every object whose name begins so."""
+        with self.lock:
+            self.objects = {key: kept for key, kept in self.objects.items() if not key[1].startswith(prefixes)}
+
     def _handler(fake):
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -84,6 +98,8 @@ class FakeStorage:
                 fault = fake.faults(what)
                 if isinstance(fault, int):
                     return self.answer(fault, {"error": {"code": fault, "message": "a fault of the test"}})
+                if self.command == "POST" and (name := fake.name_of(query, body)):
+                    fake.before_create(name)
                 with fake.lock:
                     status, answer, headers = fake.route(self.command, url.path, query, self.headers, body)
                 if fault:
@@ -107,6 +123,12 @@ class FakeStorage:
 
         return Handler
 
+    @staticmethod
+    def name_of(query, body):
+        """Of the object that an upload begins."""
+        start = {"multipart": body.find(b"{"), "resumable": 0}.get(query.get("uploadType"))
+        return None if start is None else json.JSONDecoder().raw_decode(body[start : start + 16384].decode("latin-1"))[0]["name"]
+
     def route(self, method, path, query, headers, body):
         if match := re.fullmatch(r"/upload(?:/resumable)?/storage/v1/b/([^/]+)/o", path):
             return self._upload(match[1], method, query, headers, body)
@@ -122,16 +144,20 @@ class FakeStorage:
             if not found or query.get("generation", found["resource"]["generation"]) != found["resource"]["generation"]:
                 return 404, {"error": {"code": 404, "message": "No such object"}}, {}
             if query.get("alt") == "media":
-                return (
-                    200,
-                    found["data"],
-                    {
-                        "X-Goog-Hash": f"crc32c={found['resource']['crc32c']}",
-                        "X-Goog-Generation": found["resource"]["generation"],
-                    },
-                )
+                return self._media(found, headers)
             return 200, found["resource"], {}
         return 404, {"error": {"code": 404, "message": f"not in this fake: {method} {path}"}}, {}
+
+    def _media(self, found, headers):
+        data, resource = found["data"], found["resource"]
+        told = {"X-Goog-Hash": f"crc32c={resource['crc32c']}", "X-Goog-Generation": resource["generation"]}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("Range") or "")
+        if not asked:
+            return 200, data, told
+        begin, end = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
+        if begin > end:
+            return 416, {"error": {"code": 416, "message": "The requested range cannot be satisfied."}}, {}
+        return 206, data[begin : end + 1], told | {"Content-Range": f"bytes {begin}-{end}/{len(data)}"}
 
     def _upload(self, bucket, method, query, headers, body):
         if query["uploadType"] == "multipart":

@@ -1,93 +1,201 @@
-"""Makes golden/: a tiny random Qwen2 and what transformers computes with it. Run by a person, never by the tests.
+"""Makes golden/: tiny random models of every family, and what transformers computes with them. Run by a person, never
+by the tests.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
     /tmp/golden/bin/python test/worker/make_golden.py
 
-Activations are taken with hooks on the decoder layers: transformers' own hidden_states[-1] is after the final norm.
+A folder is one model as it would come from the Hub, some with the keys of old config.json files and some with those
+that transformers 5 writes, with expected.npz beside it: the token ids, and each site of each layer, in fp32. transformers
+reads the folder itself, so the fixtures also say what it takes an old file to mean.
 """
 
-import json
 import os
+import re
+import shutil
+import sys
 
 import numpy as np
 import torch
-from transformers import Qwen2Config, Qwen2Model
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-LENGTH = 120  # several windows long: a short prompt cannot see a wrong window
-CONFIG = {
-    "model_type": "qwen2",
-    "hidden_size": 32,
-    "intermediate_size": 56,
-    "num_hidden_layers": 4,
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "reference"))
+import transformers_model as reference
+
+FOLDER = os.path.join(HERE, "golden")
+LENGTH, WINDOW = 100, 24  # four windows and more: a short prompt cannot see a wrong window
+COMMON = {
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "vocab_size": 64,
     "max_position_embeddings": 512,
-    "hidden_act": "silu",
     "rms_norm_eps": 1e-6,
-    "rope_theta": 1000000.0,
-    "tie_word_embeddings": True,
-    "use_sliding_window": False,
 }
-WINDOWED = CONFIG | {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 2}
+QWEN = COMMON | {"hidden_act": "silu", "rope_theta": 1000000.0, "tie_word_embeddings": True}
+GEMMA = COMMON | {
+    "head_dim": 8,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 12,
+    "sliding_window": WINDOW,
+    "attention_bias": False,
+}
+
+
+def old_names(name: str) -> str:
+    """Multimodal models before transformers 4.52."""
+    name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
+    name = re.sub(r"^lm_head\.", "language_model.lm_head.", name)
+    return re.sub(r"^model\.(vision_tower|multi_modal_projector)\.", r"\1.", name)
+
+
+# folder -> (config.json, what else is special about it)
+MODELS = {
+    "qwen2": (
+        # As on the Hub: the window's keys are there, and mean nothing.
+        QWEN | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 24, "max_window_layers": 2},
+        {},
+    ),
+    "qwen2-windowed": (
+        QWEN | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
+        {"dtype": torch.bfloat16},
+    ),
+    "qwen2-yarn": (
+        QWEN
+        | {
+            "model_type": "qwen2",
+            "hidden_size": 24,
+            "head_dim": 16,
+            "rope_theta": 10000.0,
+            "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "qwen3": (
+        # head_dim is not hidden_size / num_attention_heads; all biases.
+        {key: value for key, value in QWEN.items() if key != "rope_theta"}
+        | {
+            "model_type": "qwen3",
+            "head_dim": 10,
+            "attention_bias": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+            "use_sliding_window": True,
+            "sliding_window": WINDOW,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+        {},
+    ),
+    "llama2": (
+        # Old files have no num_key_value_heads, no rope_theta, and buffers among their weights.
+        {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
+        | {"model_type": "llama", "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_scaling": None},
+        {
+            "dtype": torch.float16,
+            "extra": {f"model.layers.{i}.self_attn.rotary_emb.inv_freq": torch.ones(2) for i in range(3)},
+        },
+    ),
+    "llama3.1": (
+        COMMON
+        | {
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "num_attention_heads": 6,
+            "hidden_size": 18,
+            "head_dim": 16,
+            "rms_norm_eps": 1e-5,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "rope_theta": 500000.0,
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+            "tie_word_embeddings": False,
+        },
+        {"shards": 3},
+    ),
+    "mistral": (
+        COMMON
+        | {
+            "model_type": "mistral",
+            "hidden_act": "silu",
+            "head_dim": None,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "sliding_window": WINDOW,
+            "tie_word_embeddings": False,
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "gemma2": (
+        GEMMA
+        | {
+            "model_type": "gemma2",
+            "num_hidden_layers": 4,
+            "hidden_act": "gelu_pytorch_tanh",
+            "rope_theta": 10000.0,
+            "attn_logit_softcapping": 2.0,  # small, so that it bends what such small weights make
+            "final_logit_softcapping": 30.0,
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "gemma3-text": (
+        GEMMA
+        | {
+            "model_type": "gemma3_text",
+            "num_hidden_layers": 7,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+            "layer_types": ["sliding_attention"] * 5 + ["full_attention", "sliding_attention"],
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "gemma3-multimodal": (
+        {
+            "model_type": "gemma3",
+            "text_config": GEMMA
+            | {
+                "model_type": "gemma3_text",
+                "hidden_size": 20,
+                "num_hidden_layers": 4,
+                "rope_theta": 1000000.0,
+                "rope_local_base_freq": 10000.0,
+                "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                "sliding_window_pattern": 3,
+            },
+            "vision_config": {
+                "model_type": "siglip_vision_model",
+                "hidden_size": 8,
+                "intermediate_size": 8,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "image_size": 16,
+                "patch_size": 8,
+            },
+            "mm_tokens_per_image": 4,
+            "image_token_index": 63,
+        },
+        {"rename": old_names},
+    ),
+}
 
 
 def main() -> None:
-    torch.manual_seed(0)
-    model = build(CONFIG)
-    with torch.no_grad():
-        for name, tensor in model.named_parameters():
-            # The default norms of one and biases of zero would hide a decoder that forgets them.
-            tensor.copy_(
-                torch.randn_like(tensor) * (0.2 if "norm" in name or "bias" in name else 1.2 / tensor.shape[-1] ** 0.5)
-            )
-            if "norm" in name:
-                tensor.add_(1.0)
-            if "embed" in name:
-                # Small values: a wrong epsilon shows.
-                tensor.mul_(0.05)
-    token_ids = torch.randint(0, CONFIG["vocab_size"], (1, LENGTH))
-    windowed = build(WINDOWED)
-    windowed.load_state_dict(model.state_dict())
-    os.makedirs(FOLDER, exist_ok=True)
-    from safetensors.torch import save_file
-
-    save_file(
-        {f"model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()},
-        os.path.join(FOLDER, "model.safetensors"),
-    )
-    for name, config in (("config.json", CONFIG), ("config-windowed.json", WINDOWED)):
-        with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=2)
-            file.write("\n")
-    np.savez_compressed(
-        os.path.join(FOLDER, "expected.npz"),
-        token_ids=token_ids.numpy().astype(np.int32),
-        full=blocks(model, token_ids),
-        windowed=blocks(windowed, token_ids),
-    )
-
-
-def build(config: dict) -> Qwen2Model:
-    config = {key: value for key, value in config.items() if key != "model_type"}
-    return Qwen2Model._from_config(Qwen2Config(**config), attn_implementation="eager", dtype=torch.float32).eval()
-
-
-def blocks(model: Qwen2Model, token_ids: torch.Tensor) -> np.ndarray:
-    """[layers, T, D]: what each decoder layer returns."""
-    outputs = []
-    hooks = [
-        layer.register_forward_hook(
-            lambda _m, _i, out: outputs.append((out[0] if isinstance(out, tuple) else out)[0].numpy())
-        )
-        for layer in model.layers
-    ]
-    with torch.no_grad():
-        model(token_ids)
-    for hook in hooks:
-        hook.remove()
-    return np.stack(outputs)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    for seed, (name, (config, special)) in enumerate(MODELS.items()):
+        folder = os.path.join(FOLDER, name)
+        reference.make_folder(folder, config, seed, **special)
+        text = config.get("text_config", config)
+        token_ids = np.random.default_rng(seed).integers(0, text["vocab_size"] - 1, LENGTH).astype(np.int32)
+        sites = reference.run(reference.load(folder), token_ids)
+        np.savez_compressed(os.path.join(folder, "expected.npz"), token_ids=token_ids, **sites)
+        print(name, {site: values.shape for site, values in sites.items()})
 
 
 if __name__ == "__main__":

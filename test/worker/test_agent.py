@@ -87,7 +87,8 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
         cloud.preempted = True
     assert process.wait(180) == 0, process.stderr.read()
     assert release_of(cloud) == ("preempted", None)
-    assert storage.names(BUCKET, "partials/") == ["partials/my-run/tpu_7/shard_0001.e1.safetensors"]
+    partials = storage.names(BUCKET, "partials/")
+    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
     assert outputs(storage) == {}
     computed = cloud.releases()[0]["progress"]["samples_done"]
     assert computed >= 200

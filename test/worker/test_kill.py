@@ -1,77 +1,192 @@
-"""An extractor that is killed at its uploads, again and again, ends with the same bytes as one that was left alone."""
+"""An extractor that is killed at any step, again and again, ends with the same bytes as one that was left alone."""
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from build import (
-    a_stream,
-    a_work,
-    a_work_answer,
-    bucket,
-    outputs,
-    put_manifest,
-    run_extract,
-    shard_gb,
-    text_lines,
-)
-from gleaner_worker.verify.run import verify_run
+from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, text_lines
+from read_shards import read_stream
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extract_process.py")
-SPEC = {"shard_size_gb": shard_gb(800)}
+LINES = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(60))] + ["junk"]
+FORMATS = {
+    "safetensors": {},
+    "safetensors.zst": {"format": "safetensors.zst", "keep": ["n"]},
+    "pkl.gz": {"format": "pkl.gz", "dtype": "fp32"},
+    "int8 means": {"dtype": "int8", "tokens": "mean", "sites": ["resid_mid", "mlp_out"]},
+    "two positions": {"tokens": [0, -1], "dtype": "fp16"},
+}
+STEPS = [
+    "objects:Bucket.download",
+    "extract:count_samples",
+    "extract:read_windows",
+    "extract:tokenize_windows",
+    "shards.stored:StoredShards.has",
+    "extract:start_shard",
+    "shards.partial:Partials.restore",
+    "model.loaded:Model.start",
+    "model.returned:Pending.collect",
+    "extract:put_batch",
+    "extract:shard_stats",
+    "extract:encode_shard",
+    "extract:EncodedShard",
+    "shards.upload:Uploader.store",
+    "objects:Bucket.create",
+    "shards.upload:Uploader._store_summary",
+    "shards.upload:Uploader._create_same",
+]
+
+
+class Processes:
+    """Extractors that a helper process forks: one at a time."""
+
+    def __init__(self):
+        self._parent = subprocess.Popen(
+            [sys.executable, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._errors = []
+        self._reader = threading.Thread(target=lambda: self._errors.extend(self._parent.stderr), daemon=True)
+        self._reader.start()
+        self.pid = None
+
+    def run(self, **order):
+        """The outcome, or "killed"."""
+        self._parent.stdin.write(json.dumps(order) + "\n")
+        self._parent.stdin.flush()
+        outcome = None
+        for line in self._parent.stdout:
+            word, *rest = line.split()
+            if word == "pid":
+                self.pid = int(rest[0])
+            elif word == "ended":
+                self.pid = None
+                assert rest[0] in ("0", str(-signal.SIGKILL)), "".join(self._errors[-60:])
+                return outcome if rest[0] == "0" else "killed"
+            else:
+                outcome = word
+        raise AssertionError("".join(self._errors[-60:]))
+
+    def kill(self):
+        if pid := self.pid:
+            os.kill(pid, signal.SIGKILL)
+
+    def close(self):
+        self._parent.stdin.close()
+        self._parent.wait(60)
+        self._reader.join()
+        self._parent.stdout.close()
+        self._parent.stderr.close()
+
+
+@pytest.fixture
+def processes(storage):
+    started = Processes()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
+    """stream(spec) -> attempt(epoch, **how), and what the stream's outputs are when nobody disturbs it."""
+
+    def make(spec):
+        model = tiny_models(**spec)
+        spec = spec | {"shard_size_gb": model.row_bytes * (8 if "tokens" in spec else 250) / 1e9}
+        resource = a_stream(storage, LINES)
+        run_extract(a_work(resource, **spec), model, str(tmp_path))
+        calm = outputs(storage)
+        assert sum(name.startswith("shard_") for name in calm) > 5
+        assert len(read_stream(calm, spec.get("format", "safetensors"))) == 60
+        storage.clear("activations/")
+
+        def attempt(epoch, **how):
+            answer = a_work_answer(resource, epoch=epoch, model=tiny_folder, **spec)
+            outcome = processes.run(answer=answer, folder=str(tmp_path), **how)
+            # Whenever it was killed: what is there is what there should be, and the last shard comes last.
+            stored = outputs(storage)
+            assert stored.items() <= calm.items()
+            assert (max(name for name in calm if name.startswith("shard_")) in stored) == (stored == calm)
+            assert (outcome == "completed") <= (stored == calm)
+            return outcome
+
+        return attempt
+
+    return make
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step):
+    attempt = stream({})
+    outcomes = [attempt(1, kill=step, nth=1), attempt(2, kill=step, nth=1, after=True)]
+    while outcomes[-1] == "killed":
+        outcomes.append(attempt(len(outcomes) + 1, kill=step, nth=2 ** (len(outcomes) - 1)))
+        assert len(outcomes) < 12
+    assert outcomes[:2] == ["killed", "killed"] and outcomes[-1] == "completed"
+
+
+@pytest.mark.parametrize("name", list(FORMATS)[1:])
+def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, name):
+    attempt = stream(FORMATS[name])
+    outcomes = [
+        attempt(number, kill=step, nth=1 + number % 3, after=number % 2 == 1) for number, step in enumerate(STEPS, 1)
+    ]
+    assert outcomes.count("killed") > len(STEPS) / 2
+    assert attempt(len(STEPS) + 1) == "completed"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_killed_while_it_saves_what_it_had_computed(storage, stream, name, nth):
+    """With notice, and then without: some of the partials arrive, and none is half there."""
+    attempt = stream(FORMATS[name])
+    for epoch in (1, 2, 3):
+        attempt(epoch, flush_at=2 * epoch + nth, kill="objects:Bucket.create", nth=nth, after=epoch == 2)
+        attempt(epoch + 10, flush_at=2 * epoch + nth, kill="shards.partial:Partials.save", nth=2)
+        attempt(epoch + 20, kill="shards.partial:Partials.restore", nth=nth, after=epoch == 2)
+    assert attempt(99) == "completed"
 
 
 class Killer:
     """Kills the process in hand at its nth upload: before the bucket has it, or when it has it but did not say so."""
 
-    def __init__(self, moment):
-        self.moment, self.process, self.uploads, self.nth = moment, None, 0, 0
+    def __init__(self, moment, processes):
+        self.moment, self.processes, self.uploads, self.nth = moment, processes, 0, 0
 
     def __call__(self, what):
-        if self.process is None or "/upload/" not in what:
+        if self.processes.pid is None or "/upload/" not in what:
             return None
         self.uploads += 1
         if self.uploads != self.nth:
             return None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.processes.kill()
         return 503 if self.moment == "before" else ("after", 503)
 
 
-def one_attempt(killer, resource, model, number, folder):
-    """Killed at its first upload, or its second, and so on; true when it got through."""
-    killer.uploads, killer.nth = 0, number
-    answer = json.dumps(a_work_answer(resource, epoch=number, model=model, **SPEC))
-    killer.process = subprocess.Popen(
-        [sys.executable, SCRIPT, answer, model, folder],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    out, err = killer.process.communicate()
-    assert killer.process.returncode in (0, -signal.SIGKILL), err
-    return killer.process.returncode == 0
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_again_and_again_the_shards_are_the_same(storage, tmp_path, tiny_models, tiny_folder, moment):
-    resource = a_stream(storage, [*text_lines(40), "junk"])
-    run_extract(a_work(resource, **SPEC), tiny_models(), str(tmp_path))
-    undisturbed = outputs(storage)
-    assert len(undisturbed) == 5  # three shards, the rejects and the summary
-    storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
-    storage.faults = killer = Killer(moment)
-    attempts = 1
-    while not one_attempt(killer, resource, tiny_folder, attempts, str(tmp_path)):
-        attempts += 1
-        assert attempts < 10
-    assert attempts >= 3
-    storage.faults = lambda what: None
-    assert outputs(storage) == undisturbed
-    put_manifest(storage, model=tiny_folder, **SPEC)
-    report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None)
-    assert report["ok"], report
+def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream, processes, moment):
+    attempt = stream({})
+    storage.faults = killer = Killer(moment, processes)
+    outcomes = []
+    while not outcomes or outcomes[-1] == "killed":
+        killer.uploads, killer.nth = 0, len(outcomes) + 1
+        outcomes.append(attempt(len(outcomes) + 1))
+        assert len(outcomes) < 12
+    assert outcomes.count("killed") >= 3 and outcomes[-1] == "completed"
+
+
+def test_killed_at_any_time(stream, processes):
+    chance = random.Random(4)
+    attempt = stream({"shard_size_gb": 1e-5})
+    for epoch in range(1, 9):
+        timer = threading.Timer(chance.uniform(0.2, 2.5), processes.kill)
+        timer.start()
+        attempt(epoch, flush_at=chance.choice([None, 3]))
+        timer.cancel()
+        timer.join()
+    assert attempt(99) == "completed"

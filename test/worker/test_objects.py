@@ -1,3 +1,8 @@
+import base64
+import io
+import time
+
+import google_crc32c
 import pytest
 
 from build import BUCKET, bucket
@@ -10,19 +15,22 @@ def impatient(monkeypatch):
     monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 1.5)
 
 
-def a_file(tmp_path, data=b"content"):
-    path = tmp_path / "file"
-    path.write_bytes(data)
-    return str(path)
+class Content(io.BytesIO):
+    """Bytes in memory, with the checksum that they are said to have."""
+
+    def __init__(self, data=b"content", crc32c=None):
+        super().__init__(data)
+        self.size = len(data)
+        self.crc32c = crc32c or base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
 
 @pytest.mark.parametrize("size", [0, 7, 9 * 1024 * 1024])
 def test_an_object_is_created_with_its_metadata_and_comes_back(storage, tmp_path, size):
-    path = a_file(tmp_path, b"x" * size)
-    assert bucket().create("a/b.bin", path, {"k": "v"}, "text/plain") is None
+    content = Content(b"x" * size)
+    assert bucket().create("a/b.bin", content, {"k": "v"}, "text/plain") is None
     assert (storage.data(BUCKET, "a/b.bin"), storage.metadata(BUCKET, "a/b.bin")) == (b"x" * size, {"k": "v"})
     info = bucket().head("a/b.bin")
-    assert (info.size_bytes, info.metadata, info.crc32c) == (size, {"k": "v"}, objects.file_crc32c(path))
+    assert (info.size_bytes, info.metadata, info.crc32c) == (size, {"k": "v"}, content.crc32c)
     bucket().download("a/b.bin", str(tmp_path / "back"), info.generation)
     assert (tmp_path / "back").read_bytes() == b"x" * size
     assert [found.name for found in bucket().list("a/")] == ["a/b.bin"]
@@ -30,9 +38,44 @@ def test_an_object_is_created_with_its_metadata_and_comes_back(storage, tmp_path
     assert bucket().head("absent") is None
 
 
+def test_a_file_is_uploaded_from_the_disk(storage, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"y" * 9_000_000)
+    with open(path, "rb") as file:
+        assert bucket().create("a", objects.FileContent(str(path), file), {}, "text/plain") is None
+    assert storage.data(BUCKET, "a") == b"y" * 9_000_000
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 1), (3, 9), (0, 10), (9, 10), (5, 99)])
+def test_a_part_of_an_object_is_read(storage, begin, end):
+    generation = int(storage.put(BUCKET, "a", b"0123456789")["generation"])
+    assert bucket().read_range("a", generation, begin, end) == b"0123456789"[begin:end]
+    storage.put(BUCKET, "a", b"another")
+    with pytest.raises(FileNotFoundError):
+        bucket().read_range("a", generation, begin, end)
+
+
+@pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
+def test_what_was_damaged_on_its_way_up_is_not_stored(storage, size):
+    content = Content(b"x" * size, crc32c=Content(b"y" * size).crc32c)
+    with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*damaged on its way") as failure:
+        bucket().create("a", content, {}, "text/plain")
+    assert failure.value.kind == "infrastructure"
+    assert not storage.objects
+
+
+@pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
+def test_an_upload_that_failed_half_way_begins_again_at_its_beginning(storage, size):
+    answers = [503, None, 503, None, None]
+    storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
+    data = bytes(range(256)) * (size // 256 + 1)
+    assert bucket().create("a", Content(data), {}, "text/plain") is None
+    assert storage.data(BUCKET, "a") == data
+
+
 def test_what_is_there_is_never_overwritten(storage, tmp_path):
     storage.put(BUCKET, "a", b"first", {"k": "1"})
-    found = bucket().create("a", a_file(tmp_path), {"k": "2"}, "text/plain")
+    found = bucket().create("a", Content(), {"k": "2"}, "text/plain")
     assert found.metadata == {"k": "1"}
     assert storage.data(BUCKET, "a") == b"first"
 
@@ -41,7 +84,7 @@ def test_what_is_there_is_never_overwritten(storage, tmp_path):
 def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, status):
     answers = [status, status]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
-    assert bucket().create("a", a_file(tmp_path), {}, "text/plain") is None
+    assert bucket().create("a", Content(), {}, "text/plain") is None
     assert not answers
     assert storage.data(BUCKET, "a") == b"content"
 
@@ -49,7 +92,7 @@ def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, st
 def test_a_service_that_stays_away_is_a_failure_of_infrastructure(storage, tmp_path):
     storage.faults = lambda what: 503
     with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*503.*gave up after") as failure:
-        bucket().create("a", a_file(tmp_path), {}, "text/plain")
+        bucket().create("a", Content(), {}, "text/plain")
     assert failure.value.kind == "infrastructure"
     assert not storage.objects
 
@@ -57,14 +100,14 @@ def test_a_service_that_stays_away_is_a_failure_of_infrastructure(storage, tmp_p
 def test_a_right_that_is_missing_is_told_at_once(storage, tmp_path):
     storage.faults = lambda what: 403
     with pytest.raises(Failure, match="Failed to create .*403.*check the rights"):
-        bucket().create("a", a_file(tmp_path), {}, "text/plain")
+        bucket().create("a", Content(), {}, "text/plain")
     assert sum("/upload/" in request for request in storage.requests) == 1
 
 
 def test_an_upload_whose_answer_is_lost_finds_itself(storage, tmp_path):
     answers = [("after", 503)]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
-    found = bucket().create("a", a_file(tmp_path), {"k": "v"}, "text/plain")
+    found = bucket().create("a", Content(), {"k": "v"}, "text/plain")
     assert found.metadata == {"k": "v"}
     assert storage.data(BUCKET, "a") == b"content"
 
@@ -81,8 +124,35 @@ def test_nothing_is_tried_after_the_lease_is_lost(storage, tmp_path):
         raise LeaseLost
 
     with pytest.raises(LeaseLost):
-        bucket(lost).create("a", a_file(tmp_path), {}, "text/plain")
+        bucket(lost).create("a", Content(), {}, "text/plain")
     assert not storage.requests
+
+
+def test_a_lease_that_is_lost_while_waiting_or_uploading_ends_the_upload_there(storage):
+    lost = []
+
+    def check():
+        if lost:
+            raise LeaseLost
+
+    storage.faults = lambda what: (lost.append(1) or 503) if "/upload/" in what else None
+    started = time.monotonic()
+    with pytest.raises(LeaseLost):
+        bucket(check).create("a", Content(), {}, "text/plain")
+    uploads = [request for request in storage.requests if "/upload/" in request]
+    assert (len(uploads), time.monotonic() - started < 0.5) == (1, True)
+
+    class Long(Content):
+        def read(self, size=-1):
+            lost.append(1)
+            return super().read(size)
+
+    lost.clear()
+    storage.faults = lambda what: None
+    with pytest.raises(LeaseLost):
+        bucket(check).create("a", Long(b"x" * 250 * 1024 * 1024), {}, "text/plain")
+    assert len(lost) == 1
+    assert not storage.objects
 
 
 def test_data_that_is_damaged_on_the_way_is_fetched_again(storage, tmp_path):

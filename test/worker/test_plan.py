@@ -1,70 +1,110 @@
+"""The shard planner: every sample once, no gaps, capacity kept, the same plan whatever the machine."""
+
+import dataclasses
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gleaner_worker.records.samples import Reject, Sample
+from gleaner_worker.shards import plan as plan_module
 from gleaner_worker.shards.plan import (
     BATCH_TOKENS,
-    SHORTEST_BATCH_TOKENS,
-    capacity_tokens,
+    Capacity,
+    batch_shapes,
     plan_batches,
     plan_shards,
+    row_count,
     tokens_sha256,
 )
-from gleaner_worker.records.samples import Reject, Sample
+
+ROW_BYTES = 10
 
 
-def sample(index, length, first=0):
-    return Sample(index, np.arange(first, first + length, dtype=np.int32), "", False)
+def sample(index, length, first=0, positions=None, kept=""):
+    ids = np.arange(first, first + length, dtype=np.int32)
+    picked = None if positions is None else np.array(positions, np.int32)
+    return Sample(index=index, token_ids=ids, positions=picked, preview="", truncated=False, kept=kept)
 
 
-def stream(lengths):
-    """One item per line; a length of 0 is a rejected line."""
-    return [sample(i, n) if n else Reject(i, "bad") for i, n in enumerate(lengths)]
+def rejected(index, samples=1):
+    return Reject(index, "bad", samples)
 
 
-streams = st.lists(st.integers(0, 30), max_size=60)
-capacities = st.integers(0, 80)
+def stream(lines, per_line=1):
+    """One line per entry: None is a rejected line, (length, rows, kept) are the samples of one."""
+    items = []
+    for number, line in enumerate(lines):
+        first = number * per_line
+        if line is None:
+            items.append(rejected(first, per_line))
+            continue
+        length, rows, kept = line
+        items += [sample(first + k, length, positions=range(min(rows, length)), kept="k" * kept) for k in range(per_line)]
+    return items
+
+
+def capacity(size, pooled=False):
+    return Capacity(size, ROW_BYTES, pooled)
+
+
+lines = st.lists(st.none() | st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 20)), max_size=60)
+streams = st.tuples(lines, st.integers(1, 3)).map(lambda drawn: stream(*drawn))
+capacities = st.tuples(st.integers(0, 2000), st.booleans()).map(lambda drawn: capacity(*drawn))
 
 
 @given(streams, capacities)
-def test_every_line_is_in_exactly_one_shard_and_every_sample_stored_once(lengths, capacity):
-    shards = list(plan_shards(stream(lengths), capacity))
+def test_every_sample_index_is_in_exactly_one_shard_and_every_sample_stored_once(items, size):
+    shards = list(plan_shards(items, size))
     assert [shard.number for shard in shards] == list(range(1, len(shards) + 1))
     covered = [index for shard in shards for index in range(shard.first_sample, shard.last_sample + 1)]
-    assert covered == list(range(len(lengths)))
-    assert [s.index for shard in shards for s in shard.samples] == [i for i, n in enumerate(lengths) if n]
-    assert [shard.rejected for shard in shards] == [
-        sum(n == 0 for n in lengths[shard.first_sample : shard.last_sample + 1]) for shard in shards
-    ]
+    assert covered == list(range(items[-1].last + 1 if items else 0))
+    assert [s for shard in shards for s in shard.samples] == [item for item in items if isinstance(item, Sample)]
+    assert sum(shard.rejected for shard in shards) == len(covered) - sum(len(shard.samples) for shard in shards)
 
 
 @given(streams, capacities)
-def test_a_shard_is_within_its_size_unless_it_holds_one_sample(lengths, capacity):
-    for shard in plan_shards(stream(lengths), capacity):
-        assert shard.tokens <= capacity or len(shard.samples) == 1
+def test_every_row_of_a_shard_belongs_to_one_sample(items, size):
+    for shard in plan_shards(items, size):
+        counts = [row_count(sample, size.pooled) for sample in shard.samples]
+        assert np.diff(shard.row_offsets).tolist() == counts and min(counts, default=1) >= 1
+        assert (shard.row_offsets[0], shard.rows) == (0, sum(counts))
 
 
 @given(streams, capacities)
-def test_a_shard_is_full_when_the_next_one_begins(lengths, capacity):
-    shards = list(plan_shards(stream(lengths), capacity))
+def test_a_shard_is_within_its_bytes_unless_it_holds_one_sample(items, size):
+    for shard in plan_shards(items, size):
+        index = 4 * shard.tokens + sum(16 + len(sample.kept) for sample in shard.samples)
+        assert shard.rows * ROW_BYTES + index <= size.shard_bytes or len(shard.samples) <= 1
+
+
+@given(streams, capacities)
+def test_a_shard_is_full_when_the_next_one_begins(items, size):
+    shards = list(plan_shards(items, size))
     for shard, following in zip(shards, shards[1:]):
-        assert shard.tokens + len(following.samples[0].token_ids) > capacity
+        held = sum(size.sample_bytes(sample) for sample in shard.samples)
+        assert held + size.sample_bytes(following.samples[0]) > size.shard_bytes
         assert following.first_sample == following.samples[0].index
 
 
+def test_a_shard_ends_at_its_most_tokens_however_small_its_rows_are(monkeypatch):
+    monkeypatch.setattr(plan_module, "MAX_SHARD_TOKENS", 100)
+    shards = list(plan_shards([sample(i, 30, positions=[0]) for i in range(10)], capacity(10**9)))
+    assert [shard.tokens for shard in shards] == [90, 90, 90, 30]
+    assert [len(s.samples) for s in plan_shards([sample(0, 250), sample(1, 1)], capacity(10**9))] == [1, 1]
+
+
 @given(streams, capacities)
-def test_only_the_last_shard_is_final(lengths, capacity):
-    finals = [shard.final for shard in plan_shards(stream(lengths), capacity)]
+def test_only_the_last_shard_is_final(items, size):
+    finals = [shard.final for shard in plan_shards(items, size)]
     assert finals == [False] * (len(finals) - 1) + [True] * bool(finals)
 
 
-@given(streams, capacities, st.integers(0, 60))
-def test_shards_that_are_followed_do_not_depend_on_what_follows(lengths, capacity, cut):
+@given(streams, capacities, st.integers(0, 180))
+def test_shards_that_are_followed_do_not_depend_on_what_follows(items, size, cut):
     """What was stored before a kill is what the whole stream plans: only the tail may differ."""
-    whole, part = (
-        list(plan_shards(stream(lengths), capacity)),
-        list(plan_shards(stream(lengths[:cut]), capacity)),
-    )
+    whole, part = list(plan_shards(items, size)), list(plan_shards(items[:cut], size))
     for shard in part[:-1]:
         same = whole[shard.number - 1]
         assert (same.first_sample, same.last_sample, tokens_sha256(same.samples)) == (
@@ -74,19 +114,28 @@ def test_shards_that_are_followed_do_not_depend_on_what_follows(lengths, capacit
         )
 
 
+@given(streams, capacities)
+def test_the_plan_does_not_depend_on_how_its_input_arrives(items, size):
+    def facts(shards):
+        return [(s.first_sample, s.last_sample, s.final, [x.index for x in s.samples]) for s in shards]
+
+    assert facts(plan_shards(iter(items), size)) == facts(plan_shards([dataclasses.replace(i) for i in items], size))
+
+
 def test_a_stream_of_rejects_is_one_final_shard_without_samples():
-    (shard,) = plan_shards(stream([0, 0, 0]), 10)
-    assert (shard.first_sample, shard.last_sample, shard.samples, shard.rejected, shard.final) == (
+    (shard,) = plan_shards(stream([None] * 3, per_line=2), capacity(10))
+    assert (shard.first_sample, shard.last_sample, shard.samples, shard.rejected, shard.rows, shard.final) == (
         0,
-        2,
+        5,
         (),
-        3,
+        6,
+        0,
         True,
     )
 
 
 def test_an_empty_stream_has_no_shards():
-    assert list(plan_shards([], 10)) == []
+    assert list(plan_shards([], capacity(10))) == []
 
 
 def test_planning_holds_one_shard_at_a_time():
@@ -97,45 +146,74 @@ def test_planning_holds_one_shard_at_a_time():
             taken.append(index)
             yield sample(index, 10)
 
-    plans = plan_shards(items(), 30)
+    plans = plan_shards(items(), capacity(3 * (10 * ROW_BYTES + 56)))
     next(plans)
     assert len(taken) == 4
+
+
+@pytest.mark.parametrize(
+    ("what", "given", "size"),
+    [
+        ("all tokens", {}, 5 * ROW_BYTES + 4 * 5 + 16),
+        ("two positions", {"positions": [0, 4]}, 2 * ROW_BYTES + 4 * 5 + 16),
+        ("with kept fields", {"kept": '{"a":1}'}, 5 * ROW_BYTES + 4 * 5 + 16 + 7),
+    ],
+)
+def test_a_sample_takes_its_rows_and_its_part_of_the_index(what, given, size):
+    assert capacity(0).sample_bytes(sample(0, 5, **given)) == size
+    assert capacity(0, pooled=True).sample_bytes(sample(0, 5, **given)) == size - ROW_BYTES * (
+        row_count(sample(0, 5, **given), False) - 1
+    )
 
 
 lengths_and_limit = st.integers(1, 4096).flatmap(
     lambda limit: st.tuples(st.lists(st.integers(1, limit), max_size=200), st.just(limit))
 )
+devices = st.integers(1, 8)
 
 
-@given(lengths_and_limit)
-def test_every_sample_is_in_one_batch_and_fits_it(case):
+@given(lengths_and_limit, devices)
+def test_every_sample_is_in_one_batch_and_fits_it(case, count):
     lengths, limit = case
-    batches = plan_batches(lengths, limit)
+    batches = plan_batches(lengths, limit, count)
     assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
     for batch in batches:
-        assert len(batch.rows) <= batch.height
+        assert 0 < len(batch.rows) <= batch.height
         assert max(lengths[row] for row in batch.rows) <= batch.width
-        assert batch.height * batch.width <= max(BATCH_TOKENS, batch.width)
+        assert batch.height % count == 0
+        assert batch.height // count * batch.width <= max(BATCH_TOKENS, batch.width)
 
 
 @given(lengths_and_limit)
-def test_only_the_last_batch_has_dummy_rows(case):
+def test_on_one_device_only_the_last_batch_has_dummy_rows(case):
     batches = plan_batches(*case)
     assert all(len(batch.rows) == batch.height for batch in batches[:-1])
 
 
-@given(lengths_and_limit)
-def test_there_are_few_shapes_to_compile(case):
+@given(lengths_and_limit, devices)
+def test_each_device_is_given_what_a_lone_one_would_be(case, count):
+    """So the bytes of a shard do not say how many devices made it."""
+    parts = []
+    for batch in plan_batches(*case, count):
+        height = batch.height // count
+        parts += [
+            (batch.rows[begin : begin + height], height, batch.width) for begin in range(0, len(batch.rows), height)
+        ]
+    assert parts == [(batch.rows, batch.height, batch.width) for batch in plan_batches(*case)]
+
+
+@given(lengths_and_limit, devices)
+def test_every_shape_is_known_beforehand_and_they_are_few(case, count):
     lengths, limit = case
-    widths = {batch.width for batch in plan_batches(lengths, limit)}
-    assert len({(b.height, b.width) for b in plan_batches(lengths, limit)}) == len(widths)
-    assert all(width % SHORTEST_BATCH_TOKENS == 0 for width in widths)
-    assert len(widths) <= 8
+    shapes = list(batch_shapes(limit, count))
+    assert {(batch.height, batch.width) for batch in plan_batches(lengths, limit, count)} <= set(shapes)
+    assert len(shapes) <= 8 and len({width for _, width in shapes}) == len(shapes)
+    assert all(width % 32 == 0 for _, width in shapes)
 
 
-@given(lengths_and_limit)
-def test_a_plan_is_the_same_every_time(case):
-    assert plan_batches(*case) == plan_batches(*case)
+@given(lengths_and_limit, devices)
+def test_a_plan_of_batches_is_the_same_every_time(case, count):
+    assert plan_batches(*case, count) == plan_batches(*case, count)
 
 
 def test_tokens_sha256_tells_samples_from_each_other():
@@ -151,7 +229,3 @@ def test_tokens_sha256_tells_samples_from_each_other():
         )
     ]
     assert len(set(digests)) == len(digests)
-
-
-def test_capacity_is_what_one_gigabyte_holds_of_qwen2_5_0_5b():
-    assert capacity_tokens(1_000_000_000, layers=24, d_model=896, itemsize=2) == 23_251

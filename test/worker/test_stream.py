@@ -56,6 +56,16 @@ def test_a_line_is_kept_up_to_the_limit_and_measured_beyond(tmp_path, ending, ex
         assert lines[2].data == b"last"
 
 
+@pytest.mark.parametrize("extra", range(-4, 5))
+def test_a_bom_does_not_count_for_the_limit(tmp_path, extra):
+    size = MAX_LINE_BYTES + extra
+    path = tmp_path / "stream"
+    path.write_bytes(BOM + b"x" * size + b"\nlast\n")
+    lines = list(read_lines(str(path), "x"))
+    assert [line.size_bytes for line in lines] == [size, 4]
+    assert (lines[0].data is None) == (extra > 0)
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:40] + b"\xff" * 20 + data[60:]])
 def test_a_damaged_gzip_stream_is_the_streams_own_failure(tmp_path, damage):
     with pytest.raises(Failure, match="datasets/r/stream_000.jsonl.*gzip data is damaged") as failure:

@@ -1,15 +1,16 @@
 """A run that is right is called right, and each way of being wrong is found and named."""
 
 import gzip
+import io
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import safetensors.numpy
-from safetensors import safe_open
+import zstandard
 
 from build import (
     BUCKET,
@@ -23,7 +24,12 @@ from build import (
     shard_gb,
     text_lines,
 )
-from gleaner_worker.shards.write import write_safetensors
+from gleaner_reader.checksums import as_text, crc32c
+from gleaner_worker.shards.shard_bytes import bytes_of
+from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.pin import pin_model
+from gleaner_worker.shards.write import encode_tensors, parse_tensors
+from gleaner_worker.shards.zstd_seekable import compress
 from gleaner_worker.verify.run import verify_run
 
 SPEC = {"shard_size_gb": shard_gb(500)}
@@ -48,16 +54,27 @@ def verify(tmp_path):
     return run
 
 
-def rewrite(storage, tmp_path, name, change, **metadata):
-    """Changes what is in a safetensors shard; the object keeps its custom metadata, or gets some of it anew."""
-    path = tmp_path / "rewrite"
-    path.write_bytes(storage.data(BUCKET, PREFIX + name))
-    tensors = safetensors.numpy.load_file(path)
-    with safe_open(path, "numpy") as file:
-        inside = file.metadata()
+def rewrite(storage, name, change=lambda tensors: None, inside=None, **metadata):
+    """Changes what is in a safetensors shard, checksums and all; its custom metadata stay, or get some of them anew.
+
+    inside: what the header says otherwise than before.
+    """
+    data = storage.data(BUCKET, PREFIX + name)
+    is_packed = name.endswith(".zst")
+    tensors, said = parse_tensors(unpacked(data) if is_packed else data)
+    tensors = {key: values.copy() for key, values in tensors.items()}
     change(tensors)
-    write_safetensors(str(path), tensors, inside | {key: value for key, value in metadata.items() if key in inside})
-    storage.put(BUCKET, PREFIX + name, path.read_bytes(), storage.metadata(BUCKET, PREFIX + name) | metadata)
+    tensors = {key: np.ascontiguousarray(values) for key, values in tensors.items()}
+    said["checksums"] = json.dumps({key: as_text(crc32c(bytes_of(values))) for key, values in tensors.items()})
+    said |= {key: value for key, value in metadata.items() if key in said} | (inside or {})
+    data = encode_tensors(tensors, said).read()
+    if is_packed:
+        data = b"".join(compress([np.frombuffer(data, np.uint8)], threads=1))
+    storage.put(BUCKET, PREFIX + name, data, storage.metadata(BUCKET, PREFIX + name) | metadata)
+
+
+def unpacked(data):
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
 
 
 def test_a_run_that_is_right(stored, verify):
@@ -111,8 +128,8 @@ def set_value(tensors, value):
             "samples different, the first at line 1",
             ("different", 1),
         ),
-        ("NaN", lambda t: set_value(t, np.nan), "values in layer 1 that are not finite", None),
-        ("infinity", lambda t: set_value(t, -np.inf), "values in layer 1 that are not finite", None),
+        ("NaN", lambda t: set_value(t, np.nan), "values in resid_post.1 that are not finite", None),
+        ("infinity", lambda t: set_value(t, -np.inf), "values in resid_post.1 that are not finite", None),
         ("a layer that is missing", lambda t: t.pop("resid_post.2"), "lacks resid_post.2", None),
         (
             "a tensor too many",
@@ -159,7 +176,7 @@ def set_value(tensors, value):
     ],
 )
 def test_a_shard_whose_content_is_wrong(stored, verify, tmp_path, name, change, problem, count):
-    rewrite(stored, tmp_path, "shard_0001.safetensors", change)
+    rewrite(stored, "shard_0001.safetensors", change)
     report, problems = verify()
     assert not report["ok"]
     assert f"{PREFIX}shard_0001.safetensors" in problems
@@ -185,7 +202,7 @@ def test_a_shard_whose_content_is_wrong(stored, verify, tmp_path, name, change, 
     ],
 )
 def test_a_shard_whose_metadata_is_wrong(stored, verify, tmp_path, changes, problem):
-    rewrite(stored, tmp_path, "shard_0001.safetensors", lambda t: None, **changes)
+    rewrite(stored, "shard_0001.safetensors", lambda t: None, **changes)
     report, problems = verify()
     assert not report["ok"]
     assert any(part in problems for part in problem.split("|")), problems
@@ -252,7 +269,7 @@ def test_a_summary_that_is_wrong_or_missing(stored, verify):
 
 
 def test_a_shard_of_another_model(stored, verify, tmp_path):
-    rewrite(stored, tmp_path, "shard_0001.safetensors", lambda t: None, model_fingerprint="0" * 16)
+    rewrite(stored, "shard_0001.safetensors", lambda t: None, model_fingerprint="0" * 16)
     assert "the shards of my-run were made with 2 different models" in verify()[1]
 
 
@@ -359,3 +376,161 @@ def test_a_stream_that_cannot_be_read_leaves_the_others_counted(stored, verify):
     assert not report["ok"]
     assert report["stored_once"] == 41
     assert "stream_008.jsonl.gz" in problems
+
+
+def swap(tensors, name):
+    tensors[name][[0, 1]] = tensors[name][[1, 0]]
+
+
+def put(tensors, name, place, value):
+    tensors[name][place] = value
+
+
+KINDS = [
+    (
+        {"dtype": "int8", "format": "safetensors.zst", "sites": ["resid_pre", "mlp_out"], "layers": [1, 2], "keep": ["n"]},
+        [
+            (lambda t: put(t, "mlp_out.1.scale", 0, np.nan), "has scales of mlp_out.1 that are below zero or not finite"),
+            (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
+            (lambda t: put(t, "mlp_out.1.scale", 0, 99), "says of mlp_out.1 max_abs"),
+            (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
+            (lambda t: put(t, "kept", 5, ord("8")), "samples different, the first at line 1"),
+            (lambda t: t.pop("kept"), "lacks kept"),
+            (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
+        ],
+    ),
+    (
+        {"dtype": "fp16", "tokens": [3, 0, -1], "exclude_special": True},
+        [
+            (lambda t: swap(t, "positions"), "samples different, the first at line"),
+            (lambda t: put(t, "positions", 0, 9999), "it has positions that its samples lack"),
+            (lambda t: put(t, "row_offsets", 1, 4), "samples different, the first at line"),
+            (lambda t: put(t, "resid_post.1", (0, 0), np.inf), "has values in resid_post.1 that are not finite"),
+            (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
+        ],
+    ),
+    (
+        {"dtype": "fp32", "format": "safetensors.zst", "tokens": "mean"},
+        [
+            (lambda t: put(t, "token_ids", 0, 5), "samples different, the first at line 1"),
+            (lambda t: put(t, "resid_post.1", slice(None), 0), "says of resid_post.1 max_abs"),
+            (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else "")
+def test_every_kind_of_run_is_verified_and_its_damage_found(
+    storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes
+):
+    lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12)]
+    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    report, problems = verify()
+    assert report["ok"], problems
+    assert report["rows"] == int(storage.metadata(BUCKET, PREFIX + shard_of(storage))["rows"])
+    assert (report["rows"] < report["tokens"]) == ("tokens" in spec)
+    name = shard_of(storage)
+    data, metadata = storage.data(BUCKET, PREFIX + name), storage.metadata(BUCKET, PREFIX + name)
+    for change, problem in changes:
+        rewrite(storage, name, change)
+        report, problems = verify()
+        assert not report["ok"]
+        assert problem in problems, problems
+        storage.put(BUCKET, PREFIX + name, data, metadata)
+
+
+def shard_of(storage):
+    return next(name for name in outputs(storage) if name.startswith("shard_"))
+
+
+def stats_without(name, **changes):
+    def change(stats):
+        stats[name] = stats[name] | changes
+        return stats
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("another mean", stats_without("resid_post.1", mean=5.0), "says of resid_post.1 mean 5.0, where it is"),
+        ("another norm", stats_without("resid_post.1", norm=0.0), "says of resid_post.1 norm 0.0, where it is"),
+        ("another maximum", stats_without("resid_post.0", max_abs=1e9), "says of resid_post.0 max_abs"),
+        ("bad values", stats_without("resid_post.0", non_finite=3), "says of resid_post.0 non_finite 3"),
+        ("text", stats_without("resid_post.0", mean="1"), "says of resid_post.0 mean '1'"),
+        ("none", lambda stats: {}, "says of resid_post.0 none"),
+    ],
+)
+def test_a_shard_that_tells_untrue_statistics(stored, verify, name, change, problem):
+    _, inside = parse_tensors(stored.data(BUCKET, PREFIX + "shard_0001.safetensors"))
+    rewrite(stored, "shard_0001.safetensors", inside={"stats": json.dumps(change(json.loads(inside["stats"])))})
+    report, problems = verify()
+    assert not report["ok"]
+    assert problem in problems
+    assert "metadata.json tells other statistics of" in problems
+
+
+def test_a_tensor_whose_checksum_is_another(stored, verify):
+    name = PREFIX + "shard_0001.safetensors"
+    data = bytearray(stored.data(BUCKET, name))
+    data[-1] ^= 1
+    stored.put(BUCKET, name, bytes(data), stored.metadata(BUCKET, name))
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"{name} is damaged: resid_post.2 has the checksum" in problems
+
+
+def test_a_summary_with_untrue_statistics(stored, verify):
+    name = PREFIX + "metadata.json"
+    summary = json.loads(stored.data(BUCKET, name))
+    summary["shards"][0]["stats"]["resid_post.0"]["mean"] = 0.5
+    stored.put(BUCKET, name, json.dumps(summary).encode())
+    assert "tells other statistics of" in verify()[1]
+    del summary["stats"]["resid_post.1"]
+    stored.put(BUCKET, name, json.dumps(summary).encode())
+    assert "does not tell the statistics of resid_post.0, resid_post.1, resid_post.2" in verify()[1]
+
+
+def test_shards_that_were_not_made_with_the_model_that_the_run_was_begun_with(stored, verify, tiny_models):
+    pin_model(bucket(), "my-run", tiny_models().files)
+    assert verify()[0]["ok"], verify()
+    pin = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))
+    stored.put(BUCKET, "activations/my-run/model.json", json.dumps(pin | {"fingerprint": "0" * 16}).encode())
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"shard_0001.safetensors says model_fingerprint {pin['fingerprint']}, not {'0' * 16}" in problems
+    assert "metadata.json says model_fingerprint" in problems
+
+
+def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_folder, verify):
+    folder = str(tmp_path / "model")
+    shutil.copytree(tiny_folder, folder)
+    (tmp_path / "model/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    spec = {"record": {"predictions_per_task": 3}, "max_seq_length": 1024, "model": folder}
+    task = {"task_id": "a", "train": [{"input": [[1]], "output": [[2]]}] * 2, "test": [{"input": [[n]]} for n in (1, 2)]}
+    lines = [json.dumps(task | {"task_id": str(n)}) for n in range(4)]
+    work = a_work(a_stream(storage, [*lines[:2], "junk", *lines[2:]]), **spec)
+    run_extract(work, load_model(work.spec, "/nowhere", None), str(tmp_path))
+    put_manifest(storage, **spec)
+    report, problems = verify()
+    assert report["ok"], problems
+    assert (report["samples"], report["stored_once"], report["rejected"]) == (15, 12, 3)
+    rejects = storage.data(BUCKET, PREFIX + "rejects.jsonl")
+    assert json.loads(rejects) | {"reason": ""} == {"line": 3, "sample_idx": 6, "samples": 3, "reason": ""}
+    one = json.loads(rejects)
+    del one["samples"]
+    for text, problem in (
+        ("", "has 3 samples missing, the first at line 3 (sample 6)"),
+        (json.dumps(one | {"sample_idx": 7}), "rejects.jsonl lacks 2 samples that cannot be stored, the first is at line 3"),
+        (json.dumps(one | {"samples": 9}), "rejects.jsonl lists 6 that can be stored, the first is at line 4 (sample 9)"),
+        (json.dumps(one | {"samples": 10}), "is not a record of a rejected line"),
+        (json.dumps(one | {"samples": 0}), "is not a record of a rejected line"),
+        (json.dumps(one | {"line": 7}), "is not a record of a rejected line"),
+    ):
+        storage.put(BUCKET, PREFIX + "rejects.jsonl", text.encode())
+        report, problems = verify()
+        assert not report["ok"]
+        assert problem in problems, problems

@@ -13,15 +13,17 @@ from .extract import extract
 from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity
+from .model.hub import worker_hub
 from .model.loaded import Model, load_model
 from .names import log_name
 from .objects import Bucket, make_client
+from .spec import Spec
 from .work import Work, parse_work
 
 log = logging.getLogger(__name__)
 
-# From the notice a preempted VM has 30 s. What is complete is uploaded in these, and the rest left for releasing.
-_FLUSH_S = 16.0
+# From the notice a preempted VM has 30 s. What is computed is stored in these, and the rest left for releasing.
+_FLUSH_S = 15.0
 _RELEASE_S = 3.0
 
 
@@ -33,8 +35,10 @@ class Agent:
         self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
+        self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
         self.model: Model | None = None
-        self.loaded: dict | None = None
+        self.loaded: dict | None = None  # as worker-api hears of it
+        self.loaded_for: tuple[str, Spec] | None = None
         self.in_hand: tuple[dict, Control] | None = None  # the lease, for the heartbeat
         self.heartbeat_s = 2.0
         self.exit_code = 0
@@ -87,21 +91,22 @@ class Agent:
         # One folder per lease: an upload that a lost lease left behind never meets the files of the next.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            self._load(work, bucket, control)
-            return extract(work, self.model, bucket, folder, control)
+            return extract(work, self._load(work, bucket, control), bucket, folder, control)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> None:
-        """Keeps the model between streams of one run."""
-        wanted = {"model": work.spec.model, "spec_hash": work.spec_hash}
-        if self.loaded == wanted:
-            return
-        control.phase = "loading"
-        self.model = self.loaded = None
-        self.model = load_model(work.spec, self.identity.home, bucket)
-        self.loaded = wanted
-        log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> Model:
+        """Keeps the model between streams of one run, and its weights for other runs that use them too."""
+        if self.loaded_for != (work.run, work.spec):
+            control.phase = "loading"
+            previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
+            self.model = load_model(
+                work.spec, self.identity.home, bucket, work.run, self.hub, log.info, previous=previous
+            )
+            self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
+            self.loaded_for = (work.run, work.spec)
+            log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
+        return self.model
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
@@ -133,11 +138,7 @@ class Agent:
             thread.join(0.1)
         if thread.is_alive() and control:
             control.request("flush")
-            thread.join(_FLUSH_S / 2)
-            # Still in a long batch: what is before it is saved without waiting for its end.
-            if thread.is_alive() and (salvage := control.take_salvage()):
-                threading.Thread(target=salvage, daemon=True).start()
-            thread.join(_FLUSH_S / 2)
+            thread.join(_FLUSH_S)
         if "error" in result:
             raise result["error"]
         return result.get("value")

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
 from .failures import LeaseLost
 
@@ -11,21 +10,17 @@ from .failures import LeaseLost
 _MODES = ("run", "drain", "flush", "stop")
 
 
-class Interrupted(Exception):
-    """The machine is going away: the shard being computed ends after the batch in hand."""
-
-
 class Control:
     """Shared by the extraction, the heartbeat and the main thread.
 
-    drain: end after the shard being computed. flush: end after the batch being computed. stop: end now, write nothing.
+    drain: end after the shard being computed. flush: the machine is going away, start nothing and store what is
+    computed. stop: end now, write nothing.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mode = "run"
         self._rates: deque[tuple[float, int]] = deque(maxlen=64)
-        self._salvage: Callable[[], None] | None = None
         self.phase = "loading"
         self.samples_done = 0
         self.samples_total: int | None = None
@@ -44,11 +39,6 @@ class Control:
     def check_lease(self) -> None:
         if self._mode == "stop":
             raise LeaseLost
-
-    def check_flush(self) -> None:
-        self.check_lease()
-        if self._mode == "flush":
-            raise Interrupted
 
     def add_done(self, samples: int, tokens: int) -> None:
         with self._lock:
@@ -70,14 +60,3 @@ class Control:
                 "shards_done": self.shards_done,
                 "tokens_per_s": None if rate is None else round(rate, 1),
             }
-
-    def set_salvage(self, salvage: Callable[[], None]) -> None:
-        """`salvage` saves the finished batches of the shard being computed."""
-        with self._lock:
-            self._salvage = salvage
-
-    def take_salvage(self) -> Callable[[], None] | None:
-        """It, once: whoever gets it calls it, or knows that there is nothing left to save."""
-        with self._lock:
-            salvage, self._salvage = self._salvage, None
-            return salvage

@@ -1,27 +1,40 @@
-"""One stream in, shards out: plan, compute, encode and upload, overlapping, in memory bounded by two shards."""
+"""One stream in, shards out: read, tokenise, plan, compute, gather, encode, upload, each beside the next.
 
+Memory is bounded by a few shards, whatever the stream's length and their size.
+"""
+
+import logging
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import closing
 
-import jax
 import numpy as np
 
-from .control import Control, Interrupted
+from .control import Control
 from .disk import empty_folder
 from .failures import Failure
-from .model.loaded import Model, run_batch
+from .model.loaded import Model
+from .model.returned import Pending
+from .model.warm_up import WarmUp
 from .objects import Bucket
-from .shards.partial import Partials, save_partial
-from .shards.plan import Batch, ShardPlan, capacity_tokens, plan_shards
-from .prefetch import prefetch
-from .records.samples import read_samples
-from .shards.shard import ShardInProgress, start_shard
+from .pipeline import Pipeline
+from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
+from .shards.partial import Partials
+from .shards.plan import Batch, Capacity, ShardPlan, batch_shapes, plan_shards
+from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
 from .shards.stored import StoredShards
-from .records.stream import count_lines
-from .shards.upload import Uploader
-from .model.weights import DTYPES
-from .work import Work
+from .shards.upload import EncodedShard, Uploader
+from .shards.write import encode_shard
+from .work import Work, shard_identity
+
+log = logging.getLogger(__name__)
+
+_UPLOADS = 4  # at once
+_MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is encoded, and those on their way
+_MEMORY_SHARE = 0.5  # of this machine's, for shards
+
+# A batch on its way from the device: its shard, its number, and what is awaited; the last of a shard is (shard, None, None).
+Running = tuple[ShardInProgress, int | None, Pending | None]
 
 
 def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
@@ -32,44 +45,13 @@ def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Cont
     """
     stream_path = os.path.join(empty_folder(folder), "stream")
     _download(work, bucket, stream_path)
-    control.samples_total = count_lines(stream_path, work.object)
+    control.samples_total = count_samples(stream_path, work.object, model.reader)
     if control.samples_total == 0:
         raise Failure(
             "stream",
             f"Failed to read {work.object}: it has no lines; upload it again with at least one record",
         )
-    stored = StoredShards(work, model, bucket)
-    partials = Partials(work, model, bucket, folder)
-    control.phase = "running"
-    with (
-        Uploader(work, model, bucket, folder, control, stored) as uploader,
-        closing(prefetch(_plan(work, model, stream_path, uploader))) as plans,
-    ):
-        for plan in plans:
-            control.check_lease()
-            if info := stored.has(plan):
-                uploader.skip(plan, info)
-                control.add_done(plan.last_sample - plan.first_sample + 1, 0)
-                control.shards_done += 1
-                continue
-            try:
-                uploader.wait_for_room()
-                shard = start_shard(plan, model)
-                partials.restore(shard)
-                control.set_salvage(lambda shard=shard: save_partial(shard, work, model, bucket, folder))
-                compute(shard, model, control)
-                control.take_salvage()
-            except Interrupted:
-                if salvage := control.take_salvage():
-                    salvage()
-                uploader.finish()
-                return "preempted"
-            uploader.put(shard)
-            if control.mode in ("drain", "flush") and not plan.final:
-                uploader.finish()
-                return "drained" if control.mode == "drain" else "preempted"
-        uploader.finish()
-        return "completed"
+    return _Extraction(work, model, bucket, folder, control).run(stream_path)
 
 
 def _download(work: Work, bucket: Bucket, path: str) -> None:
@@ -83,49 +65,153 @@ def _download(work: Work, bucket: Bucket, path: str) -> None:
         ) from error
 
 
-def _plan(work: Work, model: Model, path: str, uploader: Uploader) -> Iterator[ShardPlan]:
-    itemsize = DTYPES[work.spec.dtype].itemsize
-    capacity = capacity_tokens(work.spec.shard_size_bytes, len(model.layers), model.config.d_model, itemsize)
-    return plan_shards(uploader.note_rejects(read_samples(path, work.object, model.reader)), capacity)
+class _Extraction:
+    """The stages, each a generator that takes from the one before it, and what they share."""
+
+    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control):
+        self._work, self._model, self._control = work, model, control
+        self._stored = StoredShards(work, model, bucket)
+        self._partials = Partials(work, model, bucket, folder)
+        self._uploader = Uploader(work, model, bucket, folder, control, self._stored)
+        self._warm: WarmUp | None = None
+        self._lock = threading.Lock()
+        self._unencoded: list[ShardInProgress] = []
+        self._in_memory = 0
+        self._most_in_memory = _most_shards(work.spec.shard_size_bytes)
+
+    def run(self, path: str) -> str:
+        """The outcome, as `extract` returns it."""
+        try:
+            return self._run(path)
+        finally:
+            if self._warm:
+                self._warm.cancel()
+
+    def _run(self, path: str) -> str:
+        control = self._control
+        control.phase = "running"
+        with Pipeline(control.check_lease) as self._pipeline:
+            pipeline = self._pipeline
+            windows = pipeline.stage("read", read_windows(path, self._work.object, self._model.reader), ahead=1)
+            plans = pipeline.stage("plan", self._plan(windows), ahead=1)
+            running = pipeline.stage("device", self._compute(plans), ahead=1)
+            shards = pipeline.stage("host", self._gather(running), ahead=1)
+            encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
+            are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS)
+            pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
+            if control.mode == "flush":
+                # What is done is saved now; the batches that are on the device, when they are in.
+                self._partials.save(list(self._unencoded))
+                pipeline.wait_until(lambda: shards.has_ended)
+                self._partials.save(list(self._unencoded))
+            pipeline.wait_until(are_stored)
+        if self._uploader.is_committed:
+            return "completed"
+        return "drained" if control.mode == "drain" else "preempted"
+
+    def _plan(self, windows: Iterator[Window]) -> Iterator[ShardPlan]:
+        work, model = self._work, self._model
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, work.spec.tokens == "mean")
+        return plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity)
+
+    def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:
+        for item in tokenize_windows(windows, self._model.reader):
+            self._pipeline.check()
+            yield item
+
+    def _compute(self, plans: Iterator[ShardPlan]) -> Iterator[Running]:
+        """Starts the batches of every shard that is not stored yet, until the stream ends or control says otherwise."""
+        control = self._control
+        for plan in plans:
+            if info := self._stored.has(plan):
+                self._uploader.skip(plan, info)
+                control.add_done(plan.last_sample - plan.first_sample + 1, 0)
+                continue
+            if control.mode != "run" or (shard := self._start_shard(plan)) is None:
+                return
+            self._warm_up(shard)
+            for number, batch in enumerate(shard.batches):
+                if control.mode == "flush":
+                    return
+                if not shard.done[number]:
+                    yield shard, number, self._start_batch(plan, batch)
+            yield shard, None, None
+            del shard
+
+    def _start_shard(self, plan: ShardPlan) -> ShardInProgress | None:
+        """Waits until there is memory for it; None when there is no time left."""
+        control = self._control
+        if self._in_memory >= self._most_in_memory:
+            control.phase = "uploading"
+            self._pipeline.wait_until(lambda: self._in_memory < self._most_in_memory or control.mode == "flush")
+            control.phase = "running"
+        if control.mode == "flush":
+            return None
+        shard = start_shard(plan, self._model)
+        self._partials.restore(shard)
+        for number in np.flatnonzero(shard.done):
+            self._count(shard, number)
+        with self._lock:
+            self._in_memory += 1
+            self._unencoded.append(shard)
+        return shard
+
+    def _warm_up(self, shard: ShardInProgress) -> None:
+        """Begins to compile all batch shapes, this shard's first; its batches are computed as soon as theirs is there."""
+        model = self._model
+        shapes = batch_shapes(model.reader.max_length, model.devices)
+        if self._warm or all(model.is_ready(*shape) for shape in shapes):
+            return
+        likely = dict.fromkeys(batch.width for batch in shard.batches)
+        self._warm = model.warm_up(lambda done, total: log.info("Compiled %d of %d batch shapes", done, total), likely)
+
+    def _start_batch(self, plan: ShardPlan, batch: Batch) -> Pending:
+        control = self._control
+        if not self._model.is_ready(batch.height, batch.width):
+            control.phase = "compiling"
+        pending = self._model.start([plan.samples[s] for s in batch.rows], batch.height, batch.width)
+        control.phase = "running"
+        return pending
+
+    def _gather(self, running: Iterator[Running]) -> Iterator[ShardInProgress]:
+        """Puts the rows of each batch where they belong; yields the shards that are complete."""
+        for shard, number, pending in running:
+            if pending is None:
+                self._control.add_done(shard.plan.rejected, 0)
+                yield shard
+            else:
+                put_batch(shard, number, pending.collect(), self._model, self._work.object)
+                self._count(shard, number)
+            del shard, pending
+
+    def _count(self, shard: ShardInProgress, number: int) -> None:
+        rows = shard.batches[number].rows
+        self._control.add_done(len(rows), sum(len(shard.plan.samples[s].token_ids) for s in rows))
+
+    def _encode(self, shards: Iterator[ShardInProgress]) -> Iterator[EncodedShard]:
+        for shard in shards:
+            if self._control.mode == "flush":
+                continue  # it is saved as it is: quicker than any codec
+            stats = shard_stats(shard, self._model)
+            identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
+            data = encode_shard(
+                self._work.spec.format, shard.plan, self._model.layers, shard.rows, shard.scale, identity, stats
+            )
+            encoded = EncodedShard(shard.plan, data, stats)
+            with self._lock:
+                self._unencoded.remove(shard)
+            del shard, data
+            yield encoded
+            del encoded
+
+    def _store(self, shard: EncodedShard) -> None:
+        self._uploader.store(shard, self._pipeline)
+        with self._lock:
+            self._in_memory -= 1
+        self._pipeline.notify()
 
 
-def compute(shard: ShardInProgress, model: Model, control: Control) -> None:
-    """Fills the shard's rows, batch by batch. Between batches it raises LeaseLost (stop), or Interrupted (flush) once
-    the batch that was already running is in.
-
-    The next batch is already running on the device while the rows of this one are copied.
-    """
-    restored = [sample for batch in shard.batches[: shard.batches_done] for sample in batch.rows]
-    control.add_done(len(restored), sum(len(shard.plan.samples[sample].token_ids) for sample in restored))
-    running: tuple[Batch, jax.Array] | None = None
-    for batch in [*shard.batches[shard.batches_done :], None]:
-        control.check_lease()
-        flushing = control.mode == "flush"
-        started = (batch, _start(shard, batch, model, control)) if batch and not flushing else None
-        if running:
-            _collect(shard, *running, model, control)
-        if batch and flushing:
-            raise Interrupted
-        running = started
-    control.add_done(shard.plan.rejected, 0)
-
-
-def _start(shard: ShardInProgress, batch: Batch, model: Model, control: Control) -> jax.Array:
-    shape = (batch.height, batch.width)
-    control.phase = "running" if shape in model.compiled else "compiling"
-    output = run_batch(model, shard.plan, batch)  # returns after compiling, before computing
-    model.compiled.add(shape)
-    control.phase = "running"
-    return output
-
-
-def _collect(shard: ShardInProgress, batch: Batch, output: jax.Array, model: Model, control: Control) -> None:
-    host = np.asarray(output)  # [layers, height, width, d_model]
-    tokens = 0
-    for row, sample in enumerate(batch.rows):
-        begin, end = shard.offsets[sample], shard.offsets[sample + 1]
-        for position, layer in enumerate(model.layers):
-            shard.layers[layer][begin:end] = host[position, row, : end - begin]
-        tokens += int(end - begin)
-    shard.batches_done += 1
-    control.add_done(len(batch.rows), tokens)
+def _most_shards(shard_bytes: int) -> int:
+    """How many shards may be in memory at once: enough to keep every stage busy, where they fit."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(2, min(_MOST_SHARDS, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

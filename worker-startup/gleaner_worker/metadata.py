@@ -13,6 +13,9 @@ from datetime import UTC, datetime, timedelta
 import google.auth.credentials
 import google.auth.exceptions
 
+from .model.hub import is_endpoint
+from .secret import is_secret_name
+
 _ATTRIBUTES = (
     "gleaner-worker",
     "gleaner-incarnation",
@@ -20,6 +23,8 @@ _ATTRIBUTES = (
     "gleaner-bucket",
     "agent-worker-number",
 )
+_SECRET = "gleaner-hf-token-secret"
+_ENDPOINT = "gleaner-hf-endpoint"
 _DIRECT = urllib.request.build_opener(
     urllib.request.ProxyHandler({})
 )  # the server is this machine's own: never a proxy
@@ -34,20 +39,25 @@ class Identity:
     bucket: str
     project: str
     home: str
+    hf_endpoint: str | None = None  # the hub that models come from, when it is not huggingface.co
+    hf_token_secret: str | None = None  # the name of the secret that holds a token for it; never the token
 
 
 def load_identity(env: dict[str, str] = os.environ) -> Identity:
     """Reads who this worker is; raises SystemExit naming every attribute that is missing or wrong, at once."""
     values, problems = {}, []
     for name in _ATTRIBUTES:
-        try:
-            values[name] = get(f"instance/attributes/{name}").strip()
-        except FileNotFoundError:
-            values[name] = ""
+        values[name] = _attribute(name)
         if not values[name]:
             problems.append(f"metadata attribute {name} is missing")
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
+    endpoint, secret = _attribute(_ENDPOINT), _attribute(_SECRET)
+    if endpoint and not is_endpoint(endpoint):
+        problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
+    if secret and not is_secret_name(secret):
+        # Not shown: it may be the token itself, put there by mistake.
+        problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
     if problems:
         # A missing worker number must never pass for worker 0: two workers would write as one.
         raise SystemExit(f"Failed to start the agent: {'; '.join(problems)}; create the VM again with them set")
@@ -59,7 +69,16 @@ def load_identity(env: dict[str, str] = os.environ) -> Identity:
         bucket=values["gleaner-bucket"],
         project=get("project/project-id").strip(),
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
+        hf_endpoint=endpoint or None,
+        hf_token_secret=secret or None,
     )
+
+
+def _attribute(name: str) -> str:
+    try:
+        return get(f"instance/attributes/{name}").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def get(path: str, timeout_s: float = 10) -> str:

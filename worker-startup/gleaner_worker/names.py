@@ -3,7 +3,7 @@
 import re
 
 _STREAM = re.compile(r"datasets/(?:([a-z][a-z0-9-]{0,38})/)?stream_(\d{3,9})\.jsonl(?:\.gz)?")
-_SHARD = re.compile(r"shard_(\d{4,9})\.(safetensors|pkl\.gz)")
+_SHARD = re.compile(r"shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 
 
 def run_folder(run: str) -> str:
@@ -13,6 +13,11 @@ def run_folder(run: str) -> str:
 
 def manifest_name(run: str) -> str:
     return f"activations/{run_folder(run)}manifest.json"
+
+
+def model_name(run: str) -> str:
+    """Which files the run's model is made of, written by the first worker that loads it."""
+    return f"activations/{run_folder(run)}model.json"
 
 
 def output_prefix(run: str, stream: str) -> str:
@@ -35,8 +40,8 @@ def partial_prefix(run: str, stream: str, number: int) -> str:
     return f"partials/{run_folder(run)}tpu_{int(stream)}/shard_{number:04d}."
 
 
-def partial_name(run: str, stream: str, number: int, epoch: int) -> str:
-    return f"{partial_prefix(run, stream, number)}e{epoch}.safetensors"
+def partial_name(run: str, stream: str, number: int, epoch: int, first_batch: int, last_batch: int) -> str:
+    return f"{partial_prefix(run, stream, number)}e{epoch}.b{first_batch}-{last_batch}.safetensors"
 
 
 def parse_stream(name: str) -> tuple[str, str] | None:

@@ -1,11 +1,12 @@
 """The bucket, as the worker needs it: read one generation, list, and create what is not there yet. Never delete."""
 
 import base64
+import io
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 import google.auth.exceptions
 import google_crc32c
@@ -41,8 +42,37 @@ class ObjectInfo:
     metadata: dict[str, str]
 
 
+class Content(Protocol):
+    """What is uploaded: a seekable file that knows its size and its checksum, so nothing is read twice to learn them."""
+
+    size: int
+    crc32c: str  # base64
+
+    def read(self, size: int = -1) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0) -> int: ...
+    def tell(self) -> int: ...
+
+
+class BytesContent(io.BytesIO):
+    """Bytes in memory, as something to upload."""
+
+    def __init__(self, data: bytes):
+        super().__init__(data)
+        self.size = len(data)
+        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+
+
+class FileContent:
+    """An open local file, as something to upload."""
+
+    def __init__(self, path: str, file: BinaryIO):
+        self.size, self.crc32c = os.path.getsize(path), file_crc32c(path)
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
 class Bucket:
-    """`check` is called before every attempt and may raise, so that work which lost its lease stops here too."""
+    """`check` is called before every attempt, while waiting for the next, and between the parts of a large upload; what
+    it raises ends the request, so that work which lost its lease stops here too."""
 
     def __init__(self, client: storage.Client, name: str, check: Callable[[], None] = lambda: None):
         self.client = client
@@ -93,23 +123,33 @@ class Bucket:
         except FileNotFoundError:
             return None
 
-    def create(self, name: str, path: str, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
-        """Uploads the file at `path` as a new object and returns None; what is there already is returned instead.
+    def read_range(self, name: str, generation: int, begin: int, end: int) -> bytes:
+        """Bytes begin to end (exclusive; fewer where the object ends) of that generation; FileNotFoundError without it."""
+        return self._retry(
+            f"read gs://{self.name}/{name}",
+            lambda: self._bucket.blob(name, generation=generation).download_as_bytes(
+                start=begin, end=end - 1, raw_download=True, checksum=None, retry=None, timeout=_TIMEOUT_S
+            ),
+        )
+
+    def create(self, name: str, content: Content, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
+        """Uploads a new object and returns None; what is there already is returned instead.
 
         The server compares its crc32c with ours before the object exists.
         """
-        checksum = file_crc32c(path)
 
         def upload() -> ObjectInfo | None:
             blob = self._bucket.blob(name)
             blob.metadata = metadata
-            blob.crc32c = checksum
+            blob.crc32c = content.crc32c
             try:
-                blob.upload_from_filename(
-                    path,
+                blob.upload_from_file(
+                    _Checked(content, self.check),
+                    rewind=True,
+                    size=content.size,
                     content_type=content_type,
                     if_generation_match=0,
-                    checksum="crc32c",
+                    checksum=None,  # given above: it need not be computed again
                     retry=None,
                     timeout=_TIMEOUT_S,
                 )
@@ -118,6 +158,10 @@ class Bucket:
                 if found is None:
                     raise ConnectionError(f"{name} was there and is gone; trying again") from None
                 return _info(found)
+            except api.BadRequest as error:
+                if "crc32c" not in str(error).lower():
+                    raise
+                raise ConnectionError(f"{name} was damaged on its way: {_brief(error)}") from error
             return None
 
         return self._retry(f"create gs://{self.name}/{name}", upload)
@@ -149,8 +193,26 @@ class Bucket:
                     "infrastructure",
                     f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
                 ) from error
-            time.sleep(wait_s)
+            self._wait(wait_s)
             wait_s = min(wait_s * 2, 15.0)
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+            self.check()
+
+
+class _Checked:
+    """The content, asking before each read whether it is still wanted."""
+
+    def __init__(self, content: Content, check: Callable[[], None]):
+        self._content, self._check = content, check
+        self.seek, self.tell = content.seek, content.tell
+
+    def read(self, size: int = -1) -> bytes:
+        self._check()
+        return self._content.read(size)
 
 
 def file_crc32c(path: str) -> str:

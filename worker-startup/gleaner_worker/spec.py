@@ -1,6 +1,7 @@
 """What a run extracts, as the control plane froze it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .failures import Failure
@@ -41,49 +42,132 @@ class Spec:
     seed: int
 
 
-def parse_spec(raw: dict) -> Spec:
-    """Takes the frozen spec; keys the worker does not use (pool, priority) are ignored.
+def parse_spec(raw: object) -> Spec:
+    """Takes the frozen spec; keys that an earlier release did not know get what that release did.
 
-    Raises Failure("model") naming every value that this worker cannot honour.
+    Raises Failure("model") naming every key and value that this worker cannot honour.
     """
-    given = {"sites": ["resid_post"], "tokens": "all", "exclude_special": False, "keep": [], "seed": 42} | raw
-    record = given.get("record") or {}
-    allowed = {"dtype": DTYPES, "format": FORMATS, "over_long": ("reject", "truncate")}
-    problems = [
-        f"{key} is {given.get(key)!r}, this worker knows {', '.join(values)}"
-        for key, values in allowed.items()
-        if given.get(key) not in values
-    ]
-    problems += [f"sites has {site!r}, this worker knows {', '.join(SITES)}" for site in given["sites"] if site not in SITES]
-    unknown = sorted(set(record) - set(RecordSpec.__dataclass_fields__))
-    problems += [f"record.{key} is unknown to this worker" for key in unknown]
-    if not isinstance(given.get("model"), str) or not given["model"]:
-        problems.append("model is missing")
-    tokens = given["tokens"] if isinstance(given["tokens"], str) else tuple(given["tokens"])
-    if isinstance(tokens, str) and tokens not in ("all", "last", "mean") and not is_slice(tokens):
-        problems.append(f"tokens is {tokens!r}, this worker knows all, last, mean, a slice such as 0:16, and positions")
-    if given.get("format") == "pkl.gz" and (given.get("dtype") not in ("fp16", "fp32") or len(given["sites"]) > 1):
-        problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
+    if not isinstance(raw, dict):
+        raise Failure("model", f"Failed to read the spec: it is {type(raw).__name__}, not an object")
+    given = {key: raw.get(key, value) for key, (value, _, _) in _KEYS.items()}
+    if given["compute_dtype"] is None:
+        given["compute_dtype"] = "fp32" if given["dtype"] == "fp32" else "bf16"
+    problems = _misfits("", raw, given, _KEYS)
+    record = given["record"]
+    if isinstance(record, dict):
+        given["record"] = {key: record.get(key, value) for key, (value, _, _) in _RECORD_KEYS.items()}
+        problems += _misfits("record.", record, given["record"], _RECORD_KEYS)
+    if not problems:
+        problems = _contradictions(given)
     if problems:
         raise Failure("model", f"Failed to read the spec: {'; '.join(problems)}")
-    layers = given["layers"]
+    tokens, layers = given["tokens"], given["layers"]
     return Spec(
         model=given["model"],
-        revision=given.get("revision"),
+        revision=given["revision"],
         layers=layers if isinstance(layers, str) else tuple(layers),
         sites=tuple(site for site in SITES if site in given["sites"]),
-        tokens=tokens,
-        exclude_special=bool(given["exclude_special"]),
+        tokens=tokens if isinstance(tokens, str) else tuple(tokens),
+        exclude_special=given["exclude_special"],
         dtype=given["dtype"],
-        compute_dtype=given.get("compute_dtype") or ("fp32" if given["dtype"] == "fp32" else "bf16"),
+        compute_dtype=given["compute_dtype"],
         format=given["format"],
         shard_size_bytes=int(given["shard_size_gb"] * 1_000_000_000),
-        max_seq_length=int(given["max_seq_length"]),
+        max_seq_length=given["max_seq_length"],
         over_long=given["over_long"],
-        record=RecordSpec(**{key: value for key, value in record.items() if value is not None}),
+        record=RecordSpec(**given["record"]),
         keep=tuple(given["keep"]),
-        seed=int(given["seed"]),
+        seed=given["seed"],
     )
+
+
+def _misfits(where: str, raw: dict, given: dict, keys: dict[str, tuple]) -> list[str]:
+    unknown = [f"{where}{key!s:.100} is unknown to this worker" for key in raw if key not in keys]
+    return unknown + [
+        f"{where}{key} is {given[key]!r:.100}, this worker knows {known}"
+        for key, (_, is_known, known) in keys.items()
+        if not is_known(given[key])
+    ]
+
+
+def _contradictions(given: dict) -> list[str]:
+    problems = []
+    if given["format"] == "pkl.gz" and (given["dtype"] not in ("fp16", "fp32") or len(given["sites"]) > 1):
+        problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
+    if given["record"]["field"] and given["record"]["template"]:
+        problems.append("record has a field and a template, which exclude each other")
+    return problems
+
+
+def _whole(least: int, most: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _one_of(values: tuple[str, ...]) -> tuple[Callable[[object], bool], str]:
+    return lambda value: isinstance(value, str) and value in values, ", ".join(values)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+def _is_list(value: object, is_item: Callable[[object], bool], least: int = 1) -> bool:
+    return isinstance(value, list | tuple) and len(value) >= least and all(map(is_item, value))
+
+
+def _is_each_once(value: object, is_item: Callable[[object], bool], least: int = 1) -> bool:
+    return _is_list(value, is_item, least) and len(set(value)) == len(value)
+
+
+def _is_layers(value: object) -> bool:
+    return _is_list(value, _whole(0, 9999)) or (
+        isinstance(value, str) and re.fullmatch(r"all|[0-9]{1,4}-[0-9]{1,4}", value) is not None
+    )
+
+
+def _is_tokens(value: object) -> bool:
+    if isinstance(value, str):
+        return value in ("all", "last", "mean") or is_slice(value)
+    return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
+
+
+def _is_size(value: object) -> bool:
+    return type(value) in (int, float) and 0 < value <= 64
+
+
+# Of each key: what an earlier release meant by its absence, what this worker can honour, and that in words.
+_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
+    "model": (None, _is_text, "the name of a model"),
+    "revision": (None, _is_text_or_none, "a name or null"),
+    "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
+    "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
+    "tokens": ("all", _is_tokens, "all, last, mean, a slice such as 0:16, and positions, each once"),
+    "exclude_special": (False, lambda value: isinstance(value, bool), "true and false"),
+    "dtype": (None, *_one_of(DTYPES)),
+    "compute_dtype": (None, *_one_of(("bf16", "fp32"))),
+    "format": (None, *_one_of(FORMATS)),
+    "shard_size_gb": (None, _is_size, "a number above 0, and at most 64"),
+    "max_seq_length": (None, _whole(1, 131_072), "1 to 131072"),
+    "over_long": (None, *_one_of(("reject", "truncate"))),
+    "record": ({}, lambda value: isinstance(value, dict), "an object"),
+    "keep": ([], lambda value: _is_each_once(value, _is_text, least=0), "a list of names, each once"),
+    "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
+    "pool": (None, lambda _: True, ""),  # this and the next two are the control plane's
+    "priority": (None, lambda _: True, ""),
+    "budget_usd": (None, lambda _: True, ""),
+}
+_RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
+    "field": (None, _is_text_or_none, "a name or null"),
+    "template": (None, _is_text_or_none, "a template or null"),
+    "encoder": (None, _is_text_or_none, "a name or null"),
+    "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
+    "predictions_per_task": (1, _whole(1, 1024), "1 to 1024"),
+    "add_generation_prompt": (False, lambda value: isinstance(value, bool), "true and false"),
+}
 
 
 def is_slice(text: str) -> bool:

@@ -49,6 +49,7 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
         "samples": str(len(plan.samples)),
         "rejected": str(plan.rejected),
         "tokens": str(plan.tokens),
+        "rows": str(plan.rows),
         "tokens_sha256": tokens_sha256(plan.samples),
         "spec_hash": work.spec_hash,
         "stream_crc32c": work.crc32c,

@@ -1,14 +1,24 @@
-"""What a Qwen2 family model is, from its config.json: sizes, windows, and the names and shapes of its weights."""
+"""What a model computes, from its config.json: everything the decoder needs, as one value."""
 
 from dataclasses import dataclass
 
 from ..failures import Failure
+from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
+from .fields import Fields
+from .rope import Rope, parse_ropes
 
-_NEVER = 2**30  # a window longer than any sequence: full attention
+UNLIMITED = 2**30  # a window longer than any sequence: full attention
+ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
+_MAX_LAYERS, _MAX_POSITIONS = 4096, 2**31 - 1
+_OTHER_KEY = {"hidden_act": "hidden_activation", "hidden_activation": "hidden_act"}
+_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
-class Qwen2Config:
+class DecoderConfig:
+    """Hashable, so that it can be static under jit."""
+
+    family: str
     num_layers: int
     d_model: int
     d_ff: int
@@ -18,91 +28,134 @@ class Qwen2Config:
     vocab_size: int
     max_positions: int
     norm_eps: float
-    rope_theta: float
     windows: tuple[int, ...]  # per layer: how many positions back a token sees, itself included
+    ropes: tuple[Rope, ...]
+    layer_ropes: tuple[int, ...]  # per layer: which of `ropes`
+    attention_scale: float  # of the dot products, before the soft cap and the softmax
+    attention_softcap: float | None
+    embed_scale: float | None  # rounded to the weights' dtype, as transformers does
+    activation: str  # one of ACTIVATIONS
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool  # over each head's dimensions, before the rotary embedding
+    norm_offset: float  # what is added to a norm's weights
+    norm_rounds_last: bool  # norms weigh in fp32 and round then; otherwise they round and weigh then
+    sandwich_norms: bool  # norms after attention and MLP too
+    multimodal: bool  # the weights' files hold other towers as well
 
 
-def parse_config(raw: dict, where: str) -> Qwen2Config:
-    """Reads Hugging Face's config.json; raises Failure("model") naming everything that this decoder does not do."""
-    problems = []
-    needed = [
-        "num_hidden_layers",
-        "hidden_size",
-        "intermediate_size",
-        "num_attention_heads",
-        "vocab_size",
-        "max_position_embeddings",
-    ]
-    problems += [f"{key} is missing" for key in needed if not isinstance(raw.get(key), int)]
-    # transformers 5 moved rope_theta and rope_scaling into rope_parameters.
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    rope_type = rope.get("rope_type", rope.get("type", "default"))
-    theta = rope.get("rope_theta", raw.get("rope_theta", 10_000.0))
-    expected = {
-        "model_type": (raw.get("model_type"), "qwen2"),
-        "hidden_act": (raw.get("hidden_act", "silu"), "silu"),
-        "rope type": (rope_type, "default"),
-    }
-    problems += [
-        f"{key} is {found!r}, only {known!r} is supported" for key, (found, known) in expected.items() if found != known
-    ]
-    if problems:
-        raise Failure("model", f"Failed to use {where}: {'; '.join(problems)}")
-    heads = raw["num_attention_heads"]
-    kv_heads = raw.get("num_key_value_heads") or heads
-    head_dim = raw.get("head_dim") or raw["hidden_size"] // heads
-    if heads % kv_heads or head_dim % 2:
-        raise Failure(
-            "model",
-            f"Failed to use {where}: {heads} heads, {kv_heads} key/value heads, head size {head_dim} do not fit",
+def parse_config(raw: dict, where: str) -> DecoderConfig:
+    """Reads Hugging Face's config.json; raises Failure("model") naming everything that this decoder does not do.
+
+    Keys that are absent mean what they mean in transformers. `where` is the model as the spec names it.
+    """
+    top = Fields(raw)
+    name = raw.get("model_type")
+    if not isinstance(name, str) or name not in FAMILIES:
+        top.refuse("model_type", f"the families known here are {', '.join(FAMILIES)}")
+        raise _failure(where, top)
+    family = FAMILIES[name]
+    given = top.table(family.inner) if family.inner else top
+    if family.inner and not top.has(family.inner):
+        top.problems.append(f"{family.inner} is missing")
+    config = _decoder_config(name, family, given)
+    for fields in (top, given) if family.inner else (top,):
+        _refuse_what_is_not_computed(fields, family)
+    if top.problems:
+        raise _failure(where, top)
+    return config
+
+
+def _failure(where: str, fields: Fields) -> Failure:
+    problems = list(dict.fromkeys(fields.problems))
+    more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+    return Failure("model", f"Failed to use {where}, by its config.json: {'; '.join(problems[:20])}{more}")
+
+
+def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
+    fields = Fields(DEFAULTS | family.defaults | given.raw, given.prefix, given.problems)
+    layers = fields.size("num_hidden_layers", _MAX_LAYERS)
+    d_model, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
+    kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
+    head_dim = fields.size("head_dim") if fields.has("head_dim") else max(1, d_model // heads)
+    max_positions = fields.size("max_position_embeddings", _MAX_POSITIONS)
+    types, windows = _windows(fields, family, layers)
+    ropes, layer_ropes = parse_ropes(fields, family, types, max_positions)
+    fits = heads % kv_heads == 0 and head_dim % 2 == 0 and (fields.has("head_dim") or d_model % heads == 0)
+    if not fields.problems and not fits:
+        fields.problems.append(
+            f"{heads} heads, {kv_heads} key/value heads, hidden size {d_model} and head size {head_dim} do not fit"
         )
-    return Qwen2Config(
-        num_layers=raw["num_hidden_layers"],
-        d_model=raw["hidden_size"],
-        d_ff=raw["intermediate_size"],
+    biases = "attention_bias" in family.reads and not family.qkv_bias and fields.flag("attention_bias")
+    softcap = "attn_logit_softcapping" in family.reads and fields.has("attn_logit_softcapping")
+    return DecoderConfig(
+        family=name,
+        num_layers=layers,
+        d_model=d_model,
+        d_ff=fields.size("intermediate_size"),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
-        vocab_size=raw["vocab_size"],
-        max_positions=raw["max_position_embeddings"],
-        norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-        rope_theta=float(theta),
-        windows=_windows(raw),
+        vocab_size=fields.size("vocab_size"),
+        max_positions=max_positions,
+        norm_eps=fields.number("rms_norm_eps", 0, 1),
+        windows=windows,
+        ropes=ropes,
+        layer_ropes=layer_ropes,
+        attention_scale=(fields.number("query_pre_attn_scalar", 1e-6, 1e6) if family.gemma else head_dim) ** -0.5,
+        attention_softcap=fields.number("attn_logit_softcapping", 1e-3, 1e6) if softcap else None,
+        embed_scale=d_model**0.5 if family.gemma else None,
+        activation=fields.choice(family.activation_key, ACTIVATIONS),
+        qkv_bias=family.qkv_bias or biases,
+        o_bias=biases,
+        mlp_bias="mlp_bias" in family.reads and fields.flag("mlp_bias"),
+        qk_norm=family.qk_norm,
+        norm_offset=1.0 if family.gemma else 0.0,
+        norm_rounds_last=family.gemma,
+        sandwich_norms=family.gemma,
+        multimodal=family.inner is not None,
     )
 
 
-def _windows(raw: dict) -> tuple[int, ...]:
-    layers = raw["num_hidden_layers"]
-    window = raw.get("sliding_window")
-    if not raw.get("use_sliding_window") or not window:
-        return (_NEVER,) * layers
-    first = raw.get("max_window_layers", layers)
-    types = raw.get("layer_types") or [
-        "sliding_attention" if layer >= first else "full_attention" for layer in range(layers)
-    ]
-    return tuple(window if kind == "sliding_attention" else _NEVER for kind in types)
+def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The type of each layer, and how far it sees."""
+    on = fields.flag("use_sliding_window") if "use_sliding_window" in family.defaults else True
+    window = fields.size("sliding_window", UNLIMITED) if on and fields.has("sliding_window") else None
+    types = _derived_types(fields, family, layers, window is not None)
+    if fields.has("layer_types"):
+        given = fields.raw["layer_types"]
+        if not isinstance(given, list) or len(given) != layers or not all(kind in (_FULL, _SLIDING) for kind in given):
+            fields.refuse("layer_types", f"it must list {_FULL} or {_SLIDING} for each of {layers} layers")
+        elif family.windows in ("nowhere", "everywhere") and tuple(given) != types:
+            fields.refuse("layer_types", f"a model of this family has {types[0]} {family.windows}")
+        else:
+            types = tuple(given)
+    if _SLIDING in types and window is None:
+        fields.problems.append(f"{fields.prefix}sliding_window is null, but some layers are {_SLIDING}")
+    return types, tuple(window if kind == _SLIDING and window else UNLIMITED for kind in types)
 
 
-# Hugging Face name below `model.layers.N.` -> (parameter, shape of it). Linear weights stay [out, in].
-def layer_table(config: Qwen2Config) -> dict[str, tuple[str, tuple[int, ...]]]:
-    d, f = config.d_model, config.d_ff
-    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    return {
-        "input_layernorm.weight": ("norm1", (d,)),
-        "self_attn.q_proj.weight": ("wq", (q, d)),
-        "self_attn.q_proj.bias": ("bq", (q,)),
-        "self_attn.k_proj.weight": ("wk", (kv, d)),
-        "self_attn.k_proj.bias": ("bk", (kv,)),
-        "self_attn.v_proj.weight": ("wv", (kv, d)),
-        "self_attn.v_proj.bias": ("bv", (kv,)),
-        "self_attn.o_proj.weight": ("wo", (d, q)),
-        "post_attention_layernorm.weight": ("norm2", (d,)),
-        "mlp.gate_proj.weight": ("gate", (f, d)),
-        "mlp.up_proj.weight": ("up", (f, d)),
-        "mlp.down_proj.weight": ("down", (d, f)),
-    }
+def _derived_types(fields: Fields, family: Family, layers: int, window: bool) -> tuple[str, ...]:
+    if family.windows == "above max_window_layers":
+        first = fields.number("max_window_layers", 0, 1e9) if window else layers
+        slides = [layer >= first for layer in range(layers)]
+    elif family.windows == "every other layer":
+        slides = [layer % 2 == 0 for layer in range(layers)]
+    elif family.windows == "all but every sliding_window_pattern-th":
+        pattern = fields.size("sliding_window_pattern")
+        slides = [(layer + 1) % pattern != 0 for layer in range(layers)]
+    else:
+        slides = [window and family.windows == "everywhere"] * layers
+    return tuple(_SLIDING if slide else _FULL for slide in slides)
 
 
-EMBEDDING = "model.embed_tokens.weight"
-# In the files, but no part of the residual stream up to a block's output.
-IGNORED = ("model.norm.weight", "lm_head.weight")
+def _refuse_what_is_not_computed(fields: Fields, family: Family) -> None:
+    for key, neutral in NEUTRAL.items():
+        if key not in family.reads and fields.raw.get(key) not in neutral:
+            fields.refuse(key, "which this decoder does not do for this family")
+    # transformers reads one of these two keys; a file that has only the other one means something by it.
+    own, other = family.activation_key, _OTHER_KEY[family.activation_key]
+    default = (DEFAULTS | family.defaults)[own]
+    if own not in fields.raw and fields.raw.get(other, default) != default:
+        fields.refuse(other, f"a model of this family says it by {own}")

@@ -1,7 +1,7 @@
-"""The Qwen2 family decoder: the residual stream after chosen blocks.
+"""The decoder of every family: the residual stream, and what each block adds to it.
 
-Never computes logits, and no block after the deepest one asked for. Numerics follow Hugging Face's Qwen2: weights,
-activations and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32.
+Never computes logits, and no block after the deepest one asked for. Numerics follow transformers: weights, activations
+and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32. Products are summed in fp32.
 """
 
 from collections.abc import Callable
@@ -11,122 +11,151 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .config import Qwen2Config
+from .attention import attend
+from .config import DecoderConfig
+from .rope import rope_tables, rotate
 
-_QUERY_BLOCK = 256
-_MAX_QUERY_BLOCKS = 32  # each is compiled separately
-
-
+# resid_pre: the stream that enters a block (for block 0, the scaled embeddings); attn_out and mlp_out: what the block's
+# two halves add to it, after their own norms where a family has these; resid_mid and resid_post: the stream after each.
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+_MAX_RUNS = 4
+_ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
 
 
 def run_blocks(
     params: dict,
     token_ids: jax.Array,
-    config: Qwen2Config,
+    config: DecoderConfig,
     layers: tuple[int, ...],
     emit: Callable[[dict[str, jax.Array]], Any],
 ) -> Any:
-    """Runs blocks 0 to max(layers); returns what `emit` makes of the sites of each block in `layers` (ascending), stacked
-    along a new first axis of len(layers).
+    """Runs blocks 0 to max(layers); returns what `emit` makes of the sites of each block in `layers` (ascending),
+    stacked along a new first axis of len(layers).
 
     token_ids: int32 [B, T], padded on the right: attention is causal, so padding changes no real token.
     params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks.
     emit: gets {site: [B, T, D]} for every one of SITES, inside the scan; what it does not use is never computed.
     """
-    x = params["embed"][token_ids]  # [B, T, D]
-    cos, sin = _rope_tables(token_ids.shape[1], config)
-    windows = jnp.asarray(config.windows, dtype=jnp.int32)
-    kept = []
-    for first, last, keep in _runs(layers):
-        blocks = jax.tree.map(lambda w: w[first:last], params["blocks"])
+    x = _embed(params["embed"], token_ids, config)
+    block = _block_runner(params["blocks"], token_ids.shape[1], config)
+    shapes, used = _what_emit_does(emit, x)
+    outputs = jax.tree.map(lambda like: jnp.zeros((len(layers), *like.shape), like.dtype), shapes)
+    # Where a layer's outputs go. Those of a layer that is not kept are overwritten by the next one that is.
+    slots = jnp.asarray([sum(kept < layer for kept in layers) for layer in range(layers[-1] + 1)])
 
-        def step(x, block):
-            sites = _block(x, block[0], block[1], cos, sin, config)
-            return sites["resid_post"], (emit(sites) if keep else None)
+    def keep(outputs, sites, layer):
+        return jax.tree.map(lambda out, new: out.at[slots[layer]].set(new), outputs, emit(sites))
 
-        x, outputs = jax.lax.scan(step, x, (blocks, windows[first:last]))
-        if keep:
-            kept.append(outputs)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *kept)
+    def keeping(carry, layer):
+        x, outputs = carry
+        sites = block(x, layer)
+        return (sites["resid_post"], keep(outputs, sites, layer)), None
+
+    def passing(carry, layer):
+        x, outputs = carry
+        return (block(x, layer)["resid_post"], outputs), None
+
+    # The deepest block stands outside of the scan where the stream after it is not asked for: XLA drops its rest then.
+    whole = bool(used & {"resid_post", "mlp_out"})
+    for first, end, is_kept in _runs(layers, layers[-1] + whole):
+        (x, outputs), _ = jax.lax.scan(keeping if is_kept else passing, (x, outputs), jnp.arange(first, end))
+    return outputs if whole else keep(outputs, block(x, layers[-1]), layers[-1])
 
 
 @partial(jax.jit, static_argnames=("config", "layers"))
-def resid_post(params: dict, token_ids: jax.Array, config: Qwen2Config, layers: tuple[int, ...]) -> jax.Array:
+def resid_post(params: dict, token_ids: jax.Array, config: DecoderConfig, layers: tuple[int, ...]) -> jax.Array:
     """The output of each block in `layers` (ascending), before the final norm: [len(layers), B, T, d_model]."""
     return run_blocks(params, token_ids, config, layers, lambda sites: sites["resid_post"])
 
 
-def _runs(layers: tuple[int, ...]) -> list[tuple[int, int, bool]]:
-    """Cuts 0..max(layers) into (first, end, kept) runs: one scan each, so layers not asked for take no memory."""
+def _what_emit_does(emit: Callable, x: jax.Array) -> tuple[Any, set[str]]:
+    """The shapes of what `emit` returns, and which sites it uses."""
+    closed, shapes = jax.make_jaxpr(emit, return_shape=True)(dict.fromkeys(SITES, x))
+    read = {id(v) for equation in closed.jaxpr.eqns for v in equation.invars} | {id(v) for v in closed.jaxpr.outvars}
+    # A dictionary's values become arguments in the order of its sorted keys.
+    return shapes, {site for site, v in zip(sorted(SITES), closed.jaxpr.invars, strict=True) if id(v) in read}
+
+
+def _runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, bool]]:
+    """Cuts 0..end into (first, end, kept) runs, one scan each: nothing is emitted for layers that nobody asked for.
+
+    Each run is compiled; beyond a few it is better to emit for all layers and to overwrite what was not asked for.
+    """
     runs: list[tuple[int, int, bool]] = []
-    for layer in range(layers[-1] + 1):
-        keep = layer in layers
-        if runs and runs[-1][2] == keep:
-            runs[-1] = (runs[-1][0], layer + 1, keep)
+    for layer in range(end):
+        is_kept = layer in layers
+        if runs and runs[-1][2] == is_kept:
+            runs[-1] = (runs[-1][0], layer + 1, is_kept)
         else:
-            runs.append((layer, layer + 1, keep))
-    return runs
+            runs.append((layer, layer + 1, is_kept))
+    return runs if len(runs) <= _MAX_RUNS else [(0, end, True)]
 
 
-def _block(x, p, window, cos, sin, config: Qwen2Config):
+def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig) -> jax.Array:
+    x = table[token_ids]  # [B, T, D]
+    return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
+
+
+def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
+    """A function (x [B, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
+    cos, sin = rope_tables(config.ropes, config.head_dim, length)
+    layer_ropes = jnp.asarray(config.layer_ropes)
+    windows = [min(window, length) for window in config.windows]  # from here on, all full attention is one
+    different = sorted(set(windows))
+    kinds = jnp.asarray([different.index(window) for window in windows])
+    attentions = [
+        partial(attend, window=window, scale=config.attention_scale, softcap=config.attention_softcap)
+        for window in different
+    ]
+
+    def run(x, layer):
+        # Indexed here, and not sliced before the scan: that would copy the weights of a whole run of layers.
+        p = jax.tree.map(lambda stack: stack[layer], blocks)
+        rope = layer_ropes[layer]
+        attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
+        return _block(x, p, cos[rope], sin[rope], attention, config)
+
+    return run
+
+
+def _block(x, p, cos, sin, attention, config: DecoderConfig):
+    """Between two products values stay in fp32, and are rounded to the weights' dtype once."""
     b, t, _ = x.shape
-    h = _rms_norm(x, p["norm1"], config.norm_eps)
-    q = (_linear(h, p["wq"]) + p["bq"]).reshape(b, t, config.num_kv_heads, -1, config.head_dim)  # [B, T, K, G, H]
-    k = (_linear(h, p["wk"]) + p["bk"]).reshape(b, t, config.num_kv_heads, config.head_dim)
-    v = (_linear(h, p["wv"]) + p["bv"]).reshape(b, t, config.num_kv_heads, config.head_dim)
-    q = _rotate(q, cos[:, None, None], sin[:, None, None])
-    k = _rotate(k, cos[:, None], sin[:, None])
-    attn_out = _linear(_attention(q, k, v, window).reshape(b, t, -1), p["wo"])
+    norm = partial(_rms_norm, config=config)
+    h = norm(x, p["norm1"])
+    q = _linear(h, p["wq"], p.get("bq")).reshape(b, t, config.num_kv_heads, -1, config.head_dim)  # [B, T, K, G, H]
+    k = _linear(h, p["wk"], p.get("bk")).reshape(b, t, config.num_kv_heads, config.head_dim)
+    v = _linear(h, p["wv"], p.get("bv")).reshape(b, t, config.num_kv_heads, config.head_dim)
+    if config.qk_norm:
+        q, k = norm(q, p["q_norm"]), norm(k, p["k_norm"])
+    q = rotate(q, cos[:, None, None], sin[:, None, None])
+    k = rotate(k, cos[:, None], sin[:, None])
+    rows = attention(q.astype(x.dtype), k.astype(x.dtype), v.astype(x.dtype)).reshape(b, t, -1)
+    attn_out = _linear(rows, p["wo"], p.get("bo"))
+    if config.sandwich_norms:
+        attn_out = norm(attn_out, p["post1"])
+    attn_out = attn_out.astype(x.dtype)
     mid = x + attn_out
-    h = _rms_norm(mid, p["norm2"], config.norm_eps)
-    mlp_out = _linear(jax.nn.silu(_linear(h, p["gate"])) * _linear(h, p["up"]), p["down"])
+    h = norm(mid, p["norm2"])
+    activation = _ACTIVATIONS[config.activation]
+    gated = activation(_linear(h, p["gate"], p.get("b_gate"))) * _linear(h, p["up"], p.get("b_up"))
+    mlp_out = _linear(gated.astype(x.dtype), p["down"], p.get("b_down"))
+    if config.sandwich_norms:
+        mlp_out = norm(mlp_out, p["post2"])
+    mlp_out = mlp_out.astype(x.dtype)
     return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
 
 
-def _linear(x, w):
-    return jnp.einsum("btd,od->bto", x, w)
+def _linear(x, w, bias):
+    """fp32. w is [out, in], as in the files. On a CPU a product of bf16 is fast only when it is not rounded to bf16."""
+    y = jnp.einsum("btd,od->bto", x, w, preferred_element_type=jnp.float32)
+    return y if bias is None else y + bias
 
 
-def _rms_norm(x, weight, eps):
+def _rms_norm(x, weight, config: DecoderConfig):
+    """In x's dtype. Most families round before they weigh, Gemma after."""
     x32 = x.astype(jnp.float32)
-    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
-    return weight * x32.astype(x.dtype)
-
-
-def _rope_tables(length: int, config: Qwen2Config):
-    """fp32 [T, head_dim / 2]: bf16 would round position 257 to 256."""
-    frequency = 1.0 / config.rope_theta ** (jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim)
-    angle = jnp.arange(length, dtype=jnp.float32)[:, None] * frequency
-    return jnp.cos(angle), jnp.sin(angle)
-
-
-def _rotate(x, cos, sin):
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
-
-
-def _attention(q, k, v, window):
-    """Causal, grouped-query, at most `window` positions back. q [B, T, K, G, H]; k, v [B, T, K, H] -> [B, T, K, G, H].
-
-    Queries go in blocks that see only the keys up to their own end: half the work of T x T, and scores of
-    [B, K, G, block, T] fp32 at most.
-    """
-    length = q.shape[1]
-    block = max(_QUERY_BLOCK, length // _MAX_QUERY_BLOCKS)
-    q = jnp.moveaxis(q, 1, 3)  # [B, K, G, T, H]
-    k, v = jnp.moveaxis(k, 1, 2), jnp.moveaxis(v, 1, 2)  # [B, K, T, H]
-    out = []
-    for begin in range(0, length, block):
-        end = min(begin + block, length)
-        scores = jnp.einsum(
-            "bkgqh,bksh->bkgqs", q[:, :, :, begin:end], k[:, :, :end], preferred_element_type=jnp.float32
-        )
-        distance = jnp.arange(begin, end)[:, None] - jnp.arange(end)[None, :]
-        scores = jnp.where((distance >= 0) & (distance < window), scores * q.shape[-1] ** -0.5, -jnp.inf)
-        weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
-        rows = jnp.einsum(
-            "bkgqs,bksh->bkgqh", weights.astype(v.dtype), v[:, :, :end], preferred_element_type=jnp.float32
-        )
-        out.append((rows / weights.sum(axis=-1, keepdims=True)).astype(v.dtype))
-    return jnp.moveaxis(jnp.concatenate(out, axis=3), 3, 1)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + config.norm_eps)
+    if config.norm_rounds_last:
+        return (x32 * (weight.astype(jnp.float32) + config.norm_offset)).astype(x.dtype)
+    return x32.astype(x.dtype) * (weight + jnp.asarray(config.norm_offset, weight.dtype)).astype(x.dtype)

@@ -1,52 +1,76 @@
-"""Where a model's files are, in a local folder or in a `gs://` folder copied here once, and what they say of it."""
+"""Where a model's files are (a folder here, one in a bucket, a hub), copied here once; and what they say of it."""
 
 import hashlib
 import json
 import os
 import re
-import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 from ..failures import Failure
-from ..objects import Bucket, ObjectInfo, file_crc32c
-from .config import Qwen2Config, parse_config
+from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, make_reader
 from ..spec import Spec, resolve_layers
+from .config import DecoderConfig, parse_config
+from .copies import Copy, kept_copy, make_room
+from .hub import Hub, fetch_model, is_hub_id, own_hub
+from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file
 
-_TEXT_FILES = ("config.json", "tokenizer.json")
-_INDEX = "model.safetensors.index.json"
+_GS = re.compile(r"gs://([^/]+)/(.+?)/*")
+_AT_ONCE = 4
 
 
-def find_model(model: str, home: str, bucket: Bucket, weights: bool = True) -> str:
-    """Returns a local folder with config.json, tokenizer.json and (with `weights`) the safetensors files of `model`.
+def find_model(
+    model: str,
+    home: str,
+    bucket: Bucket | None,
+    *,
+    revision: str | None = None,
+    hub: Hub | None = None,
+    weights: bool = True,
+) -> ModelFiles:
+    """The files of `model` on this machine, copied to `home` when they are elsewhere; the small ones without `weights`.
 
-    Raises Failure("model") when the name is of no known kind, or a file is missing.
+    `bucket` gives the client, and the check that may end the copying. Raises Failure when the name is of no known kind,
+    when there is no such model, or when it lacks a file, saying what to do.
     """
-    if match := re.fullmatch(r"gs://([^/]+)/(.+?)/*", model):
-        folder = _copy(Bucket(bucket.client, match[1], bucket.check), match[2], model, home, weights)
-    elif os.path.isdir(model):
-        folder = model
+    check = bucket.check if bucket else lambda: None
+    is_folder, in_bucket = os.path.isdir(model), _GS.fullmatch(model)
+    commit, known = None, {}
+    if revision is not None and (is_folder or in_bucket):
+        raise Failure(
+            "model",
+            f"Failed to use revision {revision} of {model}: only models of a hub have revisions; "
+            "take `revision` out of run.json",
+        )
+    if in_bucket:
+        copy = _copy(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
+    elif is_folder:
+        copy = Copy(model, is_kept=False)
     elif model.startswith((".", "/", "~")):
         raise Failure(
             "model",
             f"Failed to find the model {model}: there is no such folder on this machine; "
             "copy it to gs://… and name that",
         )
+    elif is_hub_id(model):
+        copy, commit, known = fetch_model(hub or own_hub(), model, revision, home, weights, check)
     else:
         raise Failure(
             "model",
-            f"Failed to find the model {model}: models from a hub are not supported yet; "
-            "copy the model's folder to gs://… and name that",
+            f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
+            "and no id on a hub such as Qwen/Qwen2.5-0.5B",
         )
-    missing = [name for name in _TEXT_FILES if not os.path.exists(os.path.join(folder, name))]
-    if missing:
-        raise Failure("model", f"Failed to use the model {model}: it has no {' and no '.join(missing)}")
-    return folder
+    names = choose_files(
+        [entry.name for entry in os.scandir(copy.folder) if entry.is_file()], copy.folder, model, weights
+    )
+    hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
+    return ModelFiles(model, copy.folder, commit, {name: hashes[name] for name in names}, copy.is_kept)
 
 
-def open_reader(spec: Spec, folder: str) -> tuple[Qwen2Config, tuple[int, ...], Reader]:
+def open_reader(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...], Reader]:
     """What can be known of a model without its weights."""
     config = parse_config(_read_config(folder, spec.model), spec.model)
-    reader = make_reader(os.path.join(folder, "tokenizer.json"), spec, config.vocab_size, config.max_positions)
+    reader = make_reader(folder, spec, config.vocab_size, config.max_positions)
     return config, resolve_layers(spec, config.num_layers), reader
 
 
@@ -54,55 +78,45 @@ def _read_config(folder: str, model: str) -> dict:
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Failure("model", f"Failed to read config.json of {model}: {error}") from error
     if not isinstance(config, dict):
         raise Failure("model", f"Failed to read config.json of {model}: it is not a JSON object")
     return config
 
 
-def fingerprint(folder: str) -> str:
-    """Changes when any file that decides the activations does; the same for a folder and its copy in a bucket."""
-    names = sorted(name for name in os.listdir(folder) if name in _TEXT_FILES or name.endswith(".safetensors"))
-    content = "".join(f"{name} {file_crc32c(os.path.join(folder, name))}\n" for name in names)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> str:
+def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Copy:
     prefix = f"{path}/"
     try:
-        wanted = [info for info in bucket.list(prefix) if _is_wanted(info.name.removeprefix(prefix), weights)]
+        found = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
     except FileNotFoundError:
-        wanted = []
-    if not wanted:
+        found = {}
+    if not found:
         raise Failure("model", f"Failed to find the model {model}: there is no model folder of that name")
+    wanted = [info for name, info in found.items() if is_model_file(name, weights)]
     # A model that is copied anew gets a new folder: half of one and half of another is never read.
-    key = hashlib.sha256("".join(f"{info.name} {info.generation}\n" for info in wanted).encode()).hexdigest()[:16]
-    folder = os.path.join(home, "models", key)
-    if not os.path.isdir(folder):
-        unfinished = f"{folder}.{os.getpid()}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        os.makedirs(unfinished)
-        for info in wanted:
-            _download(bucket, info, os.path.join(unfinished, info.name.removeprefix(prefix)), model)
-        try:
-            os.rename(unfinished, folder)
-        except OSError:
-            if not os.path.isdir(folder):
-                raise
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
+    lines = [f"{bucket.name}/{path}", *(f"{info.name} {info.generation}" for info in wanted)]
+    key = "gs--" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
+    def fill(folder: str) -> None:
+        if weights and INDEX in found:
+            _download(bucket, found[INDEX], os.path.join(folder, INDEX), model)
+        chosen = [(found[name], os.path.join(folder, name)) for name in choose_files(found, folder, model, weights)]
+        make_room(folder, sum(info.size_bytes for info, path in chosen if not os.path.exists(path)), model)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda file: _download(bucket, *file, model), chosen))
 
-def _is_wanted(name: str, weights: bool) -> bool:
-    return name in _TEXT_FILES or (weights and "/" not in name and (name == _INDEX or name.endswith(".safetensors")))
+    return kept_copy(home, key, bucket.check, fill)
 
 
 def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:
+    if os.path.exists(path):  # an earlier attempt got this far
+        return
     try:
-        bucket.download(info.name, path, info.generation)
+        bucket.download(info.name, f"{path}.part", info.generation)
     except FileNotFoundError as error:
         raise Failure(
             "model",
             f"Failed to copy the model {model}: {info.name} was replaced meanwhile; start the run again",
         ) from error
+    os.rename(f"{path}.part", path)

@@ -1,50 +1,197 @@
-"""A model ready to run: its parameters on the device, its tokenizer, and the layers that a spec asks for."""
+"""A model ready to run: its parameters on the devices, its tokenizer, and what a spec asks of it."""
 
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import numpy as np
 
-from . import decoder as qwen2
-from .folder import find_model, fingerprint, open_reader
 from ..objects import Bucket
-from ..shards.plan import Batch, ShardPlan
-from .config import Qwen2Config
-from ..records.samples import Reader
+from ..records.samples import Reader, Sample
+from ..shards.plan import batch_shapes
 from ..spec import Spec
-from .weights import DTYPES, load_params
+from . import device
+from .capture import STORED, Capture
+from .config import DecoderConfig
+from .folder import find_model, open_reader
+from .hub import Hub
+from .identity import ModelFiles
+from .mesh import Layout, choose_layout, memory_of, place
+from .picks import check_tokens, make_inputs, mode_of, row_counts, stored_width
+from .pin import find_run_model
+from .program import Program, compile_batch
+from .returned import Pending, device_failure
+from .warm_up import Programs, WarmUp, likely_first
+from .weights import load_params
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    name: str
-    fingerprint: str
-    config: Qwen2Config
-    layers: tuple[int, ...]
+    """Loaded once for a run; every method may be called from any thread."""
+
+    files: ModelFiles  # what it is made of: name, revision, hashes
+    spec: Spec
+    config: DecoderConfig
     reader: Reader
     params: dict
-    dtype: str
-    compiled: set[tuple[int, int]] = field(default_factory=set)  # batch shapes seen so far
+    layout: Layout
+    capture: Capture
+    _programs: Programs  # of Program, by (height, width)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # Weak: a batch that nobody waits for any more holds no memory.
+    _in_flight: deque["weakref.ref[Pending]"] = field(default_factory=deque)
 
     @property
-    def bytes_per_token(self) -> int:
-        return len(self.layers) * self.config.d_model * DTYPES[self.dtype].itemsize
+    def name(self) -> str:
+        return self.files.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self.files.fingerprint
+
+    @property
+    def facts(self) -> dict:
+        """What the model is, for a manifest."""
+        return {
+            "name": self.files.name,
+            "revision": self.files.revision,
+            "fingerprint": self.files.fingerprint,
+            "weights_sha256": self.files.weights_sha256,
+            "tokenizer_sha256": self.files.tokenizer_sha256,
+            "files": self.files.files,
+        }
+
+    @property
+    def programs(self) -> int:
+        """Programs that this process made ready so far, whatever for; none is added once all shapes are warm."""
+        return device.programs()
+
+    @property
+    def compiles(self) -> int:
+        """Those of them that were not in the cache of earlier processes."""
+        return device.compiles()
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self.capture.layers
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return self.capture.sites
+
+    @property
+    def devices(self) -> int:
+        """How many batches of one device's size are computed at once, as plan_batches takes it."""
+        return self.layout.data
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the stored rows."""
+        return STORED[self.capture.dtype]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.capture.row_bytes
+
+    @property
+    def stats_columns(self) -> tuple[str, ...]:
+        return self.capture.stats_columns
+
+    def empty(self, rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Memory for a shard's rows, {site: [L, rows, D]}, and for int8 their scales, {site: fp32 [L, rows]}."""
+        shape = (len(self.layers), rows, self.config.d_model)
+        scaled = self.sites if self.capture.dtype == "int8" else ()
+        return (
+            {site: np.empty(shape, self.dtype) for site in self.sites},
+            {site: np.empty(shape[:2], np.float32) for site in scaled},
+        )
+
+    def warm_up(self, tell: Callable[[int, int], None] = lambda done, total: None, likely: Iterable[int] = ()) -> WarmUp:
+        """Begins to compile every batch shape that can occur, those of the `likely` widths first; returns at once.
+
+        tell(done, total) is called from another thread. Batches of any shape can be started meanwhile.
+        """
+        return WarmUp(self._programs, likely_first(batch_shapes(self.reader.max_length, self.devices), likely), tell)
+
+    def is_ready(self, height: int, width: int) -> bool:
+        """False: `start` would first have to compile."""
+        return self._programs.is_ready((height, width))
+
+    def start(self, samples: Sequence[Sample], height: int, width: int) -> Pending:
+        """Sends up to `height` samples of up to `width` tokens to the devices and returns before they are computed.
+
+        Where the devices have no memory for one more batch, the oldest comes to the host first. Raises Failure("model")
+        when batches of this shape can never fit.
+        """
+        program: Program = self._programs.get((height, width))
+        mode = self.capture.mode
+        token_ids, picks, counts = make_inputs(samples, height, width, mode, stored_width(self.spec, width))
+        name = f"{len(samples)} samples, {height} x {width} tokens, of {self.name}"
+        with self._lock:
+            while len(self._in_flight) >= program.in_flight:
+                if oldest := self._in_flight.popleft()():
+                    oldest.land()
+            try:
+                inputs = jax.device_put((token_ids, picks, counts), self.layout.sharding("data"))
+                output = program.run(self.params, *inputs)
+            except jax.errors.JaxRuntimeError as error:
+                raise device_failure(name, error) from error
+            pending = Pending(output, row_counts(counts, len(samples), mode), self.capture, name)
+            self._in_flight.append(weakref.ref(pending))
+            return pending
 
 
-def load_model(spec: Spec, home: str, bucket: Bucket) -> Model:
-    """Raises Failure("model") when anything about the model, its tokenizer or the chosen layers does not fit."""
-    folder = find_model(spec.model, home, bucket)
-    config, layers, reader = open_reader(spec, folder)
-    params = load_params(folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
-    return Model(spec.model, fingerprint(folder), config, layers, reader, jax.device_put(params), spec.compute_dtype)
+def load_model(
+    spec: Spec,
+    home: str,
+    bucket: Bucket | None,
+    run: str | None = None,
+    hub: Hub | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+    previous: Model | None = None,
+    device_bytes: int | None = None,
+) -> Model:
+    """Loads what `spec` names, or what `run`'s other workers use, for all devices of this machine.
+
+    tell: hears what is being done. previous: a model that nobody uses any more; its weights are used again if they
+    are the same, and else freed. device_bytes: the memory of one device, instead of what the device says. Raises
+    Failure("model") when anything about the model, its tokenizer, the chosen layers or tokens, or its size does not fit.
+    """
+    device.set_up_jax(home)
+    if run:
+        files = find_run_model(spec, run, home, bucket, hub)
+    else:
+        files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)
+    config, layers, reader = open_reader(spec, files.folder)
+    check_tokens(spec, reader.max_length)
+    what = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
+    devices = jax.local_devices()
+    limit = device_bytes or memory_of(devices)
+    lay_out = partial(choose_layout, what=what, shapes=batch_shapes(reader.max_length), limit=limit, devices=devices)
+    if previous and _has_weights(previous, files, spec, layers) and lay_out(previous.params) == previous.layout:
+        params, layout = previous.params, previous.layout
+    else:
+        if previous:  # before the next weights come: there may be no room for both
+            for weight in jax.tree.leaves(previous.params):
+                weight.delete()
+        tell(f"Reading the weights of {spec.model}")
+        weights = load_params(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+        layout = lay_out(weights)
+        tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
+        params = place(weights, config, layout)
+    where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
+
+    def compile_shape(shape: tuple[int, int]) -> Program:
+        return compile_batch(what, layout, params, shape, stored_width(spec, shape[1]), limit, where)
+
+    return Model(files, spec, config, reader, params, layout, what, Programs(compile_shape))
 
 
-def run_batch(model: Model, plan: ShardPlan, batch: Batch) -> jax.Array:
-    """Starts one batch and returns at once: [layers, height, width, d_model] in the model's dtype, padding included."""
-    token_ids = np.zeros((batch.height, batch.width), np.int32)
-    for row, sample in enumerate(batch.rows):
-        ids = plan.samples[sample].token_ids
-        token_ids[row, : len(ids)] = ids
-    # On a TPU the default precision of an fp32 product is bf16.
-    with jax.default_matmul_precision("highest" if model.dtype == "fp32" else "default"):
-        return qwen2.resid_post(model.params, token_ids, model.config, model.layers)
+def _has_weights(model: Model, files: ModelFiles, spec: Spec, layers: tuple[int, ...]) -> bool:
+    """Whether the weights that `model` holds are those of `spec`; it may hold deeper layers too."""
+    same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
+    return same and model.layers[-1] >= layers[-1]

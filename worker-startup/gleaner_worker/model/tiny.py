@@ -13,7 +13,8 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ..records.arc import encode_task
-from .config import EMBEDDING, layer_table, parse_config
+from .config import parse_config
+from .tensors import EMBEDDING, layer_table
 
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],
@@ -79,7 +80,8 @@ def _write_json(folder: str, name: str, value: dict) -> None:
 def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dict[str, np.ndarray]:
     """Norms and biases are random too: with ones and zeros there, a decoder that leaves them out would look right."""
     config = parse_config(raw_config, "the tiny model")
-    shapes = {EMBEDDING: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}
+    embedding = f"model.{EMBEDDING}"
+    shapes = {embedding: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}
     for layer in range(config.num_layers):
         shapes |= {f"model.layers.{layer}.{name}": shape for name, (_, shape) in layer_table(config).items()}
     tensors = {}
@@ -89,7 +91,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
             values = 1 + 0.1 * values
         elif name.endswith(".bias"):
             values *= 0.1
-        elif name != EMBEDDING:
+        elif name != embedding:
             values /= np.sqrt(shape[-1])
         tensors[name] = values.astype(dtype)
     return tensors

@@ -3,74 +3,152 @@
 import json
 import os
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ..failures import Failure
-from .config import EMBEDDING, IGNORED, Qwen2Config, layer_table
+from .config import DecoderConfig
+from .fields import shown
+from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
-_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
-_OLD_BUFFER = "self_attn.rotary_emb.inv_freq"
+_INDEX = "model.safetensors.index.json"
+_STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+_LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
 
-def load_params(folder: str, config: Qwen2Config, num_layers: int, dtype: str, where: str) -> dict:
+@dataclass(frozen=True)
+class StoredTensor:
+    name: str
+    path: str
+    dtype: str  # as safetensors calls it
+    shape: tuple[int, ...]
+    begin: int  # of its bytes in the file
+    end: int
+
+    def read_into(self, target: np.ndarray) -> None:
+        """Converts on the way, reading from the file's pages: there is never a second copy of the tensor."""
+        stored = np.memmap(self.path, np.uint8, "r", offset=0)[self.begin : self.end]
+        target[...] = stored.view(_STORED[self.dtype]).reshape(self.shape)
+
+
+def load_params(folder: str, config: DecoderConfig, num_layers: int, dtype: str, where: str) -> dict:
     """Reads the embedding and the first `num_layers` blocks of the model in `folder` into numpy arrays.
 
-    Returns {"embed": [V, D], "blocks": {name: [num_layers, ...]}}. Raises Failure("model") with every tensor that is
-    missing, unknown or of another shape than config.json says; `where` is the model as the spec names it.
+    Returns {"embed": [V, D], "blocks": {name: [num_layers, ...]}} in `dtype`, whatever float the files hold. Raises
+    Failure("model") with every tensor that is missing, unknown, there twice, no float, or of another shape than
+    config.json says; `where` is the model as the spec names it. Nothing is allocated before all of them fit.
     """
-    target = DTYPES[dtype]
+    paths = weight_files(folder, where)
+    stored = [tensor for path in paths for tensor in read_header(path, where)]
     table = layer_table(config)
+    found = _match(stored, config, table, where)
+    params = {"embed": np.empty((config.vocab_size, config.d_model), DTYPES[dtype]), "blocks": {}}
+    try:
+        found[EMBEDDING].read_into(params["embed"])
+        for name, (parameter, shape) in table.items():
+            params["blocks"][parameter] = np.empty((num_layers, *shape), DTYPES[dtype])
+            for layer in range(num_layers):
+                found[f"layers.{layer}.{name}"].read_into(params["blocks"][parameter][layer])
+    except (OSError, ValueError) as error:
+        raise Failure("model", f"Failed to read the weights of {where}: {error}; copy the model again") from error
+    return params
+
+
+def read_header(path: str, where: str) -> list[StoredTensor]:
+    """The tensors of a safetensors file; raises Failure("model") when it is damaged, cut short or something else."""
+    try:
+        with safe_open(path, framework="numpy"):
+            pass  # The library checks the header against the file's length, and that no tensors overlap.
+        with open(path, "rb") as file:
+            start = 8 + int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(start - 8))
+        return [
+            StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), *(start + at for at in entry["data_offsets"]))
+            for name, entry in header.items()
+            if name != "__metadata__"
+        ]
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise Failure(
+            "model", f"Failed to read {os.path.basename(path)} of {where}: {error}; copy the model again"
+        ) from error
+
+
+def _match(
+    stored: Iterable[StoredTensor], config: DecoderConfig, table: dict[str, tuple[str, tuple[int, ...]]], where: str
+) -> dict[str, StoredTensor]:
+    """Every tensor that the decoder needs, by its name without the prefix that the file has before all of them."""
+    stored = list(stored)
+    names = {tensor.name for tensor in stored}
+    prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
     shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
-    shapes |= {
-        f"model.layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()
-    }
-    embed = np.empty(shapes[EMBEDDING], target)
-    blocks = {parameter: np.empty((num_layers, *shape), target) for parameter, shape in table.values()}
-    problems, seen = [], set()
-    for path in weight_files(folder, where):
-        try:
-            with safe_open(path, framework="numpy") as file:
-                for name in file.keys():
-                    layer = _LAYER.fullmatch(name)
-                    if name in IGNORED or (layer and layer[2] == _OLD_BUFFER):
-                        continue
-                    found = tuple(file.get_slice(name).get_shape())
-                    if name not in shapes:
-                        problems.append(f"{name} is not part of this architecture")
-                    elif name in seen:
-                        problems.append(f"{name} is there twice")
-                    elif found != shapes[name]:
-                        problems.append(f"{name} is {list(found)}, config.json says {list(shapes[name])}")
-                    elif not layer:
-                        embed[...] = file.get_tensor(name)
-                    elif int(layer[1]) < num_layers:
-                        blocks[table[layer[2]][0]][int(layer[1])] = file.get_tensor(name)
-                    seen.add(name)
-        except (OSError, SafetensorError) as error:
-            raise Failure("model", f"Failed to read {os.path.basename(path)} of {where}: {error}") from error
-    problems += [f"{name} is missing" for name in shapes if name not in seen]
+    shapes |= {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()}
+    found: dict[str, StoredTensor] = {}
+    problems = []
+    for tensor in stored:
+        name = tensor.name.removeprefix(prefix)
+        if _is_ignored(tensor.name, name, config):
+            continue
+        if name not in shapes or not tensor.name.startswith(prefix):
+            problems.append(f"{shown_name(tensor.name)} is not part of this architecture")
+        elif name in found:
+            problems.append(f"{tensor.name} is there twice")
+        elif tensor.shape != shapes[name]:
+            problems.append(f"{tensor.name} is {list(tensor.shape)}, config.json says {list(shapes[name])}")
+        elif tensor.dtype not in _STORED:
+            problems.append(f"{tensor.name} is {tensor.dtype}, only {', '.join(_STORED)} are supported")
+        if name in shapes:
+            found[name] = tensor
+    problems += [f"{prefix}{name} is missing" for name in shapes if name not in found]
     if problems:
-        shown = "; ".join(problems[:20]) + (f"; and {len(problems) - 20} more" if len(problems) > 20 else "")
-        raise Failure("model", f"Failed to load the weights of {where}: {shown}")
-    return {"embed": embed, "blocks": blocks}
+        listed = "; ".join(problems[:20]) + (f"; and {len(problems) - 20} more" if len(problems) > 20 else "")
+        raise Failure("model", f"Failed to load the weights of {where}: {listed}")
+    return found
+
+
+def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
+    layer = _LAYER.fullmatch(name)
+    return (
+        name == FINAL_NORM
+        or full_name in HEADS
+        or (layer[2] if layer else name) in OLD_BUFFERS
+        or (config.multimodal and full_name.startswith(OTHER_TOWERS))
+    )
+
+
+def shown_name(name: str) -> str:
+    return name if re.fullmatch(r"[\w.-]{1,200}", name) else shown(name)
 
 
 def weight_files(folder: str, where: str) -> list[str]:
     """The safetensors files of a model folder: one, or those that its index lists."""
-    index = os.path.join(folder, "model.safetensors.index.json")
-    if os.path.exists(index):
-        with open(index, encoding="utf-8") as file:
-            names = sorted(set(json.load(file)["weight_map"].values()))
-    else:
-        names = ["model.safetensors"]
-    absent = [name for name in names if not os.path.exists(os.path.join(folder, os.path.basename(name)))]
+    index = os.path.join(folder, _INDEX)
+    names = _listed_files(index, where) if os.path.exists(index) else ["model.safetensors"]
+    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:
         raise Failure(
-            "model", f"Failed to load {where}: it has no {', '.join(absent)} (pickled weights are never read)"
+            "model",
+            f"Failed to load {where}: it has no {', '.join(absent[:5])}"
+            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read)",
         )
-    return [os.path.join(folder, os.path.basename(name)) for name in names]
+    return [os.path.join(folder, name) for name in names]
+
+
+def _listed_files(index: str, where: str) -> list[str]:
+    try:
+        with open(index, encoding="utf-8") as file:
+            weight_map = json.load(file)["weight_map"]
+        names = sorted(set(weight_map.values()))
+        # A name is a file of this folder, and never leads out of it.
+        strange = [name for name in names if not re.fullmatch(r"[\w.-]{1,200}\.safetensors", name)]
+        if strange or not names:
+            raise ValueError(f"it lists {shown(strange[0])}" if strange else "it lists no file")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        cause = "it has no weight_map" if isinstance(error, KeyError) else error
+        raise Failure("model", f"Failed to read {_INDEX} of {where}: {cause}; copy the model again") from error
+    return names

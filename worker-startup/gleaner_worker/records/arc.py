@@ -1,53 +1,157 @@
-"""ARC tasks as text, always the same text for the same task.
+"""ARC tasks as prompts that end where the model would begin the grid that is asked for.
 
-The task is written as its training pairs and then the last test input, whose output is left for the model to give
-(it is never written, even when the record has it). Each grid is a shape line, then numbered rows of one digit per cell:
+A task is {train: [{input, output}…], test: [{input, …}…]}. Of several tests it is the last one; the outputs of the
+tests are never read. What is said follows record.prompt_version:
 
-    Each example turns an input grid into an output grid.
+    output-from-examples-v0   the examples, then the test's input; its output is asked for
+    output-from-examples-v1   the same, said in fewer words and without a system message
+    input-from-inputs-v0      the inputs of the examples; another such grid is asked for
+    output-from-outputs-v0    the outputs of the examples; another such grid is asked for
 
-    Example 1
-    input 2x3
-    1 077
-    2 700
-    output 1x3
-    1 777
-
-    Test
-    input 1x3
-    1 070
-    output
+With a chat template the prompt is a system message (v0 alone), the user's message and the beginning of the answer; a
+template that refuses or drops system messages gets both in one. Without a template the parts follow one another.
 """
+
+from dataclasses import dataclass
+
+from .augment import Task
+from .chat import Chat
+from .grids import DEFAULT_ENCODER, OPENING, Encoder, Grid, parse_encoder
+from .template import TemplateProblem
+
+MAX_CELLS = 1 << 17  # of a task: seven times the largest one of 10 pairs of 30 x 30
+
+
+@dataclass(frozen=True)
+class Version:
+    system: str
+    task: str
+    shows: str  # "pairs", "inputs" or "outputs"
+    answer: str  # what the answer begins with, before the grid
+
+
+VERSIONS = {
+    "output-from-examples-v0": Version(
+        "You solve puzzles about grids of coloured cells. Each digit from 0 to 9 is a colour, and 0 is most often the "
+        "background. In every puzzle one rule turns each input grid into its output grid. The rule may be about "
+        "objects, their number, size, place or symmetry, or about how they move, touch and repeat.",
+        "Find the rule in these examples. Then give the output grid of the test.",
+        "pairs",
+        "Output:\n",
+    ),
+    "output-from-examples-v1": Version(
+        "", "One rule turns each input grid into its output grid. Apply it to the test.", "pairs", "Output:\n"
+    ),
+    "input-from-inputs-v0": Version(
+        "", "These grids are alike in how they were made. Make another one of their kind.", "inputs", "Another grid:\n"
+    ),
+    "output-from-outputs-v0": Version(
+        "", "These grids are alike in how they were made. Make another one of their kind.", "outputs", "Another grid:\n"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ArcPrompts:
+    version: Version
+    encoder: Encoder
+    chat: Chat
+    has_system: bool  # whether the chat template takes a system message
+
+    @property
+    def is_chat(self) -> bool:
+        return self.chat.template is not None
+
+    def write(self, task: Task) -> str:
+        """Raises TemplateProblem."""
+        said = user_message(task, self.version, self.encoder)
+        opening = OPENING if self.encoder.to_text(("0",)).startswith(OPENING) else ""
+        answer = f"{self.version.answer}{opening}"
+        if not self.is_chat:
+            return "\n\n".join(part for part in (self.version.system, said, answer) if part)
+        return _render(self.chat, self.version.system, said, self.has_system) + answer
+
+
+def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompts:
+    """Raises ValueError saying which of them is unknown, and what is known."""
+    if version not in VERSIONS:
+        raise ValueError(f"{version[:60]!r} is not a version of the prompt; known are {', '.join(VERSIONS)}")
+    has_system = chat.template is not None and _takes_system(chat)
+    return ArcPrompts(VERSIONS[version], parse_encoder(encoder or DEFAULT_ENCODER), chat, has_system)
 
 
 def encode_task(record: dict) -> str:
-    """Text of a record {train: [{input, output}], test: [{input}]}; raises ValueError naming the cell that is wrong."""
+    """The prompt that a model without a chat template gets; raises ValueError as parse_task does."""
+    chat = Chat(None, None, {})
+    return make_arc_prompts(chat, None, "output-from-examples-v0").write(parse_task(record))
+
+
+def user_message(task: Task, version: Version, encoder: Encoder) -> str:
+    parts = [version.task]
+    for number, (given, wanted) in enumerate(task.train, 1):
+        if version.shows == "pairs":
+            parts.append(f"Example {number}\n\nInput:\n{encoder.to_text(given)}\n\nOutput:\n{encoder.to_text(wanted)}")
+        else:
+            parts.append(f"Grid {number}:\n{encoder.to_text(given if version.shows == 'inputs' else wanted)}")
+    if version.shows == "pairs":
+        parts.append(f"Test\n\nInput:\n{encoder.to_text(task.test)}")
+    return "\n\n".join(parts)
+
+
+def parse_task(record: dict) -> Task:
+    """Raises ValueError naming the cell that is wrong."""
     train, test = record.get("train"), record.get("test")
     if not isinstance(train, list) or not isinstance(test, list):
         raise ValueError("an ARC task needs lists `train` and `test`")
-    if not test:
-        raise ValueError("`test` is empty")
-    parts = ["Each example turns an input grid into an output grid.\n"]
+    if not train or not test:
+        raise ValueError(f"`{'test' if train else 'train'}` is empty")
+    pairs = []
+    cells = 0
     for number, pair in enumerate(train):
-        given, wanted = (_grid(pair, key, f"train[{number}]") for key in ("input", "output"))
-        parts.append(f"\nExample {number + 1}\ninput {given}output {wanted}")
-    parts.append(f"\nTest\ninput {_grid(test[-1], 'input', f'test[{len(test) - 1}]')}output\n")
-    return "".join(parts)
+        pairs.append(tuple(_grid(pair, key, f"train[{number}]") for key in ("input", "output")))
+        cells += sum(len(grid) * len(grid[0]) for grid in pairs[-1])
+    given = _grid(test[-1], "input", f"test[{len(test) - 1}]")
+    cells += len(given) * len(given[0])
+    if cells > MAX_CELLS:
+        raise ValueError(f"its grids have {cells} cells; the limit is {MAX_CELLS}")
+    return Task(tuple(pairs), given)
 
 
-def _grid(pair: object, key: str, where: str) -> str:
+def _grid(pair: object, key: str, where: str) -> Grid:
     if not isinstance(pair, dict):
         raise ValueError(f"{where} is not an object")
     rows = pair.get(key)
     where = f"{where}.{key}"
     if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
         raise ValueError(f"{where} is not a list of rows")
-    width = len(rows[0])
-    lines = [f"{len(rows)}x{width}"]
+    grid = []
     for number, row in enumerate(rows, 1):
-        if len(row) != width:
-            raise ValueError(f"{where} row {number} has {len(row)} cells, row 1 has {width}")
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{where} row {number} has {len(row)} cells, row 1 has {len(rows[0])}")
         for cell in row:
             if type(cell) is not int or not 0 <= cell <= 9:
-                raise ValueError(f"{where} row {number} has a cell that is not a digit 0 to 9: {str(cell)[:20]}")
-        lines.append(f"{number} {''.join(map(str, row))}")
-    return "\n".join(lines) + "\n"
+                raise ValueError(f"{where} row {number} has a cell that is not a digit 0 to 9: {_shown(cell)}")
+        grid.append("".join(map(str, row)))
+    return tuple(grid)
+
+
+def _shown(cell: object) -> str:
+    return str(cell)[:20] if isinstance(cell, (int, float, str)) else "a list or an object"
+
+
+def _render(chat: Chat, system: str, said: str, has_system: bool) -> str:
+    messages = [{"role": "user", "content": said}]
+    if system and has_system:
+        messages.insert(0, {"role": "system", "content": system})
+    elif system:
+        messages[0]["content"] = f"{system}\n\n{said}"
+    return chat.render(messages, add_generation_prompt=True)
+
+
+def _takes_system(chat: Chat) -> bool:
+    system, said = "one thing that is said", "another thing"
+    try:
+        text = _render(chat, system, said, True)
+    except TemplateProblem:
+        return False
+    return system in text and said in text

@@ -1,45 +1,26 @@
-"""From a line of a stream to what the tokenizer gets, or to the reason why not."""
+"""From a line of a stream to the record that it holds, or to the reason why it holds none."""
 
 import json
 from dataclasses import dataclass
 
-from . import arc
 from .stream import MAX_LINE_BYTES, Line
 
-KNOWN_FIELDS = "`text`, `prompt`, `tokens`, or an ARC task's `train` and `test`"
+_REASON_CHARS = 600
 
 
 @dataclass(frozen=True)
 class Bad:
+    """Why a line, or one sample of it, is rejected; can always be written as UTF-8."""
+
     reason: str
 
-
-def parse_record(line: Line, field: str | None) -> str | list[int] | Bad:
-    """Text to tokenise, token ids, or why the line is rejected.
-
-    `field` (spec: record.field) names the field to read; otherwise the first known field of the record is taken.
-    """
-    record = _parse_json(line)
-    if isinstance(record, Bad):
-        return record
-    if field is not None:
-        if field not in record:
-            return Bad(f"has no field `{field}`, which the spec's record.field names; it has {_list_fields(record)}")
-        return _tokens(record[field], field) if isinstance(record[field], list) else _text(record[field], field)
-    for name in ("text", "prompt"):
-        if name in record:
-            return _text(record[name], name)
-    if "tokens" in record:
-        return _tokens(record["tokens"], "tokens")
-    if "train" in record and "test" in record:
-        try:
-            return arc.encode_task(record)
-        except ValueError as error:
-            return Bad(f"is not an ARC task: {error}")
-    return Bad(f"has no known field: it has {_list_fields(record)}; known are {KNOWN_FIELDS}")
+    def __post_init__(self) -> None:
+        clean = self.reason[:_REASON_CHARS].encode("utf-8", "backslashreplace").decode()
+        object.__setattr__(self, "reason", clean)
 
 
-def _parse_json(line: Line) -> dict | Bad:
+def parse_line(line: Line) -> dict | Bad:
+    """A record whose strings may hold lone surrogates, and its numbers NaN: what is used of it is checked then."""
     if line.data is None:
         return Bad(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
     if not line.data.strip():
@@ -49,17 +30,19 @@ def _parse_json(line: Line) -> dict | Bad:
     except UnicodeDecodeError as error:
         return Bad(f"is not UTF-8: byte {error.start + 1} is 0x{line.data[error.start]:02x}")
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         return Bad("is not JSON that can be read: it is nested too deeply")
+    except _Repeated as error:
+        return Bad(f"has the key `{error.args[0][:60]}` twice")
     except ValueError as error:
         return Bad(f"is not JSON: {str(error)[:200]}")
-    return record if isinstance(record, dict) else Bad(f"is {_kind(record)}, not a JSON object")
+    return record if isinstance(record, dict) else Bad(f"is {kind_of(record)}, not a JSON object")
 
 
-def _text(value: object, field: str) -> str | Bad:
+def check_text(value: object, field: str) -> str | Bad:
     if not isinstance(value, str):
-        return Bad(f"`{field}` is {_kind(value)}, not a string")
+        return Bad(f"`{field}` is {kind_of(value)}, not a string")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -68,16 +51,17 @@ def _text(value: object, field: str) -> str | Bad:
     return value
 
 
-def _tokens(value: object, field: str) -> list[int] | Bad:
+def check_tokens(value: object, field: str) -> list[int] | Bad:
+    """Whole numbers; whether the vocabulary has them is seen later."""
     if not isinstance(value, list):
-        return Bad(f"`{field}` is {_kind(value)}, not a list of token ids")
+        return Bad(f"`{field}` is {kind_of(value)}, not a list of token ids")
     for position, token in enumerate(value):
         if type(token) is not int:
-            return Bad(f"`{field}` has {_kind(token)} at position {position}, not a token id")
+            return Bad(f"`{field}` has {kind_of(token)} at position {position}, not a token id")
     return value
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     names = {
         str: "a string",
         bool: "true or false",
@@ -88,8 +72,19 @@ def _kind(value: object) -> str:
     return "null" if value is None else names.get(type(value), "an object")
 
 
-def _list_fields(record: dict) -> str:
+def list_fields(record: dict) -> str:
     names = [f"`{name[:40]}`" for name in list(record)[:8]]
-    return (
-        ", ".join(names).encode("utf-8", "replace").decode() + (", …" if len(record) > 8 else "") if names else "none"
-    )
+    return ", ".join(names) + (", …" if len(record) > 8 else "") if names else "none"
+
+
+class _Repeated(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        # Which of the two was meant, nobody can know.
+        seen: set[str] = set()
+        raise _Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)))
+    return record

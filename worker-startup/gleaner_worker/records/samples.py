@@ -1,38 +1,61 @@
-"""From the lines of a stream to samples and rejects, in line order: what every later step agrees on."""
+"""From the lines of a stream to samples and rejects, in order: what every later step agrees on.
 
-from collections.abc import Iterator
+Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 but for ARC tasks.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from ..failures import Failure
-from .parse import Bad, parse_record
-from ..spec import RecordSpec, Spec
-from .stream import Line, read_lines
+from ..spec import Spec
+from .encode import encode_complete, encode_texts, load_tokenizer
+from .keep import kept_fields
+from .parse import Bad, parse_line
+from .prompts import Prompt, PromptWriter, make_prompt_writer, write_prompts
+from .select import Selection, make_selection, select
+from .stream import Line, count_lines, read_lines
 
-# Tokenising many lines at once uses every core; these two bound what is held meanwhile.
-_WINDOW_LINES = 512
+# Tokenising many texts at once uses every core; these two bound what is held meanwhile.
+_WINDOW_ITEMS = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
 _PREVIEW_CHARS = 200
 
 
 @dataclass(frozen=True)
 class Sample:
-    index: int  # zero-based line number
+    index: int  # line * predictions_per_task + k
     token_ids: np.ndarray  # int32 [length]
+    positions: np.ndarray | None  # int32 [rows], of the stored tokens (for "mean": of those averaged); None: all
     preview: str
     truncated: bool
+    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" when it names none
+
+    @property
+    def last(self) -> int:
+        return self.index
 
 
 @dataclass(frozen=True)
 class Reject:
-    index: int
+    """A sample that is not stored, or at once all those of a line that cannot be used."""
+
+    index: int  # of the first sample
     reason: str
+    samples: int = 1
+    line: int | None = None  # zero-based; where it is not given, a line is a sample
+
+    @property
+    def last(self) -> int:
+        return self.index + self.samples - 1
 
     def record(self) -> dict:
         """The line of rejects.jsonl."""
-        return {"line": self.index + 1, "sample_idx": self.index, "reason": self.reason}
+        line = self.index if self.line is None else self.line
+        record = {"line": line + 1, "sample_idx": self.index, "reason": self.reason}
+        return record if self.samples == 1 else record | {"samples": self.samples}
 
 
 @dataclass(frozen=True)
@@ -43,17 +66,31 @@ class Reader:
     vocab_size: int
     max_length: int
     over_long: str
-    record: RecordSpec
+    writer: PromptWriter
+    selection: Selection
+    keep: tuple[str, ...]
+
+    @property
+    def samples_per_line(self) -> int:
+        return self.writer.predictions
 
 
-def make_reader(tokenizer_path: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
-    try:
-        tokenizer = Tokenizer.from_file(tokenizer_path)
-    except Exception as error:  # tokenizers raises plain Exception
-        raise Failure("model", f"Failed to read {tokenizer_path} of {spec.model}: {error}") from error
-    # tokenizer.json may carry both; either would change samples without a word.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+@dataclass(frozen=True)
+class Written:
+    """A prompt that is not tokenised yet."""
+
+    index: int
+    line: int
+    prompt: Prompt
+    kept: str
+
+
+Window = list[Written | Reject]
+
+
+def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
+    """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
+    tokenizer = load_tokenizer(folder, spec.model)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= vocab_size:
         raise Failure(
@@ -61,55 +98,124 @@ def make_reader(tokenizer_path: str, spec: Spec, vocab_size: int, max_positions:
             f"Failed to use the tokenizer of {spec.model}: it makes ids up to {largest}, the model has {vocab_size} "
             "embeddings; tokenizer.json and model.safetensors are not of one model",
         )
-    return Reader(tokenizer, vocab_size, min(spec.max_seq_length, max_positions), spec.over_long, spec.record)
+    return Reader(
+        tokenizer,
+        vocab_size,
+        min(spec.max_seq_length, max_positions),
+        spec.over_long,
+        make_prompt_writer(spec, folder),
+        make_selection(spec, tokenizer),
+        spec.keep,
+    )
 
 
 def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reject]:
-    """Yields one item per line of the file at `path`, in order; `name` is the object's name, for messages."""
-    window: list[tuple[Line, str | list[int] | Bad]] = []
+    """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages."""
+    return tokenize_windows(read_windows(path, name, reader), reader)
+
+
+def count_samples(path: str, name: str, reader: Reader) -> int:
+    """Stored or rejected."""
+    return count_lines(path, name) * reader.samples_per_line
+
+
+def read_windows(path: str, name: str, reader: Reader) -> Iterator[Window]:
+    """The first half of read_samples: reads, and writes the prompts. May run on a thread of its own."""
+    window: Window = []
     size = 0
     for line in read_lines(path, name):
-        window.append((Line(line.index, None, line.size_bytes), parse_record(line, reader.record.field)))
-        size += line.size_bytes if line.data is not None else 0
-        if len(window) >= _WINDOW_LINES or size >= _WINDOW_BYTES:
-            yield from _tokenize(window, reader)
-            window, size = [], 0
-    yield from _tokenize(window, reader)
+        for item in _write(line, reader):
+            more = _size(item)
+            if window and (len(window) >= _WINDOW_ITEMS or size + more > _WINDOW_BYTES):
+                yield window
+                window, size = [], 0
+            window.append(item)
+            size += more
+    if window:
+        yield window
 
 
-def _tokenize(window: list[tuple[Line, str | list[int] | Bad]], reader: Reader) -> Iterator[Sample | Reject]:
-    texts = [content for _, content in window if isinstance(content, str)]
-    encodings = iter(reader.tokenizer.encode_batch_fast(texts, add_special_tokens=True))
-    for line, content in window:
-        if isinstance(content, Bad):
-            yield Reject(line.index, content.reason)
-        elif isinstance(content, str):
-            yield _accept(line.index, next(encodings).ids, content[:_PREVIEW_CHARS], reader)
+def tokenize_windows(windows: Iterable[Window], reader: Reader) -> Iterator[Sample | Reject]:
+    """The second half of read_samples."""
+    for window in windows:
+        yield from _tokenize(window, reader)
+
+
+def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
+    count = reader.samples_per_line
+    first = line.index * count
+    record = parse_line(line)
+    prompts = record if isinstance(record, Bad) else write_prompts(record, reader.writer)
+    kept = prompts if isinstance(prompts, Bad) else kept_fields(record, reader.keep)
+    if isinstance(kept, Bad):
+        yield Reject(first, kept.reason, count, line.index)
+        return
+    for index, prompt in enumerate(prompts, first):
+        if isinstance(prompt, Bad):
+            yield Reject(index, prompt.reason, line=line.index)
         else:
-            yield _accept_ids(line.index, content, reader)
+            yield Written(index, line.index, prompt, kept)
 
 
-def _accept_ids(index: int, ids: list[int], reader: Reader) -> Sample | Reject:
+def _size(item: Written | Reject) -> int:
+    if isinstance(item, Reject):
+        return len(item.reason)
+    # A token id in a list is 8 bytes, and mostly an object of its own.
+    return len(item.kept) + len(item.prompt.content) * (1 if isinstance(item.prompt.content, str) else 40)
+
+
+def _tokenize(window: Window, reader: Reader) -> Iterator[Sample | Reject]:
+    texts, complete = _texts(window, False), _texts(window, True)
+    plain_ids = iter(encode_texts(texts, reader.tokenizer))
+    complete_ids = iter(encode_complete(complete, reader.tokenizer))
+    for item in window:
+        if isinstance(item, Reject):
+            yield item
+            continue
+        content = item.prompt.content
+        if isinstance(content, str):
+            made = next(complete_ids if item.prompt.is_complete else plain_ids)
+        else:
+            made = _check_ids(content, reader)
+        if not isinstance(made, Bad):
+            preview = content if isinstance(content, str) else _decode(content, reader)
+            made = _accept(item, made, preview[:_PREVIEW_CHARS], reader)
+        yield Reject(item.index, made.reason, line=item.line) if isinstance(made, Bad) else made
+
+
+def _texts(window: Window, is_complete: bool) -> list[str]:
+    prompts = [item.prompt for item in window if isinstance(item, Written) and item.prompt.is_complete == is_complete]
+    return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
+
+
+def _check_ids(ids: list[int], reader: Reader) -> list[int] | Bad:
     for position, token in enumerate(ids):
         if not 0 <= token < reader.vocab_size:
-            return Reject(
-                index,
-                f"token id {str(token)[:24]} at position {position} is not in the vocabulary "
-                f"(0 to {reader.vocab_size - 1})",
+            number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
+            return Bad(
+                f"token id {number} at position {position} is not in the vocabulary (0 to {reader.vocab_size - 1})"
             )
-    preview = reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)[:_PREVIEW_CHARS]
-    return _accept(index, ids, preview, reader)
+    return ids
 
 
-def _accept(index: int, ids: list[int], preview: str, reader: Reader) -> Sample | Reject:
+def _decode(ids: list[int], reader: Reader) -> str:
+    return reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
+
+
+def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Sample | Bad:
     if not ids:
-        return Reject(index, "has no tokens")
+        return Bad("has no tokens")
     truncated = len(ids) > reader.max_length
     if truncated and reader.over_long == "reject":
-        return Reject(
-            index,
+        return Bad(
             f"is {len(ids)} tokens long; the limit is {reader.max_length} "
             "(max_seq_length in run.json, and never more than the model's positions; "
-            "over_long: truncate would keep the beginning)",
+            "over_long: truncate would keep the beginning)"
         )
-    return Sample(index, np.asarray(ids[: reader.max_length], dtype=np.int32), preview, truncated)
+    token_ids = np.asarray(ids[: reader.max_length], dtype=np.int32)
+    if token_ids.max() >= reader.vocab_size:  # a tokenizer may add ids to a text that its vocabulary does not have
+        return _check_ids(token_ids.tolist(), reader)
+    positions = select(reader.selection, token_ids)
+    if isinstance(positions, Bad):
+        return positions
+    return Sample(item.index, token_ids, positions, preview, truncated, item.kept)

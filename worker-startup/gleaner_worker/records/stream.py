@@ -15,7 +15,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Line:
-    index: int  # zero-based: the sample index
+    index: int  # zero-based
     data: bytes | None  # without its line ending; None when it is longer than MAX_LINE_BYTES
     size_bytes: int
 
@@ -53,7 +53,8 @@ def _open(path: str) -> BinaryIO:
 def _split(file: BinaryIO) -> Iterator[bytes | int]:
     """Lines without their ending; for a line over the limit, its length alone."""
     first = True
-    while line := file.readline(MAX_LINE_BYTES + 2):
+    # The mark is no part of the first line, so it must not shorten what is read of it.
+    while line := file.readline(MAX_LINE_BYTES + 2 + (len(_BOM) if first else 0)):
         if first:
             first = False
             line = line.removeprefix(_BOM)

@@ -1,11 +1,14 @@
 """The computed batches of an unfinished shard, kept when a VM is taken away, for whoever goes on with the stream.
 
-A partial holds the first batches of the shard's plan, so what comes of it is the same bytes as without it. It is only
-ever a saving of time: one that does not fit, or cannot be read, is passed over.
+A partial holds a run of consecutive batches of the shard's plan, so what comes of it is the same bytes as without it.
+It is only ever a saving of time: one that does not fit, or cannot be read, is passed over. A shard is saved in several
+partials of a bounded size, at once: on a slow network some arrive in time, and each is of use alone.
 """
 
 import logging
 import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -14,83 +17,162 @@ from ..failures import Failure
 from ..model.loaded import Model
 from ..names import partial_name, partial_prefix
 from ..objects import Bucket, ObjectInfo
-from .shard import ShardInProgress
-from .write import write_safetensors
 from ..work import Work, disagreement, shard_identity
+from .shard import ShardInProgress
+from .write import encode_tensors
 
 log = logging.getLogger(__name__)
 
-
-def save_partial(shard: ShardInProgress, work: Work, model: Model, bucket: Bucket, folder: str) -> None:
-    """Stores the batches done so far. Safe beside a computation that goes on: finished rows do not change."""
-    done = shard.batches_done
-    if done == 0:
-        return
-    samples = _samples(shard, done)
-    tensors = {
-        f"resid_post.{layer}": np.concatenate([rows[shard.offsets[s] : shard.offsets[s + 1]] for s in samples])
-        for layer, rows in shard.layers.items()
-    }
-    metadata = shard_identity(work, shard.plan, model.fingerprint) | {"batches": str(done)}
-    path = os.path.join(folder, "partial")
-    write_safetensors(path, tensors, metadata)
-    name = partial_name(work.run, work.stream, shard.plan.number, work.epoch)
-    bucket.create(name, path, metadata | {"run": work.run, "epoch": str(work.epoch)}, "application/octet-stream")
-    log.info("Saved %d of %d batches of shard %d in %s", done, len(shard.batches), shard.plan.number, name)
+_PART_BYTES = 64 * 1024 * 1024  # unless one batch is larger
+_PARALLEL = 4
 
 
 class Partials:
-    """What earlier holders of this stream left."""
+    """What earlier holders of this stream left, and where this one leaves its own."""
 
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str):
         self._work, self._model, self._bucket, self._folder = work, model, bucket, folder
         self._found = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
 
     def restore(self, shard: ShardInProgress) -> None:
-        """Fills the shard with the batches of the partial that has most of them, if there is one that fits."""
+        """Fills the shard with every batch that a fitting partial has."""
         prefix = partial_prefix(self._work.run, self._work.stream, shard.plan.number)
-        identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
+        identity = self._identity(shard)
         fitting = [
             info for info in self._found if info.name.startswith(prefix) and not disagreement(identity, info.metadata)
         ]
-        for info in sorted(fitting, key=_batches, reverse=True):
-            if 0 < _batches(info) <= len(shard.batches) and self._load(shard, info):
-                shard.batches_done = _batches(info)
-                log.info(
-                    "Going on with %d of %d batches of shard %d from %s",
-                    shard.batches_done,
-                    len(shard.batches),
-                    shard.plan.number,
-                    info.name,
-                )
-                return
+        chosen, wanted = [], ~shard.done
+        for info in sorted(fitting, key=lambda info: len(_run_of(info)), reverse=True):
+            run = _run_of(info)
+            if run and run[-1] < len(shard.batches) and wanted[run.start : run.stop].any():
+                chosen.append(info)
+                wanted[run.start : run.stop] = False
+        if chosen:
+            with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
+                list(pool.map(lambda info: self._load(shard, info), chosen))
+            log.info(
+                "Going on with %d of %d batches of shard %d", shard.done.sum(), len(shard.batches), shard.plan.number
+            )
 
-    def _load(self, shard: ShardInProgress, info: ObjectInfo) -> bool:
-        path = os.path.join(self._folder, "partial")
-        samples = _samples(shard, _batches(info))
+    def save(self, shards: Iterable[ShardInProgress]) -> None:
+        """Stores the batches done so far. Safe beside a computation that goes on: finished rows do not change."""
+        parts = [(shard, part) for shard in shards for part in _runs_to_save(shard, self._model.row_bytes)]
+        if parts:
+            with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
+                list(pool.map(lambda part: self._save(*part), parts))
+
+    def _identity(self, shard: ShardInProgress) -> dict[str, str]:
+        devices = {"devices": str(self._model.devices)}  # by which the batches were made
+        return shard_identity(self._work, shard.plan, self._model.fingerprint) | devices
+
+    def _save(self, shard: ShardInProgress, part: range) -> None:
+        name = partial_name(self._work.run, self._work.stream, shard.plan.number, self._work.epoch, part[0], part[-1])
+        metadata = self._identity(shard) | {"first_batch": str(part[0]), "last_batch": str(part[-1])}
+        spans = _spans(shard, part)
+        tensors = {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
+        tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
+        tensors |= {f"sums.{site}": sums[part.start : part.stop] for site, sums in shard.sums.items()}
+        made = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
+            self._bucket.create(name, encode_tensors(tensors, metadata), metadata | made, "application/octet-stream")
+        except Failure as error:
+            log.warning("%s; those batches will be computed again", error)
+            return
+        shard.saved[part.start : part.stop] = True
+        log.info(
+            "Saved batches %d to %d of %d of shard %d in %s",
+            part[0],
+            part[-1],
+            len(shard.batches),
+            shard.plan.number,
+            name,
+        )
+
+    def _load(self, shard: ShardInProgress, info: ObjectInfo) -> None:
+        path = os.path.join(self._folder, info.name.rpartition("/")[2])
+        try:
+            if info.size_bytes > self._limit(shard, _run_of(info)):
+                raise ValueError(f"it has {info.size_bytes} bytes")
             self._bucket.download(info.name, path, info.generation)
             with safe_open(path, framework="numpy") as file:
-                for layer, rows in shard.layers.items():
-                    saved = file.get_tensor(f"resid_post.{layer}")
-                    lengths = [shard.offsets[s + 1] - shard.offsets[s] for s in samples]
-                    if saved.dtype != rows.dtype or saved.shape != (sum(lengths), rows.shape[1]):
-                        raise ValueError(f"resid_post.{layer} is {saved.dtype} {saved.shape}")
-                    for s, part in zip(samples, np.split(saved, np.cumsum(lengths)[:-1]), strict=True):
-                        rows[shard.offsets[s] : shard.offsets[s + 1]] = part
-            return True
-        except (OSError, SafetensorError, ValueError, Failure) as error:
-            log.warning("Failed to use %s: %s; computing that shard from its beginning", info.name, error)
-            return False
+                self._put(shard, _run_of(info), {name: file.get_tensor(name) for name in file.keys()})
+        except (OSError, SafetensorError, ValueError, KeyError, Failure) as error:
+            log.warning("Failed to use %s: %s; computing those batches again", info.name, error)
         finally:
             if os.path.exists(path):
                 os.unlink(path)
 
+    def _limit(self, shard: ShardInProgress, part: range) -> int:
+        """More bytes than any partial of those batches has."""
+        sums = sum(array[part.start : part.stop].nbytes for array in shard.sums.values())
+        return _row_count(shard, part) * self._model.row_bytes + sums + (1 << 20)
 
-def _samples(shard: ShardInProgress, batches: int) -> list[int]:
-    return [sample for batch in shard.batches[:batches] for sample in batch.rows]
+    def _put(self, shard: ShardInProgress, part: range, tensors: dict[str, np.ndarray]) -> None:
+        """Raises ValueError or KeyError, and has changed nothing that counts, when a tensor does not fit."""
+        spans, rows = _spans(shard, part), _row_count(shard, part)
+        layers = len(self._model.layers)
+        places = {f"rows.{site}": (array, rows) for site, array in shard.rows.items()}
+        places |= {f"scale.{site}": (array, rows) for site, array in shard.scale.items()}
+        places |= {f"sums.{site}": (array, None) for site, array in shard.sums.items()}
+        for name, (array, count) in places.items():
+            shape = (len(part), *array.shape[1:]) if count is None else (layers, count, *array.shape[2:])
+            if tensors[name].shape != shape or tensors[name].dtype != array.dtype:
+                raise ValueError(f"its {name} is {tensors[name].dtype} {list(tensors[name].shape)}")
+        for name, (array, count) in places.items():
+            if count is None:
+                array[part.start : part.stop] = tensors[name]
+                continue
+            begin = 0
+            for span in spans:
+                end = begin + span.stop - span.start
+                _raw(array)[:, span] = _raw(tensors[name])[:, begin:end]
+                begin = end
+        for done in (shard.done, shard.saved):
+            done[part.start : part.stop] = True
 
 
-def _batches(info: ObjectInfo) -> int:
-    text = info.metadata.get("batches", "")
-    return int(text) if text.isdigit() else 0
+def _runs_to_save(shard: ShardInProgress, row_bytes: int) -> list[range]:
+    """Consecutive batches that are done and in no partial yet, in runs of at most _PART_BYTES."""
+    runs: list[range] = []
+    size = 0
+    for number, is_due in enumerate(shard.done & ~shard.saved):
+        if not is_due:
+            continue
+        more = row_bytes * _row_count(shard, range(number, number + 1))
+        if runs and runs[-1].stop == number and size + more <= _PART_BYTES:
+            runs[-1], size = range(runs[-1].start, number + 1), size + more
+        else:
+            runs.append(range(number, number + 1))
+            size = more
+    return runs
+
+
+def _spans(shard: ShardInProgress, part: range) -> list[slice]:
+    """The rows of each sample of those batches, in the order of the batches."""
+    offsets = shard.plan.row_offsets
+    return [slice(int(offsets[s]), int(offsets[s + 1])) for number in part for s in shard.batches[number].rows]
+
+
+def _row_count(shard: ShardInProgress, part: range) -> int:
+    return sum(span.stop - span.start for span in _spans(shard, part))
+
+
+def _gather(rows: np.ndarray, spans: list[slice]) -> np.ndarray:
+    """[L, R, ...] -> [L, those rows, ...]."""
+    raw = _raw(rows)
+    return np.concatenate([raw[:, span] for span in spans], axis=1).view(rows.dtype)
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """As integers: numpy copies bf16 one value at a time."""
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def _run_of(info: ObjectInfo) -> range:
+    """The batches that a partial says it holds; none when it says it badly."""
+    first, last = (info.metadata.get(key, "") for key in ("first_batch", "last_batch"))
+    return range(int(first), int(last) + 1) if _is_number(first) and _is_number(last) else range(0)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

@@ -6,37 +6,71 @@ before. So a run that was interrupted anywhere makes the same bytes as one that 
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from ..records.samples import Reject, Sample
 
 SHORTEST_BATCH_TOKENS = 32
-BATCH_TOKENS = 2048
+BATCH_TOKENS = 2048  # per device
+# However small a row is, a shard's index and its samples must fit into memory too.
+MAX_SHARD_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How large a shard may become. Counted as it lies in memory: what a codec makes of it is not known before."""
+
+    shard_bytes: int
+    row_bytes: int  # of one stored vector in every layer and site, scales included
+    pooled: bool = False  # one row per sample, the mean of its tokens
+
+    def sample_bytes(self, sample: Sample) -> int:
+        """The rows of the sample and its part of the index."""
+        rows = row_count(sample, self.pooled)
+        return rows * self.row_bytes + 4 * len(sample.token_ids) + 16 + len(sample.kept)
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """The lines first_sample..last_sample, of which `samples` are stored and the rest are rejected."""
+    """The sample indices first_sample..last_sample, of which `samples` are stored and the rest are rejected."""
 
     number: int  # from 1
     first_sample: int
     last_sample: int
     samples: tuple[Sample, ...]
     final: bool
+    pooled: bool = False
 
     @property
     def rejected(self) -> int:
         return self.last_sample - self.first_sample + 1 - len(self.samples)
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         return sum(len(sample.token_ids) for sample in self.samples)
 
     @property
     def truncated(self) -> int:
         return sum(sample.truncated for sample in self.samples)
+
+    @cached_property
+    def row_offsets(self) -> np.ndarray:
+        """int64 [S + 1]: sample s owns rows row_offsets[s] to row_offsets[s + 1]."""
+        return np.cumsum([0, *(row_count(sample, self.pooled) for sample in self.samples)], dtype=np.int64)
+
+    @property
+    def rows(self) -> int:
+        return int(self.row_offsets[-1])
+
+
+def row_count(sample: Sample, pooled: bool) -> int:
+    """How many vectors are stored of the sample, per layer and site."""
+    if pooled:
+        return 1
+    return len(sample.token_ids if sample.positions is None else sample.positions)
 
 
 @dataclass(frozen=True)
@@ -48,48 +82,68 @@ class Batch:
     width: int
 
 
-def plan_shards(items: Iterable[Sample | Reject], capacity_tokens: int) -> Iterator[ShardPlan]:
-    """Fills shards greedily in line order.
+def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Iterator[ShardPlan]:
+    """Fills shards greedily in sample order.
 
-    A shard closes when the next sample would bring it over `capacity_tokens`; a sample larger than that gets a shard of
-    its own. Rejected lines stay with the samples before them. Yields nothing when there are no lines at all.
+    A shard closes when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a sample larger than
+    that gets a shard of its own. What is rejected stays with the samples before it. Yields nothing when there are no
+    lines at all.
     """
-    number, first, last, tokens = 1, 0, -1, 0
+    number, first, last, size, tokens = 1, 0, -1, 0, 0
     samples: list[Sample] = []
     for item in items:
         if isinstance(item, Sample):
-            if samples and tokens + len(item.token_ids) > capacity_tokens:
-                yield ShardPlan(number, first, last, tuple(samples), final=False)
-                number, first, tokens = number + 1, item.index, 0
+            more = capacity.sample_bytes(item)
+            is_full = size + more > capacity.shard_bytes or tokens + len(item.token_ids) > MAX_SHARD_TOKENS
+            if samples and is_full:
+                yield ShardPlan(number, first, last, tuple(samples), False, capacity.pooled)
+                number, first, size, tokens = number + 1, last + 1, 0, 0
                 samples = []
             samples.append(item)
+            size += more
             tokens += len(item.token_ids)
-        last = item.index
+        last = item.last
     if last >= 0:
-        yield ShardPlan(number, first, last, tuple(samples), final=True)
+        yield ShardPlan(number, first, last, tuple(samples), True, capacity.pooled)
 
 
-def capacity_tokens(shard_size_bytes: int, layers: int, d_model: int, itemsize: int) -> int:
-    return shard_size_bytes // (layers * d_model * itemsize)
-
-
-def plan_batches(lengths: list[int], max_length: int) -> list[Batch]:
+def plan_batches(lengths: list[int], max_length: int, devices: int = 1) -> list[Batch]:
     """Groups samples of similar length into few fixed shapes, longest first.
 
-    Rows that the long samples of a shape leave free are given to the next shorter ones, so that only the very last
-    batch of a shard can have dummy rows.
+    The batches are those of one device; `devices` of them in a row that have one shape are computed at once, each on a
+    device of its own. So what a device computes, and the bytes that come of it, do not depend on how many there are.
+    Rows that the long samples of a shape leave free are given to the next shorter ones.
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    batches = []
-    while order:
-        width = _width(lengths[order[0]], max_length)
-        height = max(1, BATCH_TOKENS // width)
-        batches.append(Batch(tuple(order[:height]), height, width))
-        order = order[height:]
+    batches: list[Batch] = []
+    begin, free = 0, 0
+    while begin < len(order):
+        width = batch_width(lengths[order[begin]], max_length)
+        end = begin + batch_height(width, 1)
+        rows = tuple(order[begin:end])
+        if free and batches[-1].width == width:
+            batches[-1] = replace(batches[-1], rows=batches[-1].rows + rows)
+            free -= 1
+        else:
+            batches.append(Batch(rows, batch_height(width, devices), width))
+            free = devices - 1
+        begin = end
     return batches
 
 
-def _width(length: int, max_length: int) -> int:
+def batch_shapes(max_length: int, devices: int = 1) -> list[tuple[int, int]]:
+    """Every (height, width) that plan_batches can ask for, narrowest first."""
+    widths = {batch_width(1, max_length)}
+    while max(widths) < max_length:
+        widths.add(batch_width(max(widths) + 1, max_length))
+    return [(batch_height(width, devices), width) for width in sorted(widths)]
+
+
+def batch_height(width: int, devices: int) -> int:
+    return max(1, BATCH_TOKENS // width) * devices
+
+
+def batch_width(length: int, max_length: int) -> int:
     width = SHORTEST_BATCH_TOKENS
     while width < length:
         width *= 2

@@ -1,16 +1,22 @@
 """The shards of a stream that the bucket has, held against the plan: the bucket is the truth about work done."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+
 from ..failures import Failure
 from ..model.loaded import Model
 from ..names import parse_shard
 from ..objects import Bucket, ObjectInfo
-from .plan import ShardPlan
 from ..work import Work, disagreement, shard_identity
+from .plan import ShardPlan
+from .write import stored_facts
+
+_PARALLEL = 16
 
 
 class StoredShards:
     def __init__(self, work: Work, model: Model, bucket: Bucket):
-        self._work = work
+        self._work, self._bucket = work, bucket
         self._fingerprint = model.fingerprint
         self._found: dict[int, ObjectInfo] = {}
         for info in bucket.list(work.output_prefix):
@@ -35,6 +41,23 @@ class StoredShards:
         identity = shard_identity(self._work, plan, self._fingerprint)
         if problem := disagreement(identity, info.metadata):
             raise self._conflict(f"{info.name} was made as {problem}")
+
+    def add_stats(self, entries: list[dict]) -> list[dict]:
+        """The entries of a summary, those of shards that others stored with the statistics that are written in them."""
+        with ThreadPoolExecutor(_PARALLEL, "stats") as pool:
+            return list(pool.map(lambda entry: entry if "stats" in entry else self._with_stats(entry), entries))
+
+    def _with_stats(self, entry: dict) -> dict:
+        info = self._found[entry["shard_id"]]
+
+        def read(begin: int, end: int) -> bytes:
+            return self._bucket.read_range(info.name, info.generation, begin, min(end, info.size_bytes))
+
+        try:
+            stats = json.loads(stored_facts(read, info.size_bytes, self._work.spec.format)["stats"])
+        except (ValueError, KeyError, FileNotFoundError) as error:
+            raise self._conflict(f"{info.name} does not tell its statistics ({error!r})") from error
+        return entry | {"stats": stats}
 
     def _conflict(self, what: str) -> Failure:
         work = self._work

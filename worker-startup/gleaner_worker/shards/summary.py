@@ -1,11 +1,22 @@
 """metadata.json: what a finished stream has, in the seeds' fields and ours. It says nothing of when or by whom."""
 
+import importlib.metadata
+import json
+import platform
+import re
+
 from ..model.loaded import Model
 from ..names import shard_name
-from .plan import ShardPlan
 from ..work import Work
+from .plan import ShardPlan
+from .shard import fold_stats
 
 _MIB = 1024 * 1024
+_PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
+_MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
+_BUNDLE = re.compile(r"/bundle-([0-9a-f]{64})/")
+# What may differ between two attempts that stored the same.
+_CIRCUMSTANCES = ("versions", "code")
 
 
 def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str) -> dict:
@@ -16,7 +27,7 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
         "local_path": None,  # nothing stays on the worker's disk
         "gcs_path": f"gs://{work.bucket}/{name}",
         "file_size_mb": round(size_bytes / _MIB, 2),
-        "buffer_size_mb": round(plan.tokens * model.bytes_per_token / _MIB, 2),
+        "buffer_size_mb": round(plan.rows * model.row_bytes / _MIB, 2),
         "layers": list(model.layers),
         "samples_per_layer": len(plan.samples),
         "total_samples_in_shard": len(plan.samples),
@@ -25,15 +36,19 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
         "first_sample": plan.first_sample,
         "last_sample": plan.last_sample,
         "tokens": plan.tokens,
+        "rows": plan.rows,
         "rejected": plan.rejected,
         "truncated": plan.truncated,
     }
 
 
 def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
+    """entries: of every shard, in their order, with their `stats`."""
+
     def total(key: str) -> int:
         return sum(entry[key] for entry in entries)
 
+    spec = work.spec
     return {
         "schema": "gleaner/1",
         "run": work.run,
@@ -43,17 +58,42 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "total_shards": len(entries),
         "total_samples": total("total_samples_in_shard"),
         "total_tokens": total("tokens"),
+        "total_rows": total("rows"),
         "total_rejected": total("rejected"),
         "total_truncated": total("truncated"),
-        "shard_size_gb": work.spec.shard_size_bytes / 1_000_000_000,
+        "shard_size_gb": spec.shard_size_bytes / 1_000_000_000,
         "upload_to_gcs": True,
         "gcs_bucket": work.bucket,
         "gcs_prefix": work.output_prefix.rstrip("/"),
         "spec_hash": work.spec_hash,
         "stream_crc32c": work.crc32c,
         "model_fingerprint": model.fingerprint,
-        "dtype": work.spec.dtype,
+        "dtype": spec.dtype,
+        "compute_dtype": spec.compute_dtype,
         "d_model": model.config.d_model,
         "layers": list(model.layers),
-        "shards": sorted(entries, key=lambda entry: entry["shard_id"]),
+        "sites": list(model.sites),
+        "token_selection": spec.tokens if isinstance(spec.tokens, str) else list(spec.tokens),
+        "exclude_special": spec.exclude_special,
+        "stats": fold_stats([(entry["rows"], entry["stats"]) for entry in entries]),
+        "model": {key: getattr(model.files, key) for key in _MODEL_FACTS},
+        "versions": {"python": platform.python_version()}
+        | {package: importlib.metadata.version(package) for package in _PACKAGES},
+        "code": _code(),
+        "shards": entries,
     }
+
+
+def same_summary(mine: bytes, theirs: bytes) -> bool:
+    """Whether another attempt, perhaps with other software, came to the same."""
+    try:
+        first, second = json.loads(mine), json.loads(theirs)
+        return all(first.get(key) == second.get(key) for key in (first.keys() | second.keys()) - set(_CIRCUMSTANCES))
+    except (ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _code() -> str | None:
+    """The sha256 of the bundle that this file came in, or None where it came in none."""
+    match = _BUNDLE.search(__file__)
+    return match[1] if match else None

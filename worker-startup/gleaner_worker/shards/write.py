@@ -1,50 +1,98 @@
-"""One shard as one file: safetensors, or the seeds' pickle. The same values always make the same bytes."""
+"""One shard as one file, in each format. The same values always make the same bytes, whatever the machine."""
 
-import gzip
 import json
-import pickle
+import os
+from collections.abc import Callable
 
 import numpy as np
 
-from ..disk import writing
+from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.facts import parse_tensors, stored_facts
+
+from .index import index_tensors
+from .pickle_shard import encode_pickle
 from .plan import ShardPlan
+from .shard_bytes import ShardBytes, bytes_of, checksums_of
+from .zstd_seekable import compress, frame_bytes
 
-CONTENT_TYPES = {"safetensors": "application/octet-stream", "pkl.gz": "application/gzip"}
-_SAFETENSORS_NAMES = {"bfloat16": "BF16", "float32": "F32", "int32": "I32", "int64": "I64"}
+__all__ = ["CONTENT_TYPES", "ShardBytes", "encode_shard", "encode_tensors", "parse_tensors", "stored_facts"]
+
+# Never with a content encoding: Cloud Storage would unpack what it sends.
+CONTENT_TYPES = {
+    "safetensors": "application/octet-stream",
+    "safetensors.zst": "application/zstd",
+    "pkl.gz": "application/gzip",
+}
+_SAFETENSORS_NAMES = {
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "int8": "I8",
+    "uint8": "U8",
+    "int32": "I32",
+    "int64": "I64",
+}
 
 
-def sample_offsets(plan: ShardPlan) -> np.ndarray:
-    """int64 [S + 1]: sample s owns rows offsets[s] to offsets[s + 1]."""
-    return np.cumsum([0, *(len(sample.token_ids) for sample in plan.samples)], dtype=np.int64)
+def encode_shard(
+    file_format: str,
+    plan: ShardPlan,
+    layers: tuple[int, ...],
+    rows: dict[str, np.ndarray],
+    scale: dict[str, np.ndarray],
+    identity: dict[str, str],
+    stats: dict[str, dict],
+    threads: int | None = None,
+) -> ShardBytes:
+    """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, for int8 alone.
+
+    identity, stats: what a reader is told of the shard and of each `{site}.{layer}`.
+    """
+    threads = threads or os.cpu_count() or 1
+    facts = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
+    if file_format == "pkl.gz":
+        ((site, values),) = rows.items()
+        facts |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
+        return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), facts, threads))
+    tensors = shard_tensors(plan, layers, rows, scale)
+    checksums = dict(zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True))
+    told = {name: as_text(checksum) for name, checksum in checksums.items()}
+    header, ordered = _layout(tensors, facts | {"checksums": json.dumps(told, separators=(",", ":"))})
+    if file_format == "safetensors.zst":
+        return ShardBytes(compress([_raw(header), *_pieces(ordered)], threads))
+    buffers = [header, *(bytes_of(tensor) for tensor in ordered.values())]
+    return ShardBytes(buffers, [crc32c(header), *(checksums[name] for name in ordered)])
 
 
-def write_shard(
-    path: str, file_format: str, plan: ShardPlan, layers: dict[int, np.ndarray], header: dict[str, str]
-) -> None:
-    """Writes the shard to `path`; raises Failure when the disk is full. `header`: safetensors' __metadata__."""
-    with writing(path):
-        if file_format == "pkl.gz":
-            _write_pickle(path, plan, layers)
-        else:
-            write_safetensors(path, shard_tensors(plan, layers), header)
+def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> ShardBytes:
+    """Any tensors as a safetensors file."""
+    header, ordered = _layout(tensors, metadata)
+    return ShardBytes([header, *(bytes_of(tensor) for tensor in ordered.values())])
 
 
-def shard_tensors(plan: ShardPlan, layers: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
-    tensors = {f"resid_post.{layer}": rows for layer, rows in layers.items()}
-    ids = [sample.token_ids for sample in plan.samples]
-    tensors["token_ids"] = np.concatenate([np.empty(0, np.int32), *ids])
-    tensors["sample_offsets"] = sample_offsets(plan)
-    tensors["sample_idx"] = np.array([sample.index for sample in plan.samples], dtype=np.int64)
+def shard_tensors(
+    plan: ShardPlan, layers: tuple[int, ...], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """By name, the index first."""
+    tensors = index_tensors(plan)
+    for site, values in scale.items():
+        tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers)}
+    for site, values in rows.items():
+        tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers)}
     return tensors
 
 
-def write_safetensors(path: str, tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """safetensors' format, written here because the library orders __metadata__ by chance and copies every tensor."""
-    # 8-byte values first, as the library does, so that every tensor is aligned.
-    ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)
+def _layout(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, dict[str, np.ndarray]]:
+    """safetensors' header, and the tensors in the order that it tells of.
+
+    Written here because the library orders __metadata__ by chance and copies every tensor.
+    """
+    # The widest values first, as the library does, so that every tensor is aligned.
+    ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     end = 0
-    for name, tensor in ordered:
+    for name, tensor in ordered.items():
         begin, end = end, end + tensor.nbytes
         header[name] = {
             "dtype": _SAFETENSORS_NAMES[tensor.dtype.name],
@@ -53,36 +101,18 @@ def write_safetensors(path: str, tensors: dict[str, np.ndarray], metadata: dict[
         }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, tensor in ordered:
-            file.write(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+    return len(text).to_bytes(8, "little") + text, ordered
 
 
-def _write_pickle(path: str, plan: ShardPlan, layers: dict[int, np.ndarray]) -> None:
-    """dict layer -> list of {sample_idx, activation [length, d_model] fp32, shape, text_preview}, gzip level 1."""
-    offsets = sample_offsets(plan)
-    content = {
-        layer: [
-            {
-                "sample_idx": sample.index,
-                "activation": _rows(rows, offsets, position),
-                "shape": (len(sample.token_ids), rows.shape[1]),
-                "text_preview": sample.preview,
-            }
-            for position, sample in enumerate(plan.samples)
-        ]
-        for layer, rows in layers.items()
-    }
-    with (
-        open(path, "wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=1, mtime=0) as file,
-    ):
-        pickler = pickle.Pickler(file, protocol=4)
-        # No memo: with it the bytes depend on which equal objects happen to be one, and every array is kept twice.
-        pickler.fast = True
-        pickler.dump(content)
+def _pieces(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
+    pieces = []
+    for tensor in tensors.values():
+        data = bytes_of(tensor)
+        row_bytes = tensor.nbytes // len(tensor) if len(tensor) else 1
+        step = frame_bytes(row_bytes)
+        pieces += [data[begin : begin + step] for begin in range(0, len(data), step)]
+    return pieces
 
 
-def _rows(rows: np.ndarray, offsets: np.ndarray, position: int) -> np.ndarray:
-    return rows[offsets[position] : offsets[position + 1]].astype(np.float32, copy=False)
+def _raw(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)

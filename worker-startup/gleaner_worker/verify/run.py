@@ -5,10 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from ..failures import Failure
-from ..model.folder import find_model, open_reader
+from ..model.folder import open_reader
+from ..model.pin import find_run_model, read_pin
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, parse_spec
+from .content import Wanted
 from .shard import Expectation
 from .stream import COUNTS, verify_stream
 
@@ -16,9 +18,11 @@ from .stream import COUNTS, verify_stream
 def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
     """The report. Raises Failure or OSError when it cannot be known. `folder`: scratch space, as large as one shard."""
     spec, spec_hash = _read_manifest(bucket, run)
-    model_folder = find_model(spec.model, folder, bucket, weights=False)
+    model_folder = find_run_model(spec, run, folder, bucket, weights=False).folder
     config, layers, reader = open_reader(spec, model_folder)
-    expectation = Expectation(run, spec, spec_hash, layers, config.d_model, reader)
+    wanted = Wanted(spec, layers, config.d_model, selects=not reader.selection.is_everything)
+    pin = read_pin(bucket, run)
+    expectation = Expectation(run, spec_hash, wanted, reader, pin.fingerprint if pin else None)
     problems: list[str] = []
     streams = _list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)

@@ -1,4 +1,4 @@
-"""One stream held against its shards: every line stored once or rejected once, with its own token ids."""
+"""One stream held against its shards: every sample stored once or rejected once, with its own token ids."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from .shard import (
     STORED,
     STORED_AGAIN,
     Expectation,
-    Lines,
+    Samples,
     check_content,
     check_metadata,
     facts_of,
@@ -34,6 +34,7 @@ COUNTS = (
     "shards",
     "bytes",
     "tokens",
+    "rows",
 )
 _MAX_PROBLEMS = 50
 
@@ -51,8 +52,8 @@ def verify_stream(
     problems: list[str] = []
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
-    lines = Lines(path, info.name, expect.reader)
-    marks = lines.marks
+    samples = Samples(path, info.name, expect.reader)
+    marks = samples.marks
     prefix = output_prefix(expect.run, stream)
     named = {other.name.removeprefix(prefix): other for other in outputs}
     shards = sorted(
@@ -60,7 +61,9 @@ def verify_stream(
         key=lambda found: (found[0], found[1].name),
     )
     before: tuple[int, ObjectInfo] | None = None
-    end, tokens, is_final = -1, 0, False
+    end, is_final = -1, False
+    totals = dict.fromkeys(("tokens", "rows"), 0)
+    stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
         tell({"stream": stream, "shards_done": position, "shards": len(shards)})
@@ -75,13 +78,15 @@ def verify_stream(
                 wrong.append(f"starts at sample {facts['first_sample']}, but the shards before it end at sample {end}")
             if is_final:
                 wrong.append("comes after the final shard")
-            end, tokens = max(end, facts["last_sample"]), tokens + facts["tokens"]
+            end = max(end, facts["last_sample"])
+            totals = {key: total + facts[key] for key, total in totals.items()}
             is_final = shard.metadata.get("final") == "true"
             if is_foreign(shard, info):
                 foreign.append(shard)
                 mark_different(marks, facts)
             else:
-                wrong += check_content(expect, bucket, shard, lines, os.path.join(folder, "shard"))
+                found, stats[shard.name] = check_content(expect, bucket, shard, samples, folder)
+                wrong += found
         problems += [f"{shard.name} {what}" for what in wrong]
         before = (number, shard)
     if foreign:
@@ -90,27 +95,27 @@ def verify_stream(
         due = before[0] + 1 if before else 1
         left = f"the shards cover {end + 1}" if is_final else f"{_missing(prefix, due, due)}, and perhaps more"
         problems.append(f"{info.name} is not finished: of its {len(marks)} samples {left}")
-    lines.read_rest()
-    _read_rejects(bucket, named.get("rejects.jsonl"), marks, problems)
+    samples.read_rest()
+    _read_rejects(expect, bucket, named.get("rejects.jsonl"), marks, problems)
     counts = _count(marks)
-    _check_rejects(marks, f"{prefix}rejects.jsonl", problems)
+    _check_rejects(expect, marks, f"{prefix}rejects.jsonl", problems)
     if is_final:
         _check_summary(
             expect,
             bucket,
             named.get("metadata.json"),
             prefix,
-            counts,
-            tokens,
+            counts | totals,
             [shard for _, shard in shards],
+            stats,
             problems,
         )
     for key in ("missing", "doubled", "different"):
         if counts[key]:
-            problems.append(f"{info.name} has {counts[key]} samples {key}, the first at line {_first(marks, key) + 1}")
+            problems.append(f"{info.name} has {counts[key]} samples {key}, the first {_where(expect, _first(marks, key))}")
     if len(problems) > _MAX_PROBLEMS:
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]
-    sizes = {"shards": len(shards), "bytes": sum(shard.size_bytes for _, shard in shards), "tokens": tokens}
+    sizes = {"shards": len(shards), "bytes": sum(shard.size_bytes for _, shard in shards), **totals}
     return {"stream": stream, "object": info.name, **counts, **sizes, "problems": problems}
 
 
@@ -130,27 +135,37 @@ def _describe_foreign(shards: list[ObjectInfo], info: ObjectInfo) -> str:
     )
 
 
-def _read_rejects(bucket: Bucket, info: ObjectInfo | None, marks: bytearray, problems: list[str]) -> None:
+def _where(expect: Expectation, sample: int) -> str:
+    line = f"at line {expect.line_of(sample)}"
+    return line if expect.reader.samples_per_line == 1 else f"{line} (sample {sample})"
+
+
+def _read_rejects(
+    expect: Expectation, bucket: Bucket, info: ObjectInfo | None, marks: bytearray, problems: list[str]
+) -> None:
+    """A record is of one sample, or of all those of its line."""
     for number, line in enumerate((bucket.read(info.name) or b"").splitlines() if info else [], 1):
         try:
             record = json.loads(line)
-            index = record["sample_idx"]
-            if record["line"] != index + 1 or not record["reason"] or not 0 <= index < len(marks):
-                raise ValueError("no such line in the stream")
-        except (ValueError, KeyError, TypeError) as error:
+            index, count = record["sample_idx"], record.get("samples", 1)
+            if type(index) is not int or type(count) is not int or not 0 <= index < index + count <= len(marks):
+                raise ValueError("no such sample in the stream")
+            if record["line"] != expect.line_of(index) or not record["reason"]:
+                raise ValueError("no such line in the stream, or no reason")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             problems.append(f"{info.name} line {number} is not a record of a rejected line: {error!r}")
             continue
-        marks[index] |= LISTED_AGAIN if marks[index] & LISTED_REJECT else LISTED_REJECT
+        for sample in range(index, index + count):
+            marks[sample] |= LISTED_AGAIN if marks[sample] & LISTED_REJECT else LISTED_REJECT
 
 
-def _check_rejects(marks: bytearray, name: str, problems: list[str]) -> None:
+def _check_rejects(expect: Expectation, marks: bytearray, name: str, problems: list[str]) -> None:
     """Names the file where it is at fault; the counts alone would name only the stream."""
     lacking = [index for index, mark in enumerate(marks) if mark & BAD and not mark & (LISTED_REJECT | STORED)]
     made_up = [index for index, mark in enumerate(marks) if mark & LISTED_REJECT and not mark & BAD]
-    if lacking:
-        problems.append(f"{name} lacks {len(lacking)} lines that cannot be stored, the first is line {lacking[0] + 1}")
-    if made_up:
-        problems.append(f"{name} lists {len(made_up)} lines that can be stored, the first is line {made_up[0] + 1}")
+    for found, said in ((lacking, "lacks {} samples that cannot be stored"), (made_up, "lists {} that can be stored")):
+        if found:
+            problems.append(f"{name} {said.format(len(found))}, the first is {_where(expect, found[0])}")
 
 
 def _kind(mark: int) -> str:
@@ -187,24 +202,41 @@ def _check_summary(
     bucket: Bucket,
     info: ObjectInfo | None,
     prefix: str,
-    counts: dict,
-    tokens: int,
+    counts: dict[str, int],
     shards: list[ObjectInfo],
+    stats: dict[str, dict],
     problems: list[str],
 ) -> None:
+    """stats: what each shard that could be read says of its values."""
     if not info:
         problems.append(f"{prefix}metadata.json is missing")
         return
+    stored = {
+        "total_samples": counts["stored_once"],
+        "total_rejected": counts["rejected"],
+        "total_truncated": counts["truncated"],
+        "total_tokens": counts["tokens"],
+        "total_rows": counts["rows"],
+        "total_shards": len(shards),
+        "spec_hash": expect.spec_hash,
+    }
+    if expect.fingerprint:
+        stored["model_fingerprint"] = expect.fingerprint
     try:
         summary = json.loads(bucket.read(info.name) or b"")
+        said = {key: summary[key] for key in stored}
         entries = [(entry["gcs_path"], entry["size_bytes"], entry["crc32c"]) for entry in summary["shards"]]
-        said = [
-            summary[key] for key in ("total_samples", "total_rejected", "total_tokens", "total_shards", "spec_hash")
-        ]
-    except (ValueError, KeyError, TypeError) as error:
+        told = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
+        non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"{info.name} is not a summary of ours: {error!r}")
         return
-    if said != [counts["stored_once"], counts["rejected"], tokens, len(shards), expect.spec_hash]:
-        problems.append(f"{info.name} says samples, rejected, tokens, shards, spec {said}, which is not what is stored")
+    wrong = [f"{key} {said[key]}" for key in stored if said[key] != stored[key]]
+    if wrong:
+        problems.append(f"{info.name} says {', '.join(wrong)}, which is not what is stored")
     if entries != [(f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c) for shard in shards]:
         problems.append(f"{info.name} lists other shards, sizes or checksums than are stored")
+    elif other := [name for name, values in stats.items() if told[f"gs://{bucket.name}/{name}"] != values]:
+        problems.append(f"{info.name} tells other statistics of {other[0]} than it does itself")
+    if non_finite or list(summary["stats"]) != expect.wanted.names:
+        problems.append(f"{info.name} does not tell the statistics of {', '.join(expect.wanted.names)}")

@@ -1,0 +1,183 @@
+/** What a completed run has stored, added up from what its streams say: the `result` of its manifest. */
+import type {StreamFacts} from './run.ts';
+
+/** Of one `{site}.{layer}`. int8 alone has the last two: the mean of the squares before rounding, and the relative L2 error. */
+export type Stats = {
+  mean: number;
+  norm: number;
+  max_abs: number;
+  non_finite: number;
+  mean_square?: number | undefined;
+  int8_error?: number | undefined;
+};
+
+export type ModelFacts = {
+  name: string;
+  revision: string | null;
+  fingerprint: string;
+  weights_sha256: string;
+  tokenizer_sha256: string;
+  files: Record<string, string>;
+};
+
+/** A stream's metadata.json, without its list of shards. */
+export type StreamSummary = {
+  total_samples: number;
+  total_rejected: number;
+  total_tokens: number;
+  total_shards: number;
+  total_truncated: number;
+  total_rows: number;
+  stats: Record<string, Stats>;
+  model: ModelFacts;
+  versions: Record<string, string>;
+  code: string | null;
+};
+
+/**
+ * `streams` to `bytes` without `truncated` and `rows` are what the shards of all streams say. The rest is what the streams'
+ * metadata.json say; `unread` has the reason for each stream whose metadata.json could not be used.
+ */
+export type RunResult = {
+  streams: number;
+  samples: number;
+  rejected: number;
+  truncated: number;
+  tokens: number;
+  rows: number;
+  shards: number;
+  bytes: number;
+  stats: Record<string, Stats>;
+  model: ModelFacts | null;
+  versions: Record<string, string[]>;
+  code: string[];
+  unread: Record<string, string>;
+};
+
+/** Sums over rows, so that any number of streams takes the room of one. */
+type Sums = {mean: number; norm: number; max_abs: number; non_finite: number; squares: number; error: number};
+
+export class ResultFold {
+  readonly #result: RunResult = {
+    streams: 0,
+    samples: 0,
+    rejected: 0,
+    truncated: 0,
+    tokens: 0,
+    rows: 0,
+    shards: 0,
+    bytes: 0,
+    stats: {},
+    model: null,
+    versions: {},
+    code: [],
+    unread: {},
+  };
+  readonly #sums = new Map<string, Sums>();
+  #isInt8 = false;
+
+  /** Adds a completed stream, with its summary or the reason why there is none. Equal streams in equal order give equal results. */
+  add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
+    const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = stream;
+    const result = this.#result;
+    result.streams += 1;
+    result.samples += total_samples_processed;
+    result.rejected += rejected_samples;
+    result.tokens += total_tokens;
+    result.shards += total_shards;
+    result.bytes += total_bytes;
+    const unread = 'unread' in summary ? summary.unread : this.#misfit(stream, summary);
+    if (unread !== undefined) result.unread[stream.stream] = unread;
+    else if (!('unread' in summary)) this.#addSummary(summary);
+  }
+
+  #misfit(stream: StreamFacts, summary: StreamSummary): string | undefined {
+    const says = [summary.total_samples, summary.total_rejected, summary.total_tokens, summary.total_shards];
+    const holds = [
+      stream.total_samples_processed,
+      stream.rejected_samples,
+      stream.total_tokens,
+      stream.total_shards,
+    ];
+    if (says.some((value, index) => value !== holds[index]))
+      return `it says samples, rejected, tokens and shards ${says.join(', ')}; the shards themselves say ${holds.join(', ')}`;
+    const {model} = this.#result;
+    if (!model) return undefined;
+    if (model.fingerprint !== summary.model.fingerprint)
+      return `it was made with model ${summary.model.fingerprint}, the streams before it with ${model.fingerprint}`;
+    const names = Object.keys(summary.stats);
+    if (names.length !== this.#sums.size || names.some(name => !this.#sums.has(name)))
+      return 'it has statistics of other layers or sites than the streams before it';
+    return undefined;
+  }
+
+  #addSummary({total_truncated, total_rows, stats, model, versions, code}: StreamSummary): void {
+    const result = this.#result;
+    result.truncated += total_truncated;
+    result.rows += total_rows;
+    result.model ??= model;
+    for (const [name, of] of Object.entries(stats)) this.#addStats(name, of, total_rows);
+    for (const [name, version] of Object.entries(versions))
+      result.versions[name] = withOne(result.versions[name] ?? [], version);
+    if (code !== null) result.code = withOne(result.code, code);
+  }
+
+  /** As the workers add up shards: means weigh by rows, and the int8 error, a ratio of energies, by rows and mean square. */
+  #addStats(name: string, of: Stats, rows: number): void {
+    const sums = this.#sums.get(name) ?? {
+      mean: 0,
+      norm: 0,
+      max_abs: 0,
+      non_finite: 0,
+      squares: 0,
+      error: 0,
+    };
+    sums.mean += rows * of.mean;
+    sums.norm += rows * of.norm;
+    sums.max_abs = Math.max(sums.max_abs, of.max_abs);
+    sums.non_finite += of.non_finite;
+    if (of.int8_error !== undefined) {
+      this.#isInt8 = true;
+      const energy = rows * (of.mean_square ?? of.norm ** 2);
+      sums.squares += energy;
+      sums.error += energy * of.int8_error ** 2;
+    }
+    this.#sums.set(name, sums);
+  }
+
+  result(): RunResult {
+    const rows = Math.max(this.#result.rows, 1);
+    const stats = Object.fromEntries(
+      [...this.#sums].map(([name, sums]) => [name, statsOf(sums, rows, this.#isInt8)]),
+    );
+    return {...this.#result, stats};
+  }
+}
+
+function statsOf(
+  {mean, norm, max_abs, non_finite, squares, error}: Sums,
+  rows: number,
+  isInt8: boolean,
+): Stats {
+  const int8 = {
+    mean_square: rounded(squares / rows),
+    int8_error: rounded(squares > 0 ? Math.sqrt(error / squares) : 0),
+  };
+  return {
+    mean: rounded(mean / rows),
+    norm: rounded(norm / rows),
+    max_abs: rounded(max_abs),
+    ...(isInt8 ? int8 : {}),
+    non_finite,
+  };
+}
+
+/** To the seven digits that sums of fp32 are worth. */
+function rounded(value: number): number {
+  return Number(value.toPrecision(7));
+}
+
+/** The distinct values in order, a few of them at most: versions are for people to read. */
+function withOne(values: readonly string[], value: string): string[] {
+  return [...new Set([...values, value])].sort().slice(0, 20);
+}

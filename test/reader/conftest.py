@@ -1,0 +1,26 @@
+"""The reader's tests. Run with the environment that test/worker/requirements.lock describes:
+
+ENV/bin/python -m pytest test/reader
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "worker"))
+import environment  # noqa: F401  where the packages are, and where bytecode goes
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("gleaner")
+
+
+@pytest.fixture
+def storage(monkeypatch):
+    from fake_storage import FakeStorage
+
+    fake = FakeStorage()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.url)
+    yield fake
+    fake.close()

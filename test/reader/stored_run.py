@@ -1,0 +1,131 @@
+"""Builders: `store_run(folder, …)` writes a run as the worker does, and answers what must be read from it."""
+
+import json
+import os
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+
+from gleaner_worker.records.samples import Sample
+from gleaner_worker.shards.plan import ShardPlan
+from gleaner_worker.shards.shard_bytes import ShardBytes
+from gleaner_worker.shards.write import encode_shard
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
+SAMPLES = 40  # in a shard, of which every seventh is rejected
+
+
+@dataclass
+class Stored:
+    folder: str
+    layers: dict[str, list[np.ndarray]] = field(default_factory=dict)  # "resid_post.0" -> fp32 of each shard
+    samples: dict[tuple[int, int], dict] = field(default_factory=dict)  # (stream, index) -> its parts
+    plans: list[ShardPlan] = field(default_factory=list)
+
+    def rows(self, name: str) -> np.ndarray:
+        return np.concatenate(self.layers[name])
+
+
+def a_sample(index: int, length: int, positions=None, kept: str = "") -> Sample:
+    positions = None if positions is None else np.asarray(positions, np.int32)
+    return Sample(index, np.arange(length, dtype=np.int32) + index, positions, f"text {index}", False, kept)
+
+
+def a_plan(number=1, first=0, count=SAMPLES, final=True, tokens="all", keep=False, seed=0) -> ShardPlan:
+    random = np.random.default_rng([seed, number])
+    samples = []
+    for index in range(first, first + count):
+        length = int(random.integers(1, 20))
+        if index % 7 == 3:
+            continue
+        positions = None if tokens in ("all", "mean") else np.arange(length)[tokens]
+        if positions is not None and not len(positions):
+            continue  # a selection that chooses nothing rejects the sample
+        kept = json.dumps({"n": index, "text": "é"}, separators=(",", ":")) if keep else ""
+        samples.append(a_sample(index, length, positions, kept))
+    return ShardPlan(number, first, first + count - 1, tuple(samples), final, tokens == "mean")
+
+
+def some_rows(plan: ShardPlan, sites, layers, d_model, dtype, seed=0):
+    """(rows, scale, fp32 values by name) as they come from the device."""
+    random = np.random.default_rng([seed, plan.number])
+    rows, scale, values = {}, {}, {}
+    for site in sites:
+        made = random.standard_normal((len(layers), plan.rows, d_model)).astype(np.float32)
+        if dtype == "int8":
+            scale[site] = (np.abs(made).max(axis=2, initial=0) / 127).astype(np.float32)
+            rows[site] = np.round(made / np.maximum(scale[site], 1e-9)[..., None]).astype(np.int8)
+            made = rows[site] * scale[site][..., None]
+        else:
+            rows[site] = made.astype(DTYPES[dtype])
+            made = rows[site].astype(np.float32)
+        values |= {f"{site}.{layer}": made[number] for number, layer in enumerate(layers)}
+    return rows, scale, values
+
+
+def encode(plan: ShardPlan, rows, scale, layers, file_format, threads=2, **identity) -> ShardBytes:
+    facts = {
+        "schema": "gleaner/1",
+        "shard": str(plan.number),
+        "first_sample": str(plan.first_sample),
+        "last_sample": str(plan.last_sample),
+        "samples": str(len(plan.samples)),
+        "tokens": str(plan.tokens),
+        "rows": str(plan.rows),
+        "final": "true" if plan.final else "false",
+    }
+    stats = {f"{site}.{layer}": {"norm": 1.0} for site in rows for layer in layers}
+    return encode_shard(file_format, plan, layers, rows, scale, facts | identity, stats, threads)
+
+
+def store_run(
+    folder,
+    file_format="safetensors",
+    dtype="bf16",
+    sites=("resid_post",),
+    layers=(0, 2),
+    d_model=16,
+    tokens="all",
+    keep=False,
+    streams=(0, 7),
+    shards=3,
+    count=SAMPLES,
+) -> Stored:
+    stored = Stored(str(folder))
+    for stream in streams:
+        path = os.path.join(stored.folder, f"tpu_{stream}")
+        os.makedirs(path, exist_ok=True)
+        for number in range(1, shards + 1):
+            plan = a_plan(number, (number - 1) * count, count, number == shards, tokens, keep, stream)
+            rows, scale, values = some_rows(plan, sites, layers, d_model, dtype, stream)
+            with open(os.path.join(path, f"shard_{number:04d}.{file_format}"), "wb") as file:
+                file.write(encode(plan, rows, scale, layers, file_format, stream=f"{stream:03d}").read())
+            stored.plans.append(plan)
+            for name, array in values.items():
+                stored.layers.setdefault(name, []).append(array)
+            _note_samples(stored, stream, plan, values)
+    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": len(streams) * shards}}
+    with open(os.path.join(stored.folder, "manifest.json"), "w") as file:
+        json.dump(manifest, file)
+    return stored
+
+
+def _note_samples(stored: Stored, stream: int, plan: ShardPlan, values: dict[str, np.ndarray]) -> None:
+    for place, sample in enumerate(plan.samples):
+        part = slice(plan.row_offsets[place], plan.row_offsets[place + 1])
+        positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
+        stored.samples[stream, sample.index] = {
+            "activations": {name: array[part] for name, array in values.items()},
+            "token_ids": sample.token_ids,
+            "positions": None if plan.pooled else positions,
+            "kept": json.loads(sample.kept) if sample.kept else {},
+        }
+
+
+def put_in_bucket(storage, folder: str, bucket: str, prefix: str) -> None:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            with open(path, "rb") as file:
+                storage.put(bucket, f"{prefix}/{os.path.relpath(path, folder)}", file.read())

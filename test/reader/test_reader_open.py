@@ -1,0 +1,217 @@
+"""Opening: what is known without reading a body, where runs may be, and what is said of one that is not whole."""
+
+import json
+import os
+import shutil
+import warnings
+
+import pytest
+
+import gleaner_reader
+from gleaner_reader import ShardError
+from gleaner_reader.files import CloudFile, LocalFile
+from stored_run import put_in_bucket, store_run
+
+
+class Counted:
+    """Counts the bytes that are read of files of any kind."""
+
+    def __init__(self, monkeypatch):
+        self.bytes, self.reads = 0, 0
+        for kind in (LocalFile, CloudFile):
+            monkeypatch.setattr(kind, "read", self._wrap(kind.read))
+
+    def _wrap(self, read):
+        def counted(file, begin, end):
+            data = read(file, begin, end)
+            self.bytes, self.reads = self.bytes + len(data), self.reads + 1
+            return data
+
+        return counted
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    return Counted(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst", "pkl.gz"])
+def test_a_run_says_what_it_holds_without_its_bodies_being_read(tmp_path, counted, file_format):
+    stored = store_run(tmp_path, file_format, "fp32", d_model=512, layers=(0, 2, 5))
+    size = sum(file.stat().st_size for file in tmp_path.rglob("shard_*"))
+    run = gleaner_reader.open(tmp_path)
+    assert run.is_complete and run.problems == []
+    assert (run.sites, run.layers, run.d_model, run.dtype) == (("resid_post",), (0, 2, 5), 512, "fp32")
+    assert [os.path.relpath(shard.url, tmp_path) for shard in run.shards] == [
+        f"tpu_{stream}/shard_{number:04d}.{file_format}" for stream in (0, 7) for number in (1, 2, 3)
+    ]
+    assert (run.num_samples, run.num_tokens) == (len(stored.samples), sum(plan.tokens for plan in stored.plans))
+    assert run.num_rows == len(stored.rows("resid_post.0"))
+    assert run.manifest["result"] == {"shards": 6}
+    assert counted.bytes < min(size / 4, 6 * 150_000)
+
+
+def test_shards_are_in_the_order_of_their_numbers_not_of_their_names(tmp_path):
+    store_run(tmp_path, streams=(2, 10), shards=11, count=4)
+    run = gleaner_reader.open(tmp_path)
+    assert list(run.streams) == [2, 10]
+    assert [shard.metadata["shard"] for shard in run.shards] == [str(number) for number in range(1, 12)] * 2
+
+
+def test_a_run_in_a_bucket_is_the_run_in_a_folder(tmp_path, storage):
+    stored = store_run(tmp_path, keep=True)
+    put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
+    storage.put("a-bucket", "activations/my-run-2/tpu_0/shard_0001.safetensors", b"not of this run")
+    run = gleaner_reader.open("gs://a-bucket/activations/my-run/")
+    assert run.is_complete
+    assert run.url == "gs://a-bucket/activations/my-run"
+    for array, expected in zip(run.layer(2, dtype="float32"), stored.layers["resid_post.2"], strict=True):
+        assert (array == expected).all()
+    assert run.sample("007", 61).kept == {"n": 61, "text": "é"}
+    shard = gleaner_reader.open("gs://a-bucket/activations/my-run/tpu_7/shard_0002.safetensors")
+    assert shard.num_rows == stored.plans[4].rows
+
+
+def test_a_shard_that_is_replaced_is_not_read_as_a_part_of_the_one_before(tmp_path, storage):
+    stored = store_run(tmp_path, shards=1, streams=(0,))
+    put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
+    run = gleaner_reader.open("gs://a-bucket/activations/my-run")
+    name = "activations/my-run/tpu_0/shard_0001.safetensors"
+    storage.put("a-bucket", name, storage.data("a-bucket", name))
+    with pytest.raises(ShardError, match=f"{name} cannot be read: it was replaced or deleted after it was opened"):
+        run.layer(0)[0]
+
+
+def test_one_streams_folder_is_a_run_too(tmp_path):
+    stored = store_run(tmp_path)
+    shutil.copy(tmp_path / "manifest.json", tmp_path / "tpu_7")
+    with pytest.warns(UserWarning, match="3 of its 6 shards are here"):
+        run = gleaner_reader.open(tmp_path / "tpu_7")
+    assert (run.sample(7, 61).activations["resid_post.0"] == stored.samples[7, 61]["activations"]["resid_post.0"]).all()
+
+
+def remove(folder, *names):
+    for name in names:
+        (folder / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("a gap", lambda f: remove(f, "tpu_7/shard_0002.safetensors"), "shard 2 of stream 7 is missing"),
+        ("no first", lambda f: remove(f, "tpu_0/shard_0001.safetensors"), "shard 1 of stream 0 is missing"),
+        ("no last", lambda f: remove(f, "tpu_0/shard_0003.safetensors"), "stream 0 ends with shard 2, which is not its last"),
+        ("no manifest", lambda f: remove(f, "manifest.json"), "it has no manifest.json"),
+        ("not completed", lambda f: (f / "manifest.json").write_text("{}"), "its manifest has no result"),
+        ("no stream", lambda f: shutil.rmtree(f / "tpu_0"), "3 of its 6 shards are here"),
+    ],
+)
+def test_a_run_that_is_not_complete_opens_with_a_warning_that_says_what_is_missing(tmp_path, name, change, problem):
+    stored = store_run(tmp_path)
+    change(tmp_path)
+    with pytest.warns(UserWarning, match=problem):
+        run = gleaner_reader.open(tmp_path)
+    assert not run.is_complete
+    assert any(problem in said for said in run.problems)
+    assert sum(len(array) for array in run.layer(0)) == run.num_rows > 0
+    assert set(run.streams) <= {0, 7} and (7, 1) in stored.samples
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "error", "says"),
+    [
+        ("no folder", "absent", FileNotFoundError, "there is no such folder"),
+        ("an empty folder", ".", FileNotFoundError, "there are no shards"),
+        ("no shard", "absent.safetensors", FileNotFoundError, "absent.safetensors"),
+    ],
+)
+def test_what_is_not_there_is_said(tmp_path, name, where, error, says):
+    with pytest.raises(error, match=says):
+        gleaner_reader.open(tmp_path / where)
+
+
+def test_what_is_not_in_the_bucket_is_said(storage):
+    with pytest.raises(FileNotFoundError, match="there are no objects of that name"):
+        gleaner_reader.open("gs://a-bucket/activations/absent")
+    with pytest.raises(FileNotFoundError, match="there is no such object"):
+        gleaner_reader.open("gs://a-bucket/activations/absent/tpu_0/shard_0001.pkl.gz")
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '"x"', "[" * 100_000])
+def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+    store_run(tmp_path)
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ShardError, match="manifest.json is no manifest"):
+        gleaner_reader.open(tmp_path)
+
+
+def test_shards_of_two_runs_in_one_folder_are_refused(tmp_path):
+    store_run(tmp_path / "a")
+    store_run(tmp_path / "b", layers=(0, 1))
+    shutil.copy(tmp_path / "b/tpu_0/shard_0002.safetensors", tmp_path / "a/tpu_7/shard_0002.safetensors")
+    run = gleaner_reader.open(tmp_path / "a")
+    with pytest.raises(ShardError, match=r"tpu_7/shard_0002.safetensors holds bf16 of layers \[0, 1\].*not of one run"):
+        run.num_rows
+
+
+def test_two_objects_of_one_number_are_refused(tmp_path):
+    store_run(tmp_path)
+    store_run(tmp_path, "pkl.gz", "fp32")
+    with pytest.raises(ShardError, match="are both shard"):
+        gleaner_reader.open(tmp_path)
+
+
+def test_a_shard_that_was_cut_short_is_named(tmp_path):
+    stored = store_run(tmp_path)
+    path = tmp_path / "tpu_7/shard_0002.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    run = gleaner_reader.open(tmp_path)
+    with pytest.raises(ShardError, match=f"{path} cannot be read: its header describes"):
+        list(run.layer(0))
+    assert (run.sample(0, 1).token_ids == stored.samples[0, 1]["token_ids"]).all()
+
+
+def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
+    layers = tuple(range(12))
+    store_run(tmp_path, layers=layers, d_model=1024)
+    size = sum(path.stat().st_size for path in tmp_path.rglob("shard_*"))
+    run = gleaner_reader.open(tmp_path)
+    run.num_rows
+    before = counted.bytes
+    assert sum(array.nbytes for array in run.layer(5)) == counted.bytes - before
+    assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.01
+
+
+def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
+    store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
+    run = gleaner_reader.open(tmp_path)
+    run.sample(7, 60)
+    before = counted.bytes
+    sample = run.sample(7, 61)
+    assert sum(array.nbytes for array in sample.activations.values()) == counted.bytes - before
+
+
+def test_one_layer_of_zstd_costs_the_frames_of_one_layer(tmp_path, counted):
+    layers = tuple(range(8))
+    store_run(tmp_path, "safetensors.zst", layers=layers, d_model=2048, streams=(0,), shards=1, count=300)
+    size = next(tmp_path.rglob("shard_*")).stat().st_size
+    run = gleaner_reader.open(tmp_path)
+    run.num_rows
+    before = counted.bytes
+    list(run.layer(5))
+    assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.02
+    before = counted.bytes
+    run.layer(5)[1000]
+    assert counted.bytes - before < 1 << 22
+
+
+def test_the_manifest_is_plain_json(tmp_path):
+    store_run(tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text()) == gleaner_reader.open(tmp_path).manifest

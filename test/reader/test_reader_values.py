@@ -1,0 +1,238 @@
+"""What is read is what was stored: by layer, by row and by sample, in every format and type."""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gleaner_reader
+from environment import WORKER
+from gleaner_reader import ShardError
+from stored_run import a_sample, encode, some_rows, store_run
+from gleaner_worker.shards.plan import ShardPlan
+
+CASES = [
+    ("safetensors", "bf16", {}),
+    ("safetensors", "fp16", {"sites": ("resid_pre", "mlp_out"), "tokens": slice(2, 9, 3), "keep": True}),
+    ("safetensors", "fp32", {"tokens": slice(-1, None)}),
+    ("safetensors", "int8", {"tokens": "mean", "keep": True}),
+    ("safetensors.zst", "bf16", {"tokens": slice(None, None, -1)}),
+    ("safetensors.zst", "int8", {"sites": ("resid_post", "attn_out")}),
+    ("pkl.gz", "fp32", {}),
+    ("pkl.gz", "fp16", {"tokens": slice(2, 9, 3), "keep": True}),
+    ("pkl.gz", "fp32", {"tokens": "mean"}),
+]
+NATIVE = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.float32}
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}-{'-'.join(map(str, case[2].values()))}")
+def stored(request, tmp_path):
+    file_format, dtype, options = request.param
+    made = store_run(tmp_path, file_format, dtype, count=30, **options)
+    made.dtype, made.file_format = dtype, file_format
+    return made
+
+
+def test_every_layer_is_read_as_it_was_stored(stored):
+    run = gleaner_reader.open(stored.folder)
+    for name, expected in stored.layers.items():
+        site, _, layer = name.partition(".")
+        view = run.layer(int(layer), site)
+        assert view.shape == stored.rows(name).shape
+        for array, values in zip(view, expected, strict=True):
+            assert array.dtype == NATIVE[stored.dtype]
+            assert np.array_equal(array.astype(np.float32), values)
+
+
+def test_any_rows_are_read_in_the_order_asked_for(stored):
+    run = gleaner_reader.open(stored.folder)
+    name = next(iter(stored.layers))
+    expected, view = stored.rows(name), run.layer(int(name[-1]), name[:-2], dtype="float32")
+    numbers = np.random.default_rng(0).integers(-len(expected), len(expected), 50)
+    assert np.array_equal(view[numbers], expected[numbers])
+    assert np.array_equal(view[5:40:7], expected[5:40:7])
+    assert np.array_equal(view[40:5:-7], expected[40:5:-7])
+    assert np.array_equal(view[-1], expected[-1])
+    assert view[[]].shape == (0, 16)
+    for wrong in (len(expected), -len(expected) - 1):
+        with pytest.raises(IndexError, match=f"there is no row {wrong}; there are {len(expected)}"):
+            view[wrong]
+    with pytest.raises(TypeError, match="rows are chosen by"):
+        view[[0.5]]
+
+
+def test_every_sample_is_read_with_what_is_known_of_it(stored):
+    run = gleaner_reader.open(stored.folder)
+    assert run.num_samples == len(stored.samples)
+    for (stream, index), expected in list(stored.samples.items())[::11]:
+        sample = run.sample(stream, index, dtype="float32")
+        assert (sample.stream, sample.index) == (stream, index)
+        assert list(sample.activations) == list(expected["activations"])
+        for name, values in expected["activations"].items():
+            assert np.array_equal(sample.activations[name], values)
+        assert sample.kept == expected["kept"]
+        if stored.file_format != "pkl.gz":
+            assert sample.token_ids.tolist() == expected["token_ids"].tolist()
+        if expected["positions"] is None:
+            assert sample.positions is None
+        else:
+            assert sample.positions.tolist() == expected["positions"].tolist()
+
+
+def test_checksums_are_held_against_the_values_when_asked(stored):
+    run = gleaner_reader.open(stored.folder)
+    name = next(iter(stored.layers))
+    for array, values in zip(run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32"), stored.layers[name]):
+        assert np.array_equal(array, values)
+
+
+def test_jax_arrays(stored):
+    run = gleaner_reader.open(stored.folder)
+    name = next(iter(stored.layers))
+    array = next(iter(run.layer(int(name[-1]), name[:-2], as_="jax")))
+    assert isinstance(array, jnp.ndarray)
+    assert array.dtype == {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(stored.dtype, jnp.float32)
+    assert np.array_equal(np.asarray(array, np.float32), stored.layers[name][0])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (lambda run: run.layer(1), "layer is 1; .* has layers 0, 2"),
+        (lambda run: run.layer("0"), "layer is '0'"),
+        (lambda run: run.layer(0, "resid_pre"), "site is 'resid_pre'; .* has resid_post"),
+        (lambda run: run.layer(0, as_="tensorflow"), "as_ is 'tensorflow', known are numpy, torch, jax"),
+        (lambda run: run.layer(0, dtype="float64"), "dtype is 'float64', known are float32, float16, bfloat16"),
+        (lambda run: run.sample(3, 0), "there is no stream 3 in .*; it has 0, 7"),
+        (lambda run: run.sample(0, 3), "sample 3 of stream 0 was rejected; rejects.jsonl"),
+        (lambda run: run.sample(0, 1000), "sample 1000 of stream 0 is not here: the shards hold samples 0 to 119"),
+        (lambda run: run.sample(0, -1), "sample -1 of stream 0 is not here"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_what_does(tmp_path, asked, says):
+    store_run(tmp_path)
+    with pytest.raises((ValueError, LookupError), match=says):
+        asked(gleaner_reader.open(tmp_path))
+
+
+def test_one_of_several_sites_must_be_named(tmp_path):
+    store_run(tmp_path, sites=("resid_pre", "resid_post"))
+    with pytest.raises(ValueError, match="site is None; .* has resid_pre, resid_post"):
+        gleaner_reader.open(tmp_path).layer(0)
+
+
+samples = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # the gap to the sample before, for those that are rejected
+        st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=12),
+        st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=9) | st.floats(allow_nan=False), max_size=2),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60)
+@given(
+    drawn=samples,
+    selection=st.sampled_from(["all", "mean", "last", "every second"]),
+    dtype=st.sampled_from(["bf16", "fp16", "fp32", "int8"]),
+    file_format=st.sampled_from(["safetensors", "safetensors.zst", "pkl.gz"]),
+    d_model=st.integers(1, 9),
+    sites=st.sampled_from([("resid_post",), ("resid_pre", "attn_out")]),
+    keeps=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_whatever_is_stored_is_read_again(drawn, selection, dtype, file_format, d_model, sites, keeps, seed):
+    if file_format == "pkl.gz":
+        dtype, sites = {"bf16": "fp32", "int8": "fp16"}.get(dtype, dtype), sites[:1]
+    made, index = [], -1
+    for gap, ids, kept in drawn:
+        index += gap
+        positions = {"last": [len(ids) - 1], "every second": range(0, len(ids), 2)}.get(selection)
+        sample = a_sample(index, len(ids), positions, json.dumps(kept) if keeps else "")
+        sample.token_ids[:] = ids
+        made.append(sample)
+    plan = ShardPlan(1, 0, index + 1, tuple(made), True, selection == "mean")
+    rows, scale, values = some_rows(plan, sites, (0, 3), d_model, dtype, seed)
+    data = encode(plan, rows, scale, (0, 3), file_format, threads=1 + seed % 3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/shard_0001.{file_format}"
+        with open(path, "wb") as file:
+            file.write(data.read())
+        shard = gleaner_reader.open(path)
+        found = shard.index()
+        assert (shard.num_samples, shard.num_rows, shard.num_tokens) == (len(made), plan.rows, plan.tokens)
+        assert (shard.sites, shard.layers, shard.d_model, shard.dtype) == (sites, (0, 3), d_model, dtype)
+        for name, expected in values.items():
+            site, _, layer = name.partition(".")
+            array = shard.read(int(layer), site, dtype="float32", verify=True)
+            assert np.array_equal(array, expected)
+    assert found.sample_idx.tolist() == [sample.index for sample in made]
+    assert found.row_offsets.tolist() == plan.row_offsets.tolist()
+    if file_format != "pkl.gz":
+        assert found.token_ids.tolist() == [token for sample in made for token in sample.token_ids.tolist()]
+    else:
+        assert found.previews == [sample.preview for sample in made]
+    if keeps and made:
+        assert found.kept == [json.loads(sample.kept) for sample in made]
+    if selection == "mean":
+        assert found.positions is None or file_format == "pkl.gz"
+    else:
+        chosen = [range(len(s.token_ids)) if s.positions is None else s.positions.tolist() for s in made]
+        assert found.positions.tolist() == [position for positions in chosen for position in positions]
+
+
+ALONE = """
+import sys
+for name in ("ml_dtypes", "jax", "torch", "zstandard", "google", "google_crc32c", "datasets", "safetensors", "gleaner_worker"):
+    sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+import gleaner_reader, numpy as np
+run = gleaner_reader.open(sys.argv[2])
+total = sum(float(array.sum(dtype=np.float64)) for array in run.layer(0, verify=True))
+sample = run.sample(7, 61)
+batches = sum(len(batch) for batch in run.batches(0, batch_rows=32, drop_last=False))
+print(next(iter(run.layer(0))).dtype, total, sample.token_ids.tolist(), batches)
+for ask in (lambda: gleaner_reader.open("gs://b/x"), lambda: run.layer(0, as_="torch"), lambda: run.layer(0, as_="jax"),
+            lambda: run.layer(0, dtype="bfloat16"), lambda: gleaner_reader.open(sys.argv[3]).metadata,
+            lambda: gleaner_reader.export.to_saelens(run, "x", 0)):
+    try:
+        ask()
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_numpy_alone_is_enough(tmp_path):
+    stored = store_run(tmp_path / "run")
+    store_run(tmp_path / "zst", "safetensors.zst", shards=1)
+    arguments = [WORKER, stored.folder, str(tmp_path / "zst/tpu_0/shard_0001.safetensors.zst")]
+    done = subprocess.run([sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, *refused = done.stdout.splitlines()
+    total = sum(float(array.sum(dtype=np.float64)) for array in stored.layers["resid_post.0"])
+    rows = len(stored.rows("resid_post.0"))
+    assert first == f"float32 {total} {stored.samples[7, 61]['token_ids'].tolist()} {rows}"
+    assert [line.partition("pip install ")[2] for line in refused] == [
+        f"'gleaner-reader[{extra}]'" for extra in ("gcs", "torch", "jax", "bf16", "zstd", "saelens")
+    ]
+
+
+def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
+    store_run(tmp_path)
+    path = tmp_path / "tpu_0/shard_0001.safetensors"
+    shard = gleaner_reader.open(path)
+    data = bytearray(path.read_bytes())
+    data[shard.layout.tensors["resid_post.2"].begin + 7] ^= 1
+    path.write_bytes(data)
+    shard.read(2)
+    shard.read(0, verify=True)
+    with pytest.raises(ShardError, match=f"{path} is damaged: resid_post.2 has the checksum"):
+        shard.read(2, verify=True)

@@ -1,0 +1,175 @@
+"""What the reader gives to torch, SAELens and dictionary_learning, taken by their own code."""
+
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for name in ("worker", "reader"):
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), name))
+import environment  # noqa: F401  where the packages are
+
+import gleaner_reader
+from gleaner_reader.export import to_dictionary_learning, to_saelens
+from stored_run import store_run
+
+torch = pytest.importorskip("torch")
+
+KINDS = [
+    ("safetensors", "bf16", {}),
+    ("safetensors", "int8", {"tokens": slice(1, 9)}),
+    ("safetensors.zst", "fp16", {}),
+    ("safetensors", "fp32", {"tokens": "mean"}),
+    ("pkl.gz", "fp32", {}),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}-{kind[2].get('tokens', 'all')}")
+def stored(request, tmp_path):
+    file_format, dtype, options = request.param
+    made = store_run(tmp_path / "run", file_format, dtype, **options)
+    made.file_format, made.dtype, made.has_tokens = file_format, dtype, file_format != "pkl.gz" and options != KINDS[3][2]
+    return made
+
+
+def test_tensors_of_torch(stored):
+    run = gleaner_reader.open(stored.folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array = next(iter(run.layer(2, as_="torch")))
+    assert array.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}.get(stored.dtype, torch.float32)
+    assert torch.equal(array.to(torch.float32), torch.from_numpy(stored.layers["resid_post.2"][0]))
+    batch = next(run.batches(2, batch_rows=16, as_="torch", dtype="bfloat16"))
+    assert (batch.dtype, tuple(batch.shape)) == (torch.bfloat16, (16, 16))
+
+
+def test_safetensors_loads_a_shard_for_torch(tmp_path):
+    import safetensors.torch
+
+    stored = store_run(tmp_path)
+    found = safetensors.torch.load_file(tmp_path / "tpu_7/shard_0001.safetensors")
+    assert found["resid_post.2"].dtype == torch.bfloat16
+    assert torch.equal(found["resid_post.2"].float(), torch.from_numpy(stored.layers["resid_post.2"][3]))
+
+
+def a_store(exported, **changes):
+    """SAELens' own store, on the folder that was exported."""
+    activations_store = pytest.importorskip("sae_lens.training.activations_store")
+    options = {
+        "model": None,
+        "dataset": None,
+        "streaming": False,
+        "hook_name": exported.hook_name,
+        "hook_head_index": None,
+        "context_size": exported.context_size,
+        "d_in": exported.d_in,
+        "n_batches_in_buffer": 2,
+        "total_training_tokens": 1000,
+        "store_batch_size_prompts": 4,
+        "train_batch_size_tokens": 64,
+        "prepend_bos": False,
+        "normalize_activations": "none",
+        "device": torch.device("cpu"),
+        "dtype": "float32",
+        "cached_activations_path": exported.path,
+        "model_kwargs": None,
+        "autocast_lm": False,
+        "dataset_trust_remote_code": None,
+        "seqpos_slice": (None,),
+        "exclude_special_tokens": None,
+    }
+    return activations_store.ActivationsStore(**(options | changes))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_saelens_reads_what_was_stored(stored, tmp_path, dtype):
+    pytest.importorskip("datasets")
+    run = gleaner_reader.open(stored.folder)
+    exported = to_saelens(run, str(tmp_path / "out"), layer=2, context_size=16, dtype=dtype)
+    rows = stored.rows("resid_post.2")
+    assert (exported.hook_name, exported.context_size, exported.d_in) == ("blocks.2.hook_resid_post", 16, 16)
+    assert exported.rows + exported.rows_left_out == len(rows) and exported.rows_left_out < 16
+    store = a_store(exported, store_batch_size_prompts=1)
+    expected = rows if dtype == "float32" else rows.astype(np.float16).astype(np.float32)
+    for context in range(exported.contexts):
+        values, tokens = store.get_raw_llm_batch()
+        assert np.array_equal(values.numpy(), expected[context * 16 : context * 16 + 16])
+        if stored.has_tokens:
+            ids = [
+                int(sample["token_ids"][position]) for sample in stored.samples.values() for position in sample["positions"]
+            ]
+            assert tokens.tolist() == ids[context * 16 : context * 16 + 16]
+        else:
+            assert tokens is None
+
+
+def test_saelens_shuffles_them_into_batches_for_training(tmp_path):
+    stored = store_run(tmp_path / "run")
+    exported = to_saelens(gleaner_reader.open(stored.folder), str(tmp_path / "out"), layer=0, context_size=8)
+    batch = a_store(exported, n_batches_in_buffer=16).next_batch()
+    known = {row.tobytes() for row in stored.rows("resid_post.0")}
+    assert len(batch) == 64
+    assert all(row.tobytes() in known for row in batch.reshape(64, 16).numpy())
+
+
+def test_files_of_a_dataset_stay_small_and_are_read_as_one(tmp_path, monkeypatch):
+    from gleaner_reader.export import saelens
+
+    monkeypatch.setattr(saelens, "_FILE_BYTES", 20_000)
+    monkeypatch.setattr(saelens, "_WRITE_BYTES", 5_000)
+    stored = store_run(tmp_path / "run")
+    exported = to_saelens(gleaner_reader.open(stored.folder), str(tmp_path / "out"), layer=0, context_size=16)
+    files = sorted(name for name in os.listdir(tmp_path / "out") if name.endswith(".arrow"))
+    assert len(files) > 3
+    store = a_store(exported, store_batch_size_prompts=exported.contexts)
+    assert np.array_equal(store.get_raw_llm_batch()[0].numpy(), stored.rows("resid_post.0")[: exported.rows])
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
+    pytest.importorskip("datasets")
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("x")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        to_saelens(run, str(tmp_path / "out"), layer=0)
+
+
+def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
+    training = pytest.importorskip("dictionary_learning.training")
+    standard = pytest.importorskip("dictionary_learning.trainers.standard")
+    from dictionary_learning import AutoEncoder
+
+    run = gleaner_reader.open(stored.folder)
+    buffer = to_dictionary_learning(run, layer=0, out_batch_size=32, seed=3)
+    config = {
+        "trainer": standard.StandardTrainer,
+        "dict_class": AutoEncoder,
+        "activation_dim": run.d_model,
+        "dict_size": 32,
+        "layer": 0,
+        "lm_name": "tiny",
+        "steps": 60,
+        "warmup_steps": 1,
+        "sparsity_warmup_steps": 1,
+        "device": "cpu",
+    }
+    torch.manual_seed(0)
+    training.trainSAE(buffer, [config], steps=60, save_dir=str(tmp_path / "sae"), device="cpu")
+    made = AutoEncoder.from_pretrained(str(tmp_path / "sae/trainer_0/ae.pt"), device="cpu")
+    rows = torch.from_numpy(stored.rows("resid_post.0"))
+    assert torch.isfinite(made(rows)).all()
+    with open(tmp_path / "sae/trainer_0/config.json") as file:
+        assert '"submodule": "resid_post.0"' in file.read()
+
+
+def test_a_buffer_goes_on_where_it_stopped(tmp_path):
+    run = gleaner_reader.open(store_run(tmp_path).folder)
+    buffer = to_dictionary_learning(run, layer=0, out_batch_size=32)
+    for _ in range(5):
+        next(buffer)
+    state, expected = buffer.state(), [next(buffer) for _ in range(40)]
+    again = to_dictionary_learning(run, layer=0, out_batch_size=32, state=state)
+    assert all(torch.equal(next(again), batch) for batch in expected)

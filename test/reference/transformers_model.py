@@ -1,0 +1,111 @@
+"""A model of any family as transformers makes it: filled with random weights, saved as on the Hub, run with hooks.
+
+Needs torch and transformers; see requirements.in.
+"""
+
+import json
+import os
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+
+
+def make_folder(folder, raw_config, seed, dtype=torch.float32, rename=lambda name: name, extra=None, shards=1):
+    """Writes config.json as given and random weights of that model, in `dtype`, under the names that `rename` makes."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(raw_config, file, indent=2)
+        file.write("\n")
+    model = _class_of(folder).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    fill(model, seed)
+    tensors = {name: tensor.to(dtype).contiguous() for name, tensor in model.state_dict().items()}
+    if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
+        del tensors["lm_head.weight"]
+    save(folder, {rename(name): tensor for name, tensor in tensors.items()} | (extra or {}), shards)
+
+
+def _class_of(folder):
+    multimodal = getattr(AutoConfig.from_pretrained(folder), "vision_config", None) is not None
+    return AutoModelForImageTextToText if multimodal else AutoModelForCausalLM
+
+
+def fill(model, seed):
+    """Norms and biases are random too: a decoder that forgets them must not look right."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            noise = torch.randn(tensor.shape, generator=generator)
+            if "norm" in name:
+                # Gemma's norms weigh by 1 + w; both kinds begin at a weight of one.
+                tensor.copy_(tensor.mean().round() + 0.2 * noise)
+            elif name.endswith("bias"):
+                tensor.copy_(0.2 * noise)
+            elif "embed" in name:
+                tensor.copy_(0.05 * noise)  # small, so that a wrong epsilon shows
+            else:
+                tensor.copy_(1.2 / tensor.shape[-1] ** 0.5 * noise)
+
+
+def save(folder, tensors, shards):
+    if shards == 1:
+        save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+        return
+    names = sorted(tensors)
+    files = {name: f"model-{i * shards // len(names) + 1:05}-of-{shards:05}.safetensors" for i, name in enumerate(names)}
+    for file in set(files.values()):
+        part = {name: tensors[name] for name in names if files[name] == file}
+        save_file(part, os.path.join(folder, file), metadata={"format": "pt"})
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as file:
+        json.dump({"metadata": {"total_size": size}, "weight_map": files}, file, indent=2)
+        file.write("\n")
+
+
+def load(folder, dtype=torch.float32, attention="eager"):
+    """transformers' own reading of the folder; anything it finds missing or does not know is an error."""
+    model, info = _class_of(folder).from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention, output_loading_info=True
+    )
+    strange = [name for name in info["unexpected_keys"] if not name.endswith("rotary_emb.inv_freq")]
+    if info["missing_keys"] or info["mismatched_keys"] or strange:
+        raise ValueError(f"transformers does not take {folder} as it is: {info}")
+    return model.eval()
+
+
+def run(model, token_ids):
+    """{site: fp32 [layers, T, d_model]} of one sequence, by hooks on every layer.
+
+    transformers' own hidden_states would not do: the last of them is after the final norm.
+    """
+    text = model.get_decoder()
+    seen = {site: [] for site in SITES}
+
+    def keep(site, value):
+        seen[site].append((value[0] if isinstance(value, tuple) else value)[0].float().numpy())
+
+    def on_input(site):
+        return lambda _module, args, kwargs: keep(site, args[0] if args else kwargs["hidden_states"])
+
+    def on_output(site):
+        return lambda _module, _args, value: keep(site, value)
+
+    hooks = []
+    for layer in text.layers:
+        sandwich = hasattr(layer, "pre_feedforward_layernorm")
+        before_mlp = layer.pre_feedforward_layernorm if sandwich else layer.post_attention_layernorm
+        hooks += [
+            layer.register_forward_pre_hook(on_input("resid_pre"), with_kwargs=True),
+            before_mlp.register_forward_pre_hook(on_input("resid_mid"), with_kwargs=True),
+            layer.register_forward_hook(on_output("resid_post")),
+            (layer.post_attention_layernorm if sandwich else layer.self_attn).register_forward_hook(on_output("attn_out")),
+            (layer.post_feedforward_layernorm if sandwich else layer.mlp).register_forward_hook(on_output("mlp_out")),
+        ]
+    with torch.no_grad():
+        text(torch.as_tensor(np.asarray(token_ids))[None], use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return {site: np.stack(values) for site, values in seen.items()}

@@ -1,0 +1,40 @@
+"""Runs a model on however many devices XLA_FLAGS makes: `python devices_process.py OUT.npz '{"model": …, …}' [BYTES]`.
+
+OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], the stats of all, and how the devices were used.
+BYTES is the memory that a device is said to have.
+"""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import environment  # noqa: F401  (before the rest)
+import numpy as np
+
+
+def main(out, raw_spec, device_bytes=None):
+    from build import a_spec
+    from gleaner_worker.model.loaded import load_model
+    from gleaner_worker.shards.plan import plan_batches
+
+    spec = a_spec(**json.loads(raw_spec))
+    model = load_model(spec, "/nowhere", None, device_bytes=device_bytes and int(device_bytes))
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, model.reader.max_length + 1, 300).tolist()
+    samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
+    rows, stats = {}, []
+    batches = plan_batches(lengths, model.reader.max_length, model.devices)
+    running = [model.start([samples[s] for s in batch.rows], batch.height, batch.width) for batch in batches]
+    for batch, pending in zip(batches, running, strict=True):
+        host = pending.collect()
+        stats.append(np.stack([host.stats[site] for site in model.sites]))
+        for b, sample in enumerate(batch.rows):
+            rows |= {f"{site}.{sample}": host.rows(site, b).view(f"u{model.dtype.itemsize}") for site in model.sites}
+    weights = [model.params["embed"], *model.params["blocks"].values()]
+    held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
+    layout = [model.layout.data, model.layout.model, held, len(batches), model.programs]
+    np.savez(out, **rows, layout=layout, sums=np.stack(stats)[..., [0, 1, 3]].sum(axis=0))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,149 @@
+"""A hub of models on loopback, as far as huggingface_hub asks one: revisions, files, and large files on another host.
+
+Large files (safetensors) are answered with a redirect to a second server, as the real hub sends them to a CDN.
+"""
+
+import hashlib
+import json
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # clients come and go; a fault of the fake itself shows as a 5xx or a broken answer in the test
+
+
+class FakeHub:
+    def __init__(self):
+        self.commits: dict[str, dict[str, dict[str, bytes]]] = {}  # by repository, commit and name
+        self.branches: dict[str, dict[str, str]] = {}
+        self.tokens: dict[str, set[str]] = {}  # of a repository that is not open to all: those that may see it
+        self.tells_sizes = True
+        self.is_gated = False  # such a repository shows that it exists
+        # (server, method, path, headers in small letters)
+        self.requests: list[tuple[str, str, str, dict[str, str]]] = []
+        # Called with (server, method, path); what it returns is done instead: a status, ("cut", bytes) and the
+        # connection ends after so many, ("slow", seconds) between pieces, ("flip", 0) and one byte is another,
+        # ("body", bytes).
+        self.faults = lambda server, method, path: None
+        self.sent = 0  # bytes of large files
+        self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}
+        for server in self._servers.values():
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def url(self, name="hub"):
+        return f"http://127.0.0.1:{self._servers[name].server_address[1]}"
+
+    def close(self):
+        for server in self._servers.values():
+            server.shutdown()
+            server.server_close()
+
+    def put(self, repo: str, files: dict[str, bytes], branch="main") -> str:
+        """A new commit at the branch's head."""
+        commit = hashlib.sha1(repr((repo, sorted(files.items()))).encode()).hexdigest()
+        self.commits.setdefault(repo, {})[commit] = files
+        self.branches.setdefault(repo, {})[branch] = commit
+        return commit
+
+    def asked(self, server="hub", method=None):
+        return [path for name, verb, path, _ in self.requests if name == server and verb == (method or verb)]
+
+    def _answer(self, server, method, path, headers):
+        """(status, headers, body)"""
+        if server == "cdn":
+            return self._file_of_cdn(path, headers)
+        if match := re.fullmatch(r"/api/models/([^/]+(?:/[^/]+)??)(?:/revision/([^/]+))?", path):
+            repo, revision = match[1], unquote(match[2] or "main")
+        elif match := re.fullmatch(r"/([^/]+(?:/[^/]+)?)/resolve/([^/]+)/(.+)", path):
+            repo, revision = match[1], unquote(match[2])
+        else:
+            return 404, {}, b"no such page"
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        if repo not in self.commits or (repo in self.tokens and token not in self.tokens[repo]):
+            if repo in self.commits and self.is_gated:
+                return (403 if token else 401), {"X-Error-Code": "GatedRepo"}, b'{"error": "Access is restricted"}'
+            code = {"X-Error-Code": "RepoNotFound", "X-Error-Message": f"Repository not found for {token}"}
+            return (404 if token else 401), code, b'{"error": "Repository not found"}'
+        commit = self.branches[repo].get(revision, revision)
+        files = self.commits[repo].get(commit)
+        if files is None:
+            return 404, {"X-Error-Code": "RevisionNotFound"}, b'{"error": "Invalid rev id"}'
+        if path.startswith("/api/"):
+            siblings = [
+                {"rfilename": name} | ({"size": len(data)} if self.tells_sizes else {}) for name, data in files.items()
+            ]
+            body = {"id": repo, "sha": commit, "siblings": siblings, "private": False, "downloads": 0, "tags": []}
+            return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+        name = unquote(match[3])
+        if name not in files:
+            return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}, b""
+        data = files[name]
+        common = {"X-Repo-Commit": commit}
+        if name.endswith(".safetensors"):
+            linked = {"X-Linked-Etag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Linked-Size": str(len(data))}
+            where = f"{self.url('cdn')}/{repo}/{commit}/{name}?signature=of-the-cdn"
+            return 302, common | linked | {"ETag": '"of-the-pointer"', "Location": where}, b"Found"
+        return 200, common | {"ETag": f'"{hashlib.sha1(data).hexdigest()}"'}, data
+
+    def _file_of_cdn(self, path, headers):
+        *repo, commit, name = path.lstrip("/").split("/")
+        data = self.commits["/".join(repo)][commit][name]
+        if match := re.fullmatch(r"bytes=(\d+)-", headers.get("range", "")):
+            begin = int(match[1])
+            if begin >= len(data):
+                return 416, {}, b""
+            return 206, {"Content-Range": f"bytes {begin}-{len(data) - 1}/{len(data)}"}, data[begin:]
+        return 200, {}, data
+
+    def _handler(hub, server):
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                path = urlsplit(self.path).path
+                headers = {key.lower(): value for key, value in self.headers.items()}
+                hub.requests.append((server, self.command, unquote(path), headers))
+                fault = hub.faults(server, self.command, path)
+                if isinstance(fault, int):
+                    return self.send(fault, {}, b"a fault of the test")
+                kind, value = fault or ("", 0)
+                if kind == "body":
+                    return self.send(200, {"Content-Type": "text/html"}, value)
+                status, answer, body = hub._answer(server, self.command, path, headers)
+                if kind == "flip":
+                    body = body[:-1] + bytes([body[-1] ^ 1])
+                self.send(status, answer, body, kind, value)
+
+            do_HEAD = do_GET
+
+            def send(self, status, headers, body, kind="", value=0):
+                self.send_response(status)
+                for key, text in headers.items():
+                    self.send_header(key, text)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command == "HEAD":
+                    return
+                body = body[:value] if kind == "cut" else body
+                try:
+                    for begin in range(0, len(body), 4096):
+                        self.wfile.write(body[begin : begin + 4096])
+                        hub.sent += len(body[begin : begin + 4096]) if server == "cdn" else 0
+                        if kind == "slow":
+                            time.sleep(value)
+                except ConnectionError:
+                    self.close_connection = True  # the client went away
+                if kind == "cut":
+                    self.close_connection = True
+
+        return Handler

@@ -1,0 +1,65 @@
+"""The golden models (see make_golden.py), and the one check that the decoder is held to with them."""
+
+import json
+import os
+from functools import cache, partial
+
+import jax
+import numpy as np
+
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.decoder import SITES, run_blocks
+from gleaner_worker.model.weights import load_params
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+NAMES = sorted(os.listdir(FOLDER))
+LIMITS = {"fp32": 1e-5, "bf16": 3e-2}
+MIN_COSINE = 0.999  # between a token's row and what it should be, on average over tokens
+
+
+def folder(name):
+    return os.path.join(FOLDER, name)
+
+
+def raw_config(name):
+    with open(os.path.join(folder(name), "config.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+@cache
+def config(name):
+    return parse_config(raw_config(name), name)
+
+
+def params(name, dtype="fp32", num_layers=None):
+    return load_params(folder(name), config(name), num_layers or config(name).num_layers, dtype, name)
+
+
+@cache
+def expected(name):
+    """{site: [layers, T, D], "token_ids": [T]}"""
+    with np.load(os.path.join(folder(name), "expected.npz")) as file:
+        return dict(file)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def run(weights, token_ids, config, layers):
+    """{site: [len(layers), B, T, D]}"""
+    return run_blocks(weights, token_ids, config, layers, dict)
+
+
+def check(name, config, weights, dtype="fp32", layers=None):
+    """Asserts that every site of every layer is what transformers computed, within the limit for `dtype`."""
+    layers = layers or tuple(range(config.num_layers))
+    with jax.default_matmul_precision("highest"):
+        got = run(weights, expected(name)["token_ids"][None], config, layers)
+    errors = {}
+    for site in SITES:
+        for values, layer in zip(np.asarray(got[site]).astype(np.float32)[:, 0], layers, strict=True):
+            wanted = expected(name)[site][layer]
+            errors[f"{site}.{layer}"] = np.linalg.norm(values - wanted) / np.linalg.norm(wanted)
+            norms = np.linalg.norm(values, axis=-1) * np.linalg.norm(wanted, axis=-1)
+            cosine = ((values * wanted).sum(axis=-1) / norms).mean()
+            assert cosine > MIN_COSINE, f"{name} {site}.{layer} points elsewhere: {cosine}"
+    wrong = {key: float(error) for key, error in errors.items() if not error <= LIMITS[dtype]}
+    assert not wrong, f"{name} in {dtype} differs from transformers: {wrong}"

@@ -1,0 +1,198 @@
+"""Chats against what transformers makes of them, as golden_chat.json holds it (made by make_golden_chat.py)."""
+
+import json
+import os
+from functools import cache
+
+import pytest
+
+from build import a_spec
+from gleaner_worker.failures import Failure
+from gleaner_worker.records.samples import Reject, Sample, make_reader, read_samples
+
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
+
+@cache
+def fixture():
+    with open(os.path.join(os.path.dirname(__file__), "golden_chat.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def write_folder(folder, name, **changes):
+    """The files of a model of the fixture; a change of None takes a file out."""
+    files = fixture()[name]["files"] | changes
+    for file_name, text in files.items():
+        if text is not None:
+            (folder / file_name).write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    return str(folder)
+
+
+def read(folder, tmp_path, records, **spec):
+    path = tmp_path / "stream"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    reader = make_reader(folder, a_spec(**spec), 1000, 4096)
+    return list(read_samples(str(path), "x", reader))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, number) for name, model in fixture().items() for number in range(len(model["cases"]))]
+)
+def test_a_chat_has_the_token_ids_that_transformers_gives_it(tmp_path, name, number):
+    case = fixture()[name]["cases"][number]
+    folder = write_folder(tmp_path, name)
+    record = {"messages": case["messages"]} | ({"tools": case["tools"]} if case["tools"] else {})
+    (item,) = read(folder, tmp_path, [record], record={"add_generation_prompt": case["add_generation_prompt"]})
+    if "error" in case:
+        assert isinstance(item, Reject)
+        assert case["error"] in item.reason
+    else:
+        assert item.token_ids.tolist() == case["ids"]
+        assert item.preview == case["text"][:200]
+
+
+def test_the_fixture_has_templates_that_write_a_bos_tokenizers_that_add_one_and_neither():
+    """So that the comparison above would see a BOS too many, and one too few."""
+    counts = {}
+    for name, model in fixture().items():
+        ids = next(case["ids"] for case in model["cases"] if "ids" in case)
+        tokens = {
+            token["id"]: token["content"] for token in json.loads(model["files"]["tokenizer.json"])["added_tokens"]
+        }
+        counts[name] = [tokens.get(id) for id in ids].count(model["bos"]) if model["bos"] else 0
+    assert counts == {"chatml": 0, "llama": 1, "gemma": 1, "mistral": 1, "many": 0, "no-bos-anywhere": 0}
+
+
+@pytest.mark.parametrize("name", list(fixture()))
+def test_a_text_gets_the_bos_of_its_tokenizer_once_even_where_it_begins_with_one(tmp_path, name):
+    folder = write_folder(tmp_path, name)
+    bos = fixture()[name]["bos"] or ""
+    plain, written = read(folder, tmp_path, [{"text": "two and two"}, {"text": f"{bos}two and two"}])
+    begins = make_reader(folder, a_spec(), 1000, 64).tokenizer.token_to_id(bos) if bos else None
+    assert (
+        (plain.token_ids.tolist().count(begins), written.token_ids.tolist().count(begins)) == (1, 1) if bos else (0, 0)
+    )
+    if bos:
+        assert plain.token_ids[0] == written.token_ids[0] == begins
+
+
+def test_the_template_is_found_in_each_of_its_places_and_the_file_of_its_own_goes_first(tmp_path):
+    cases = {
+        "string": {"tokenizer_config.json": {"chat_template": CHATML}},
+        "list": {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": CHATML}]}},
+        "file": {"tokenizer_config.json": {}, "chat_template.jinja": CHATML},
+        "file first": {"tokenizer_config.json": {"chat_template": "wrong"}, "chat_template.jinja": CHATML},
+        "old file": {"tokenizer_config.json": None, "chat_template.json": {"chat_template": CHATML}},
+        "old file last": {
+            "tokenizer_config.json": {"chat_template": CHATML},
+            "chat_template.json": {"chat_template": "wrong"},
+        },
+    }
+    for name, files in cases.items():
+        place = tmp_path / name
+        place.mkdir()
+        folder = write_folder(place, "chatml", **files)
+        (sample,) = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}])
+        assert sample.preview == "<|im_start|>user\nhi<|im_end|>\n", name
+
+
+def test_templates_with_tools_have_one_of_their_own_when_the_model_has_it(tmp_path):
+    both = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools | length }}"}]
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": both}})
+    said = [{"role": "user", "content": "hi"}]
+    items = read(
+        folder, tmp_path, [{"messages": said}, {"messages": said, "tools": [{}, {}]}, {"messages": said, "tools": 3}]
+    )
+    assert [getattr(item, "preview", None) for item in items] == ["plain", "tools 2", None]
+    assert items[2].reason == "`tools` is a number, not a list of objects"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "reason"),
+    [
+        ("none", {}, "the model has no chat template (in chat_template.jinja or tokenizer_config.json)"),
+        ("broken", {"chat_template": "a\n{% if %}"}, "the model's chat template cannot be used: line 2: "),
+        (
+            "no default",
+            {"chat_template": [{"name": "rag", "template": "x"}]},
+            "no default among its chat templates rag",
+        ),
+        ("too long", {"chat_template": "x" * 2_000_000}, "it is 2000000 characters long; the limit is 1048576"),
+        ("fails", {"chat_template": "{{ 1 / 0 }}"}, "line 1: ZeroDivisionError: division by zero"),
+        ("wants the date", {"chat_template": "{{ strftime_now('%d') }}"}, "line 1: 'strftime_now' is undefined"),
+        (
+            "loops for ever",
+            {"chat_template": "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"},
+            "steps",
+        ),
+        ("is of another kind", {"chat_template": 7}, "the model has no chat template"),
+    ],
+)
+def test_a_template_that_cannot_be_used_rejects_chats_and_nothing_else(tmp_path, name, config, reason):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
+    chat, text = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}, {"text": "hi"}])
+    assert chat.reason.startswith("`messages` cannot be written with the chat template: ")
+    assert reason in chat.reason
+    assert isinstance(text, Sample)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"tokenizer_config.json": "{"}, "Failed to read tokenizer_config.json of /nowhere: "),
+        ({"tokenizer_config.json": "[]"}, "tokenizer_config.json of /nowhere: it is not a JSON object"),
+        ({"tokenizer_config.json": "[" * 200_000}, "Failed to read tokenizer_config.json of /nowhere: "),
+        ({"special_tokens_map.json": "3"}, "special_tokens_map.json of /nowhere: it is not a JSON object"),
+        ({"tokenizer.json": None}, "the tokenizer of /nowhere: it has no tokenizer.json"),
+        ({"tokenizer.json": "{"}, "Failed to read tokenizer.json of /nowhere: "),
+    ],
+)
+def test_a_folder_that_cannot_be_read_fails_the_run(tmp_path, files, reason):
+    folder = write_folder(tmp_path, "chatml", **files)
+    with pytest.raises(Failure) as failure:
+        make_reader(folder, a_spec(), 1000, 64)
+    assert failure.value.kind == "model"
+    assert reason in failure.value.reason
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "`messages` is an empty list, not a list of messages"),
+        ("hi", "`messages` is a string, not a list of messages"),
+        (None, "`messages` is null, not a list of messages"),
+        ([["hi"]], "`messages[0]` is not an object with `role` and `content`"),
+        ([{"content": "hi"}], "`messages[0]` has no `role` that is a string"),
+        ([{"role": 3, "content": "hi"}], "`messages[0]` has no `role` that is a string"),
+        (
+            [{"role": "user", "content": "a"}, {"role": "user", "content": 3}],
+            "`messages[1]` has a `content` that is neither",
+        ),
+        ([{"role": "user", "content": {"text": "a"}}], "`messages[0]` has a `content` that is neither"),
+        ([{"role": "user", "content": ["a"]}], "`messages[0]` has a `content` that is a list, but not of parts"),
+        (
+            [{"role": "user", "content": [{"text": "a"}]}],
+            "`messages[0]` has a `content` that is a list, but not of parts",
+        ),
+        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "`messages[0]` has a part of type text without"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+            "`messages[0]` has a list as its `content`, and the model's chat template knows strings alone",
+        ),
+        ([{"role": "user", "content": "a\ud800"}], "`messages` has a lone surrogate, \\ud800, at character 19"),
+        ([{"role": "user\udfff", "content": "a"}], "`messages` has a lone surrogate, \\udfff"),
+    ],
+)
+def test_messages_that_cannot_be_used_are_rejected_with_the_reason(tmp_path, messages, reason):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": CHATML}})
+    bad, good = read(folder, tmp_path, [{"messages": messages}, {"messages": [{"role": "user", "content": "hi"}]}])
+    assert bad.reason.startswith(reason)
+    assert isinstance(good, Sample)
+
+
+def test_a_field_of_another_name_may_hold_the_messages(tmp_path):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": CHATML}})
+    records = [{"chat": [{"role": "user", "content": "hi"}], "text": "no"}, {"chat": [{"role": "user"}, 3]}]
+    good, bad = read(folder, tmp_path, records, record={"field": "chat"})
+    assert good.preview == "<|im_start|>user\nhi<|im_end|>\n"
+    assert bad.reason == "`chat[1]` is not an object with `role` and `content`"

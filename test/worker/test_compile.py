@@ -1,0 +1,197 @@
+"""Compiled programs: all made ahead, none while batches run, and none again in the next process."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from build import a_spec
+from gleaner_worker.failures import Failure
+from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.warm_up import Programs, WarmUp, likely_first
+from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
+
+MAX_LENGTH = 128
+
+
+def some_samples(count=120):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, MAX_LENGTH + 1, count)
+    return [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
+
+
+def run_all(model, samples):
+    batches = plan_batches([len(s.token_ids) for s in samples], MAX_LENGTH, model.devices)
+    for batch in batches:
+        model.start([samples[s] for s in batch.rows], batch.height, batch.width).collect()
+    return {(batch.height, batch.width) for batch in batches}
+
+
+@pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
+def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
+    model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8"), "/nowhere", None)
+    told = []
+    model.warm_up(lambda done, total: told.append((done, total))).wait()
+    shapes = batch_shapes(MAX_LENGTH, 1)
+    assert told == [(n + 1, len(shapes)) for n in range(len(shapes))]
+    before = model.programs
+    samples = some_samples()
+    if tokens == "-4:":
+        for sample in samples:
+            sample.positions = np.arange(len(sample.token_ids))[-4:]
+    assert run_all(model, samples) == set(shapes) and all(model.is_ready(*shape) for shape in shapes)
+    assert model.programs == before
+
+
+def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
+    """Else the test above could not fail."""
+    model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]), "/nowhere", None)
+    before = model.programs
+    assert not model.is_ready(batch_height(32, 1), 32)
+    used = run_all(model, some_samples())
+    assert model.programs == before + len(used)
+
+
+_PROCESS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import environment
+import os
+os.environ.pop("JAX_COMPILATION_CACHE_DIR")
+os.environ.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
+from build import a_spec
+from gleaner_worker.model.loaded import load_model
+from test_compile import MAX_LENGTH, run_all, some_samples
+model = load_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3], None)
+model.warm_up().wait()
+run_all(model, some_samples())
+print(json.dumps([model.programs, model.compiles]))
+"""
+
+
+def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+
+    def start():
+        argv = [sys.executable, "-c", _PROCESS, here, tiny_folder, str(tmp_path / "home")]
+        output = subprocess.run(argv, check=True, stdout=subprocess.PIPE, timeout=300).stdout
+        return json.loads(output.splitlines()[-1])
+
+    programs, compiles = start()
+    assert programs == compiles == len(batch_shapes(MAX_LENGTH, 1))
+    assert start() == [programs, 0]
+    cache = tmp_path / "home" / "jax-cache"
+    # Whoever can write there can run code here.
+    assert stat.S_IMODE(os.stat(cache).st_mode) == 0o700 and os.listdir(cache)
+
+
+def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
+    """On a device that holds one batch, the one before comes to the host first, whoever collects it and when."""
+    samples = some_samples(16 * 4)
+    shape = (batch_height(MAX_LENGTH, 1), MAX_LENGTH)
+    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
+    roomy = load_model(spec, "/nowhere", None)
+    memory = roomy._programs.get(shape).run.memory_analysis()
+    need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
+    tight = load_model(spec, "/nowhere", None, device_bytes=need)
+    assert tight._programs.get(shape).in_flight == 1 and roomy._programs.get(shape).in_flight == 3
+    parts = [samples[begin : begin + 16] for begin in range(0, 64, 16)]
+    running = [tight.start(part, *shape) for part in parts]
+    assert [pending._on_host is not None for pending in running] == [True, True, True, False]
+    for part, pending in reversed(list(zip(parts, running, strict=True))):
+        host, expected = pending.collect(), roomy.start(part, *shape).collect()
+        for b in range(16):
+            np.testing.assert_array_equal(
+                host.rows("resid_post", b).view(np.uint16), expected.rows("resid_post", b).view(np.uint16)
+            )
+    with pytest.raises(Failure, match="lower max_seq_length") as failure:
+        load_model(spec, "/nowhere", None, device_bytes=need - 1).start(parts[0], *shape)
+    assert failure.value.kind == "model"
+
+
+def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
+    model = tiny_models(max_seq_length=32)
+    model.start(some_samples(1)[:1], *batch_shapes(MAX_LENGTH, 1)[-1])
+    assert model._in_flight[-1]() is None
+
+
+@pytest.mark.parametrize(
+    "before, after, kept",
+    [
+        ({}, {"layers": [1], "dtype": "int8", "tokens": "mean"}, True),
+        ({}, {"compute_dtype": "fp32"}, False),
+        ({"layers": [0]}, {}, False),
+    ],
+)
+def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folder, before, after, kept):
+    first = load_model(a_spec(model=tiny_folder, **before), "/nowhere", None)
+    then = load_model(a_spec(model=tiny_folder, **after), "/nowhere", None, previous=first)
+    assert (then.params is first.params) == kept
+    assert first.params["embed"].is_deleted() != kept and not then.params["embed"].is_deleted()
+
+
+@pytest.mark.parametrize(
+    "likely, order",
+    [
+        ([], [512, 256, 1024, 128, 2048, 64, 32]),
+        ([64, 2048], [64, 2048, 512, 256, 1024, 128, 32]),
+        ([4096], [512, 256, 1024, 128, 2048, 64, 32]),
+    ],
+)
+def test_likely_shapes_are_compiled_first(likely, order):
+    assert [width for _, width in likely_first(batch_shapes(2048, 1), likely)] == order
+
+
+def test_a_shape_is_compiled_once_however_many_ask():
+    begun, go = [], threading.Event()
+
+    def compile_shape(shape):
+        begun.append(shape)
+        go.wait(10)
+        return f"program {shape}"
+
+    programs = Programs(compile_shape)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(programs.get((1, 32)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert not programs.is_ready((1, 32))
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert begun == [(1, 32)] and answers == ["program (1, 32)"] * 4 and programs.is_ready((1, 32))
+
+
+def test_a_shape_that_fails_fails_whoever_uses_it_and_nobody_else():
+    def compile_shape(shape):
+        if shape[1] == 64:
+            raise Failure("model", "Failed to fit a batch")
+        return "program"
+
+    programs, told = Programs(compile_shape), []
+    WarmUp(programs, [(1, 32), (1, 64), (1, 128)], lambda done, total: told.append(done)).wait()
+    assert told == [1, 2, 3] and programs.get((1, 32)) == programs.get((1, 128)) == "program"
+    for _ in range(2):
+        with pytest.raises(Failure, match="Failed to fit a batch"):
+            programs.get((1, 64))
+
+
+def test_a_cancelled_warm_up_begins_nothing_more():
+    begun, go = [], threading.Event()
+
+    def compile_shape(shape):
+        begun.append(shape)
+        go.wait(10)
+
+    shapes = [(1, 32 * n) for n in range(1, 40)]
+    warm_up = WarmUp(Programs(compile_shape), shapes, lambda done, total: None)
+    warm_up.cancel()
+    go.set()
+    warm_up.wait()
+    assert warm_up.done == len(begun) <= 5

@@ -1,0 +1,147 @@
+"""config.json is written by strangers: what it says is understood, or refused with all that is wrong in one error."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import golden_models as golden
+from gleaner_worker.failures import Failure
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.families import FAMILIES
+from gleaner_worker.model.rope import inverse_frequencies
+
+QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
+GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
+SCALED = LLAMA["rope_scaling"]
+
+REFUSED = [
+    # What the decoder does not do.
+    (QWEN2, {"model_type": "mixtral"}, "model_type is 'mixtral', the families known here are gemma2, gemma3, .*qwen3"),
+    (QWEN2, {"model_type": None}, "model_type is None, the families known here are"),
+    (QWEN2, {"model_type": ["qwen2"]}, r"model_type is \['qwen2'\]"),
+    (QWEN2, {"hidden_act": "gelu"}, "hidden_act is 'gelu', supported is 'silu' or 'gelu_pytorch_tanh'"),
+    (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_scaling.rope_type is 'dynamic', supported is"),
+    (QWEN2, {"rope_scaling": {"rope_type": "longrope"}}, "rope_scaling.rope_type is 'longrope'"),
+    (QWEN2, {"rope_parameters": {"rope_type": 3}}, "rope_parameters.rope_type is 3"),
+    (QWEN2, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+    (QWEN2, {"rope_parameters": {"partial_rotary_factor": 0.25}}, "rope_parameters.partial_rotary_factor is 0.25"),
+    (QWEN2, {"num_experts": 60}, "num_experts is 60, which this decoder does not do for this family"),
+    (QWEN2, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which this decoder does not do"),
+    (QWEN2, {"quantization_config": {"quant_method": "awq"}}, "quantization_config is {'quant_method': 'awq'}"),
+    (QWEN2, {"mlp_bias": True}, "mlp_bias is True"),
+    (LLAMA, {"sliding_window": 4096}, "sliding_window is 4096, which this decoder does not do for this family"),
+    (LLAMA, {"num_local_experts": 8}, "num_local_experts is 8"),
+    (MISTRAL, {"attention_bias": True}, "attention_bias is True"),
+    (MISTRAL, {"layer_types": ["full_attention"] * 3}, "layer_types is .* has sliding_attention everywhere"),
+    (LLAMA, {"layer_types": ["sliding_attention"] * 3}, "layer_types is .* has full_attention nowhere"),
+    (GEMMA2, {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+    (GEMMA2, {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
+    (QWEN2, {"hidden_act": None, "hidden_activation": "gelu"}, "hidden_act is None"),
+    (GEMMA3, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0"),
+    (GEMMA3, {"layer_types": ["chunked_attention"] * 7}, "layer_types is .* for each of 7 layers"),
+    (GEMMA3, {"layer_types": ["full_attention"] * 6}, "layer_types is .* for each of 7 layers"),
+    (GEMMA3, {"rope_parameters": {"rope_type": "default"}}, "rope_parameters.rope_type is 'default', supported are"),
+    (GEMMA2, {"sliding_window": None}, "sliding_window is null, but some layers are sliding_attention"),
+    ({"model_type": "gemma3"}, {}, "text_config is missing"),
+    ({"model_type": "gemma3", "text_config": 3}, {}, "text_config is 3, it must be an object"),
+    # Values of the wrong kind.
+    (QWEN2, {"vocab_size": None}, "vocab_size is missing"),
+    (QWEN2, {"hidden_size": "896"}, "hidden_size is '896', it must be a whole number from 1"),
+    (QWEN2, {"hidden_size": 16.0}, "hidden_size is 16.0, it must be a whole number"),
+    (QWEN2, {"num_hidden_layers": True}, "num_hidden_layers is True"),
+    (QWEN2, {"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, it must be a whole number from 1 to 4096"),
+    (QWEN2, {"num_attention_heads": 0}, "num_attention_heads is 0"),
+    (QWEN2, {"intermediate_size": -5}, "intermediate_size is -5"),
+    (QWEN2, {"vocab_size": 10**5000}, "vocab_size is an integer of more than 20 digits"),
+    (QWEN2, {"head_dim": []}, r"head_dim is \[\]"),
+    (QWEN2, {"head_dim": 7}, "4 heads, 2 key/value heads, hidden size 16 and head size 7 do not fit"),
+    (QWEN2, {"num_key_value_heads": 3}, "4 heads, 3 key/value heads"),
+    (QWEN2, {"hidden_size": 18}, "4 heads, 2 key/value heads, hidden size 18 and head size 4 do not fit"),
+    (QWEN2, {"rms_norm_eps": "small"}, "rms_norm_eps is 'small', it must be a number from 0 to 1"),
+    (QWEN2, {"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+    (QWEN2, {"rope_theta": float("inf")}, "rope_theta is inf"),
+    (QWEN2, {"rope_theta": 0}, "rope_theta is 0"),
+    (QWEN2, {"rope_theta": 10**400}, "rope_theta is an integer of more than 20 digits"),
+    (QWEN2, {"rope_scaling": [1]}, r"rope_scaling is \[1\], it must be an object"),
+    (QWEN2, {"use_sliding_window": "yes"}, "use_sliding_window is 'yes', it must be true or false"),
+    (QWEN2, {"use_sliding_window": True, "sliding_window": 0}, "sliding_window is 0"),
+    (QWEN2, {"use_sliding_window": True, "max_window_layers": "2"}, "max_window_layers is '2'"),
+    (LLAMA, {"rope_scaling": SCALED | {"factor": "8"}}, "rope_scaling.factor is '8', it must be a number"),
+    (LLAMA, {"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is missing; .*low_freq_factor is missing"),
+    (LLAMA, {"rope_scaling": SCALED | {"high_freq_factor": 1.0}}, "low_freq_factor is 1.0, it must be smaller than"),
+    (LLAMA, {"rope_scaling": SCALED | {"original_max_position_embeddings": 0.5}}, "max_position_embeddings is 0.5"),
+    (GEMMA2, {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0"),
+    (GEMMA2, {"attn_logit_softcapping": -1}, "attn_logit_softcapping is -1"),
+    (GEMMA3, {"layer_types": None, "sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
+    (GEMMA3, {"rope_parameters": {"full_attention": "default"}}, "rope_parameters.full_attention is 'default'"),
+    # All of it at once.
+    (QWEN2, {"vocab_size": None, "hidden_size": "x"}, "hidden_size is 'x'.*; vocab_size is missing"),
+]
+
+
+@pytest.mark.parametrize(("raw", "change", "reason"), REFUSED)
+def test_a_config_that_is_not_understood_says_what_is_wrong(raw, change, reason):
+    with pytest.raises(Failure, match=f"Failed to use my-model, by its config.json: .*{reason}") as failure:
+        parse_config(raw | change, "my-model")
+    assert failure.value.kind == "model"
+    assert len(failure.value.reason) < 3000
+
+
+ACCEPTED = [
+    (QWEN2, {"num_key_value_heads": 4}, "num_kv_heads", 4),
+    (LLAMA, {"num_key_value_heads": None}, "num_kv_heads", 6),
+    (LLAMA, {"rms_norm_eps": None, "model_type": "llama"}, "norm_eps", 1e-6),
+    (MISTRAL, {"sliding_window": None}, "windows", (2**30,) * 3),
+    (MISTRAL, {"layer_types": ["sliding_attention"] * 3}, "windows", (24,) * 3),
+    (QWEN2, {"sliding_window": "nothing reads this"}, "windows", (2**30,) * 3),
+    (GEMMA2, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
+    (GEMMA2, {"attn_logit_softcapping": None}, "attention_softcap", None),
+    (GEMMA2, {"query_pre_attn_scalar": 4}, "attention_scale", 0.5),
+    (QWEN2, {"max_position_embeddings": 131072}, "max_positions", 131072),
+    (QWEN2, {"tie_word_embeddings": False, "architectures": 3, "torch_dtype": None}, "num_layers", 3),
+]
+
+
+@pytest.mark.parametrize(("raw", "change", "key", "value"), ACCEPTED)
+def test_a_config_may_leave_out_and_add_what_changes_nothing(raw, change, key, value):
+    changed = {name: item for name, item in (raw | change).items() if name != "rms_norm_eps" or item is not None}
+    assert getattr(parse_config(changed, "m"), key) == value
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_no_config_whatsoever_makes_it_raise_anything_but_its_own_error(data):
+    raw = data.draw(st.sampled_from([QWEN2, LLAMA, MISTRAL, GEMMA2, GEMMA3, golden.raw_config("qwen2-yarn")]))
+    keys = sorted(raw) + ["layer_types", "rope_scaling", "rope_parameters", "head_dim", "sliding_window_pattern"]
+    raw = raw | data.draw(st.dictionaries(st.sampled_from(keys), json_values, min_size=1, max_size=3))
+    scaling = st.fixed_dictionaries({"rope_type": st.sampled_from(["yarn", "llama3", "linear"])}, optional={
+        key: json_values | st.floats(0.01, 100)
+        for key in ("factor", "original_max_position_embeddings", "beta_fast", "mscale", "attention_factor", "truncate")
+    })
+    if data.draw(st.booleans()):
+        raw["rope_scaling"] = data.draw(scaling)
+    try:
+        config = parse_config(raw, "m")
+    except Failure as failure:
+        assert failure.kind == "model"
+        assert "Failed to use m" in failure.reason
+    else:
+        hash(config)
+        for rope in config.ropes:
+            assert inverse_frequencies(rope, config.head_dim).shape == (config.head_dim // 2,)
+
+
+def test_every_family_has_an_error_that_names_it_among_the_known_ones():
+    with pytest.raises(Failure) as failure:
+        parse_config({"model_type": "gpt2"}, "m")
+    assert all(name in failure.value.reason for name in FAMILIES)
+    assert json.dumps(list(FAMILIES)) == json.dumps(sorted(FAMILIES))

@@ -1,0 +1,226 @@
+"""Weights are files of strangers too: they fit the config wholly, or are refused with all that is wrong in one error."""
+
+import json
+import os
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import golden_models as golden
+from gleaner_worker.failures import Failure
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.tensors import EMBEDDING, layer_table
+from gleaner_worker.model.weights import load_params
+
+CONFIG = golden.config("qwen2")
+
+
+def load(folder, config=CONFIG, layers=3, dtype="fp32"):
+    return load_params(str(folder), config, layers, dtype, "my-model")
+
+
+def changed_model(tmp_path, change):
+    tensors = load_file(os.path.join(golden.folder("qwen2"), "model.safetensors"))
+    change(tensors)
+    save_file(tensors, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def test_all_that_is_wrong_with_the_weights_is_one_error(tmp_path):
+    def change(tensors):
+        del tensors["model.layers.1.self_attn.k_proj.bias"]
+        tensors["model.layers.2.mlp.up_proj.weight"] = np.zeros((5, 5), np.float32)
+        tensors["model.layers.0.self_attn.q_norm.weight"] = np.zeros(4, np.float32)
+        tensors["model.layers.3.mlp.up_proj.weight"] = np.zeros((40, 16), np.float32)
+        tensors["model.layers.0.mlp.down_proj.weight"] = np.zeros((16, 40), np.int8)
+        tensors["model.layers.0.mlp.gate_proj.weight"] = np.zeros((40, 16), np.float64)
+        tensors["x" * 9000] = np.zeros(1, np.float32)
+        tensors["embed_tokens.weight"] = tensors["model.embed_tokens.weight"]
+
+    with pytest.raises(Failure) as failure:
+        load(changed_model(tmp_path, change))
+    assert failure.value.kind == "model"
+    assert len(failure.value.reason) < 2000
+    for part in (
+        "Failed to load the weights of my-model: ",
+        "model.layers.1.self_attn.k_proj.bias is missing",
+        "model.layers.2.mlp.up_proj.weight is [5, 5], config.json says [40, 16]",
+        "model.layers.0.self_attn.q_norm.weight is not part of this architecture",
+        "model.layers.3.mlp.up_proj.weight is not part of this architecture",
+        "model.layers.0.mlp.down_proj.weight is I8, only BF16, F16, F32 are supported",
+        "model.layers.0.mlp.gate_proj.weight is F64",
+        "xxx...",
+        "embed_tokens.weight is not part of this architecture",
+    ):
+        assert part in failure.value.reason
+
+
+def test_a_model_that_lacks_everything_is_an_error_of_readable_length(tmp_path):
+    save_file({"wte.weight": np.zeros((2, 2), np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(Failure, match=r"wte.weight is not part.*; and \d\d more") as failure:
+        load(tmp_path)
+    assert len(failure.value.reason) < 2000
+
+
+def test_the_head_the_final_norm_and_old_buffers_are_not_needed_and_not_in_the_way(tmp_path):
+    def change(tensors):
+        del tensors["model.norm.weight"]
+        tensors["lm_head.weight"] = np.zeros((64, 16), np.int8)
+        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(2, np.float32)
+        tensors["model.rotary_emb.inv_freq"] = np.zeros(2, np.float32)
+
+    load(changed_model(tmp_path, change))
+
+
+@pytest.mark.parametrize("stored", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("dtype", "target"), [("fp32", np.float32), ("bf16", ml_dtypes.bfloat16)])
+def test_any_float_becomes_the_one_that_is_computed_in(tmp_path, stored, dtype, target):
+    originals = {}
+
+    def change(tensors):
+        originals.update({name: tensor.astype(stored) for name, tensor in tensors.items()})
+        tensors.update(originals)
+
+    loaded = load(changed_model(tmp_path, change), dtype=dtype)
+    assert np.array_equal(loaded["embed"], originals["model.embed_tokens.weight"].astype(target))
+    for layer in range(3):
+        stack = loaded["blocks"]["wq"]
+        assert stack.dtype == target
+        assert np.array_equal(stack[layer], originals[f"model.layers.{layer}.self_attn.q_proj.weight"].astype(target))
+
+
+def test_only_the_blocks_that_are_needed_are_read():
+    loaded = golden.params("qwen2", num_layers=2)
+    assert {stack.shape[0] for stack in loaded["blocks"].values()} == {2}
+    whole = golden.params("qwen2")
+    assert all(np.array_equal(stack, whole["blocks"][name][:2]) for name, stack in loaded["blocks"].items())
+
+
+def write_index(tmp_path, index):
+    (tmp_path / "model.safetensors.index.json").write_text(index if isinstance(index, str) else json.dumps(index))
+
+
+def split_model(tmp_path, again=()):
+    """The model in two files with an index; the tensors in `again` are in both."""
+    tensors = load_file(os.path.join(golden.folder("qwen2"), "model.safetensors"))
+    names = sorted(tensors)
+    parts = {"a.safetensors": names[:20], "b.safetensors": names[20:] + list(again)}
+    for file, part in parts.items():
+        save_file({name: tensors[name] for name in part}, tmp_path / file)
+    write_index(tmp_path, {"weight_map": {name: file for file, part in parts.items() for name in part}})
+
+
+def test_weights_in_several_files_are_one_model(tmp_path):
+    split_model(tmp_path)
+    golden.check("qwen2", CONFIG, load(tmp_path))
+    (tmp_path / "b.safetensors").unlink()
+    with pytest.raises(Failure, match="it has no b.safetensors"):
+        load(tmp_path)
+
+
+def test_a_tensor_that_is_in_two_files_is_an_error(tmp_path):
+    split_model(tmp_path, again=["model.embed_tokens.weight"])
+    with pytest.raises(Failure, match="model.embed_tokens.weight is there twice"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("\x80", "weight_map|Expecting value"),
+        ("[" * 100_000, "recursion|Expecting|too many"),
+        ([], "list indices"),
+        ({}, "it has no weight_map"),
+        ({"weight_map": []}, "no attribute 'values'"),
+        ({"weight_map": {}}, "it lists no file"),
+        ({"weight_map": {"x": "../model.safetensors"}}, "it lists '../model.safetensors'"),
+        ({"weight_map": {"x": "/etc/passwd"}}, "it lists '/etc/passwd'"),
+        ({"weight_map": {"x": "pytorch_model.bin"}}, "it lists 'pytorch_model.bin'"),
+        ({"weight_map": {"x": "a\u0000.safetensors"}}, "it lists "),
+        ({"weight_map": {"x": 3}}, "expected string"),
+        ({"weight_map": {"x": {"y": 1}}}, "unhashable"),
+        ({"weight_map": {"x": 3, "y": "a.safetensors"}}, "not supported between"),
+    ],
+)
+def test_an_index_that_lies_is_an_error_that_names_it(tmp_path, index, reason):
+    split_model(tmp_path)
+    write_index(tmp_path, index)
+    with pytest.raises(Failure, match=f"Failed to read model.safetensors.index.json of my-model: .*({reason})") as failure:
+        load(tmp_path)
+    assert failure.value.kind == "model"
+
+
+def test_pickled_weights_are_not_read(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(Failure, match="has no model.safetensors .pickled weights are never read"):
+        load(tmp_path)
+
+
+def header(tensors, data=b"\0" * 16):
+    text = json.dumps(tensors).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        b"\xff" * 100,
+        b"PK\x03\x04 this is something else",
+        (2).to_bytes(8, "little") + b"[]",
+        header([]),
+        header({"a": 3}),
+        header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 8]}}),
+        header({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}, b"\0" * 15),
+        header({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}}),
+        header({"a": {"dtype": "F32", "shape": [2**62, 8], "data_offsets": [0, 16]}}),
+        header({"a": {"dtype": "NONE", "shape": [4], "data_offsets": [0, 16]}}),
+        header({name: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} for name in "ab"}),
+    ],
+)
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path, content):
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(Failure, match="Failed to read model.safetensors of my-model: .*copy the model again") as failure:
+        load(tmp_path)
+    assert failure.value.kind == "model"
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 500, 5_000, 20_000])
+def test_a_file_that_was_cut_short_is_an_error_that_names_it(tmp_path, length):
+    changed_model(tmp_path, lambda tensors: None)
+    os.truncate(tmp_path / "model.safetensors", length)
+    with pytest.raises(Failure, match="Failed to read model.safetensors of my-model"):
+        load(tmp_path)
+
+
+def test_loading_takes_the_memory_of_the_parameters_and_no_second_copy(tmp_path):
+    raw = golden.raw_config("qwen2") | {"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 8}
+    config = parse_config(raw, "m")
+    tensors = {f"model.{EMBEDDING}": np.zeros((64, 256), np.float32)}
+    for layer in range(8):
+        for name, (_, shape) in layer_table(config).items():
+            tensors[f"model.layers.{layer}.{name}"] = np.ones(shape, np.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    script = """
+import json, resource, sys
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.tensors import EMBEDDING, layer_table
+from gleaner_worker.model.weights import load_params
+config = parse_config(json.load(open(sys.argv[1] + "/config.json")), "m")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+params = load_params(sys.argv[1], config, 8, "fp32", "m")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, sum(w.nbytes for w in params["blocks"].values()))
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    grown, size = (int(word) for word in done.stdout.split())
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert size > 100_000_000
+    assert grown * unit < 1.2 * size

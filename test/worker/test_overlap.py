@@ -1,0 +1,253 @@
+"""The stages of an extraction beside each other: memory, order, errors, threads and compiling."""
+
+import gc
+import json
+import threading
+import time
+import weakref
+
+import pytest
+
+from build import BUCKET, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from gleaner_worker import extract as extract_module
+from gleaner_worker.control import Control
+from gleaner_worker.failures import Failure
+from read_shards import read_stream
+
+SMALL = shard_gb(400)
+PREFIX = "activations/my-run/tpu_7/"
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    def ours():
+        return {thread for thread in threading.enumerate() if "process_request" not in thread.name}
+
+    before = ours()
+    yield
+    assert ours() <= before
+
+
+@pytest.fixture
+def warm_models(tiny_models):
+    """Models that have nothing left to compile."""
+
+    def get(**spec):
+        model = tiny_models(**spec)
+        model.warm_up().wait()
+        return model
+
+    return get
+
+
+class Alive:
+    """Counts how many of the things that a function makes are alive at once."""
+
+    def __init__(self, monkeypatch, name, part=lambda made: made):
+        self._made, self.most, self.all = {}, 0, 0
+        make = getattr(extract_module, name)
+
+        def counting(*arguments):
+            made = make(*arguments)
+            self._made[self.all] = None
+            weakref.finalize(part(made), self._made.pop, self.all)
+            self.all += 1
+            self.most = max(self.most, len(self._made))
+            return made
+
+        monkeypatch.setattr(extract_module, name, counting)
+
+    def now(self):
+        gc.collect()
+        return len(self._made)
+
+
+@pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
+def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucket_is(
+    storage, tmp_path, warm_models, monkeypatch, file_format
+):
+    spec = {"shard_size_gb": SMALL, "format": file_format}
+    rows = Alive(monkeypatch, "start_shard", lambda shard: shard.rows["resid_post"])
+    encoded = Alive(monkeypatch, "EncodedShard")
+    control, counts = Control(), []
+
+    def hang(name):
+        """Nothing is stored before the extraction has come to a stand."""
+        until(lambda: counts or control.phase == "uploading")
+        counts.append((rows.now(), encoded.now()))
+
+    storage.before_create = hang
+    work = a_work(a_stream(storage, text_lines(300)), **spec)
+    assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
+    assert rows.all == encoded.all > 15
+    # What is stored as it is lies in memory until it is stored; what is packed, until it is packed.
+    plain, packed = counts[0]
+    assert plain == 6 if file_format == "safetensors" else 6 <= plain + packed <= 7
+    assert (rows.most <= 6, encoded.most <= 6) == (True, True)
+    assert (rows.now(), encoded.now()) == (0, 0)
+
+
+def until(is_true, timeout_s=120):
+    end = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_shard_that_is_as_large_as_the_memory_leaves_room_for_one_more_alone(monkeypatch):
+    memory = 64 << 30
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
+    assert [extract_module._most_shards(size) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
+
+
+def test_shards_are_uploaded_several_at_once_and_the_last_after_everything_else(storage, tmp_path, warm_models):
+    spec = {"shard_size_gb": SMALL}
+    together, most, four = set(), [], threading.Condition()
+
+    def meet(name):
+        with four:
+            together.add(name)
+            most.append(set(together))
+            four.notify_all()
+            if "shard_" in name and max(map(len, most)) < 4:
+                four.wait_for(lambda: max(map(len, most)) == 4, 30)
+            together.discard(name)
+
+    storage.before_create = meet
+    run_extract(a_work(a_stream(storage, [*text_lines(200), "junk"]), **spec), warm_models(**spec), str(tmp_path))
+    assert max(map(len, most)) == 4
+    last = sorted(name for name in outputs(storage) if name.startswith("shard_"))[-1]
+    for names in most:
+        if names & {f"{PREFIX}{last}", f"{PREFIX}metadata.json", f"{PREFIX}rejects.jsonl"}:
+            assert len(names) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_path, warm_models, order):
+    spec = {"shard_size_gb": SMALL}
+    work = a_work(a_stream(storage, text_lines(120)), **spec)
+    run_extract(work, warm_models(**spec), str(tmp_path))
+    calm = outputs(storage)
+    storage.clear("activations/")
+    storage.before_create = lambda name: time.sleep(0.15 * (hash((name, order)) % 3) if "shard_" in name else 0)
+    run_extract(work, warm_models(**spec), str(tmp_path))
+    assert outputs(storage) == calm
+
+
+@pytest.mark.parametrize("missing", [[1], [2], [2, 3], [1, 3, 5], "all but the last but one"])
+def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_models, monkeypatch, missing):
+    spec = {"shard_size_gb": SMALL}
+    work = a_work(a_stream(storage, [*text_lines(120), "junk"]), **spec)
+    run_extract(work, warm_models(**spec), str(tmp_path))
+    calm = outputs(storage)
+    shards = sorted(name for name in calm if name.startswith("shard_"))
+    assert len(shards) > 5
+    if isinstance(missing, str):
+        missing = [number for number in range(1, len(shards) + 1) if number != len(shards) - 1]
+    for number in {*missing, len(shards)}:
+        storage.delete(BUCKET, f"{PREFIX}shard_{number:04d}.safetensors")
+    storage.delete(BUCKET, f"{PREFIX}metadata.json")
+    computed = Alive(monkeypatch, "start_shard")
+    control = Control()
+    uploads = len(storage.requests)
+    assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
+    assert outputs(storage) == calm
+    assert computed.all == len({*missing, len(shards)})
+    created = [r for r in storage.requests[uploads:] if "/upload/" in r and "ifGenerationMatch=0" in r]
+    assert len(created) == len({*missing, len(shards)}) + 2  # and the rejects and the summary
+    assert control.progress()["samples_done"] == 121
+    assert control.progress()["shards_done"] == len(shards)
+
+
+def broken(*_arguments, **_more):
+    raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "read_windows",
+        "tokenize_windows",
+        "plan_shards",
+        "start_shard",
+        "Partials.restore",
+        "put_batch",
+        "encode_shard",
+        "Uploader.store",
+    ],
+)
+def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, warm_models, monkeypatch, stage):
+    target, _, method = stage.partition(".")
+    owner = getattr(extract_module, target) if method else extract_module
+    real, calls = getattr(owner, method or target), []
+
+    def third_time(*arguments, **more):
+        calls.append(stage)
+        return broken() if len(calls) == 3 else real(*arguments, **more)
+
+    def from_the_start(*arguments, **more):
+        for number, item in enumerate(real(*arguments, **more)):
+            yield item
+            if number == 1:
+                broken()
+
+    generators = ("read_windows", "tokenize_windows", "plan_shards")
+    monkeypatch.setattr(owner, method or target, from_the_start if stage in generators else third_time)
+    storage.before_create = lambda name: time.sleep(0.05)
+    spec = {"shard_size_gb": SMALL}
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match="broken"):
+        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path))
+    assert time.monotonic() - started < 10
+    assert "metadata.json" not in outputs(storage)
+
+
+def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_models):
+    storage.faults = lambda what: 403 if "/upload/" in what and storage.names(BUCKET, PREFIX) else None
+    spec = {"shard_size_gb": SMALL}
+    control = Control()
+    with pytest.raises(Failure, match="Failed to create .*403") as failure:
+        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
+    assert failure.value.kind == "infrastructure"
+    assert control.progress()["samples_done"] < 1500
+    assert 1 <= len(outputs(storage)) <= 4
+
+
+def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
+    from build import a_spec
+    from gleaner_worker.model.loaded import load_model
+
+    spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"]}
+    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    told = []
+    model.warm_up(lambda done, total: told.append((done, total))).wait()
+    assert told[-1][0] == told[-1][1] == len(told) > 3
+    before = model.programs
+    for stream, words in (("001", 20), ("002", 150)):
+        resource = a_stream(storage, text_lines(150, words), stream=stream)
+        assert run_extract(a_work(resource, stream=stream, **spec), model, str(tmp_path)) == "completed"
+    assert model.programs == before
+    widths = {len(s["token_ids"]) for s in read_stream(outputs(storage, "activations/my-run/tpu_2/"), "safetensors").values()}
+    assert min(widths) < 32 and max(widths) > 256
+
+
+def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_same(
+    storage, tmp_path, tiny_folder, monkeypatch
+):
+    from build import a_spec
+    from gleaner_worker.model import loaded
+
+    model = loaded.load_model(a_spec(model=tiny_folder, tokens="::3"), str(tmp_path), None)
+    phases, start = [], loaded.Model.start
+
+    def noting(self, *arguments):
+        phases.append(control.phase)
+        return start(self, *arguments)
+
+    monkeypatch.setattr(loaded.Model, "start", noting)
+    control = Control()
+    run_extract(a_work(a_stream(storage, text_lines(30)), tokens="::3"), model, str(tmp_path), control)
+    assert phases[0] == "compiling"
+    run_extract(a_work(a_stream(storage, text_lines(30), stream="8"), stream="008", tokens="::3"), model, str(tmp_path))
+    assert phases[-1] == "running"
+    model.warm_up().wait()

@@ -1,0 +1,166 @@
+"""The stages that an extraction is made of: order, bounds, and one error that ends them all."""
+
+import threading
+import time
+
+import pytest
+
+from gleaner_worker.failures import LeaseLost
+from gleaner_worker.pipeline import Pipeline, Stopped
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def numbers(count, made=None):
+    for number in range(count):
+        if made is not None:
+            made.append(number)
+        yield number
+
+
+def through(items, call):
+    for item in items:
+        yield call(item)
+
+
+def test_items_go_through_every_stage_in_order_and_all_of_them_arrive():
+    done = []
+    with Pipeline() as pipeline:
+        doubled = pipeline.stage("double", through(pipeline.stage("make", numbers(100), 1), lambda x: 2 * x), 3)
+        pipeline.wait_until(pipeline.each("take", doubled, done.append, threads=1))
+    assert done == [2 * number for number in range(100)]
+
+
+def test_each_item_is_taken_by_one_of_many_threads():
+    done, meeting = [], threading.Barrier(4, timeout=10)
+
+    def take(item):
+        meeting.wait()  # four at once, or never
+        done.append(item)
+
+    with Pipeline() as pipeline:
+        pipeline.wait_until(pipeline.each("take", pipeline.stage("make", numbers(40), 2), take, threads=4))
+    assert sorted(done) == list(range(40))
+
+
+def test_a_stage_is_never_further_ahead_than_it_may_be():
+    made, taken = [], []
+    with Pipeline() as pipeline:
+        items = pipeline.stage("make", numbers(50, made), 3)
+        for item in items:
+            taken.append(item)
+            time.sleep(0.002)
+            assert len(made) - len(taken) <= 3 + 1  # and the one in its hands
+    assert taken == list(range(50))
+
+
+def fail_at(number, error):
+    def call(item):
+        if item == number:
+            raise error
+        return item
+
+    return call
+
+
+@pytest.mark.parametrize("where", ["first", "middle", "last", "body"])
+def test_an_error_anywhere_stops_all_at_once_and_is_raised_once(where):
+    error = ValueError(where)
+    closed = []
+
+    def endless():
+        try:
+            yield from numbers(10**12)
+        finally:
+            closed.append(True)
+
+    def bad(name):
+        return fail_at(5, error) if name == where else lambda item: item
+
+    started = time.monotonic()
+    with pytest.raises(ValueError) as caught, Pipeline() as pipeline:
+        first = pipeline.stage("first", through(pipeline.stage("source", endless(), 1), bad("first")), 1)
+        middle = pipeline.stage("middle", through(first, bad("middle")), 1)
+        is_done = pipeline.each("last", middle, bad("last"), threads=2)
+        if where == "body":
+            raise error
+        pipeline.wait_until(is_done)
+    assert caught.value is error
+    assert closed == [True]
+    assert time.monotonic() - started < 2
+
+
+def test_the_first_error_is_the_one_that_is_told():
+    first, second = ValueError("first"), ValueError("second")
+
+    def late(item):
+        try:
+            pipeline.wait_until(lambda: False)
+        except Stopped:
+            raise second from None
+
+    with pytest.raises(ValueError) as caught, Pipeline() as pipeline:
+        pipeline.each("late", pipeline.stage("make", numbers(1), 1), late, threads=1)
+        pipeline.each("early", pipeline.stage("make", numbers(1), 1), fail_at(0, first), threads=1)
+        pipeline.wait_until(lambda: False)
+    assert caught.value is first
+
+
+@pytest.mark.parametrize("waiting", ["for an item", "for room", "for something else"])
+def test_a_lost_lease_is_seen_by_a_stage_that_only_waits(waiting):
+    lost = threading.Event()
+
+    def check():
+        if lost.is_set():
+            raise LeaseLost
+
+    def stuck():
+        while not lost.is_set():
+            time.sleep(0.01)
+        yield 1
+
+    threading.Timer(0.1, lost.set).start()
+    started = time.monotonic()
+    with pytest.raises(LeaseLost), Pipeline(check) as pipeline:
+        if waiting == "for an item":
+            next(pipeline.stage("make", stuck(), 1))
+        elif waiting == "for room":
+            pipeline.stage("make", numbers(10), 1)
+        pipeline.wait_until(lambda: False)
+    assert time.monotonic() - started < 2
+
+
+def test_a_body_that_leaves_early_leaves_nothing_running():
+    made = []
+    with Pipeline() as pipeline:
+        assert next(pipeline.stage("make", numbers(10**12, made), 1)) == 0
+    assert len(made) < 5
+
+
+def test_an_item_that_was_handed_on_is_not_held_by_the_stage_behind():
+    class Big:
+        alive = 0
+
+        def __init__(self):
+            Big.alive += 1
+
+        def __del__(self):
+            Big.alive -= 1
+
+    def make():
+        for _ in range(3):
+            yield Big()
+        pipeline.wait_until(lambda: taken.is_set())
+
+    taken = threading.Event()
+    with Pipeline() as pipeline:
+        items = pipeline.stage("make", make(), 1)
+        for _ in range(3):
+            next(items)
+        assert Big.alive == 0
+        taken.set()

@@ -1,0 +1,123 @@
+"""Which tokens are stored: the selection of the spec, special tokens, and what becomes of samples that lack them."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer
+
+from build import a_spec
+from gleaner_worker.records.parse import Bad
+from gleaner_worker.records.samples import make_reader, read_samples
+from gleaner_worker.records.select import Selection, make_selection, select
+
+BOS, EOS = 7, 9
+PLAIN, SPECIAL = None, np.array([BOS, EOS], np.int32)
+IDS = [BOS, 1, 2, EOS, 3, BOS]  # not special at positions 1, 2 and 4
+
+
+@pytest.mark.parametrize(
+    ("tokens", "special", "ids", "expected"),
+    [
+        ("all", PLAIN, IDS, None),
+        ("mean", PLAIN, IDS, None),
+        ("all", SPECIAL, IDS, [1, 2, 4]),
+        ("mean", SPECIAL, IDS, [1, 2, 4]),
+        ("all", SPECIAL, [1, 2], [0, 1]),
+        ("last", PLAIN, IDS, [5]),
+        ("last", SPECIAL, IDS, [4]),
+        ("last", PLAIN, [1], [0]),
+        ((0,), PLAIN, IDS, [0]),
+        ((0,), SPECIAL, IDS, [1]),
+        ((-1, 0, 2), PLAIN, IDS, [5, 0, 2]),
+        ((-1, 0), SPECIAL, IDS, [4, 1]),
+        ((5, -6), PLAIN, IDS, [5, 0]),
+        ("0:2", PLAIN, IDS, [0, 1]),
+        ("0:2", SPECIAL, IDS, [1, 2]),
+        ("-2:", SPECIAL, IDS, [2, 4]),
+        (":", PLAIN, [1, 2], [0, 1]),
+        ("::2", PLAIN, IDS, [0, 2, 4]),
+        ("1:-1:3", PLAIN, IDS, [1, 4]),
+        ("0:999", PLAIN, [1, 2], [0, 1]),
+        ("all", SPECIAL, [BOS], "has no tokens but special ones (1), which exclude_special leaves out"),
+        ("last", SPECIAL, [BOS, EOS], "has no tokens but special ones (2)"),
+        ("mean", SPECIAL, [BOS, EOS], "has no tokens but special ones (2)"),
+        ((20,), PLAIN, list(range(12)), "has 12 tokens: position 20 does not exist (0 to 11, or -12 to -1)"),
+        ((-13,), PLAIN, list(range(12)), "has 12 tokens: position -13 does not exist (0 to 11, or -12 to -1)"),
+        ((0, 3), SPECIAL, IDS, "has 3 tokens that are not special: position 3 does not exist (0 to 2, or -3 to -1)"),
+        ((0, -6), PLAIN, IDS, "has 6 tokens: positions 0 and -6 are the same token"),
+        ("6:", PLAIN, IDS, "has 6 tokens: the slice 6: selects none of them"),
+        ("3:", SPECIAL, IDS, "has 3 tokens that are not special: the slice 3: selects none of them"),
+    ],
+)
+def test_a_selection_gives_positions_in_the_order_asked_for_or_the_reason_why_not(tokens, special, ids, expected):
+    found = select(Selection(tokens, special), np.array(ids, np.int32))
+    if isinstance(expected, str):
+        assert isinstance(found, Bad)
+        assert found.reason.startswith(expected)
+    elif expected is None:
+        assert found is None
+    else:
+        assert found.dtype == np.int32
+        assert found.tolist() == expected
+
+
+parts = st.integers(-9, 9).map(str) | st.just("")
+selections = (
+    st.sampled_from(["all", "mean", "last"])
+    | st.tuples(parts, parts).map(":".join)
+    | st.tuples(parts, parts, st.integers(1, 4).map(str)).map(":".join)
+    | st.lists(st.integers(-9, 9), min_size=1, max_size=4, unique=True).map(tuple)
+)
+
+
+@given(selections, st.booleans(), st.lists(st.integers(0, 12), min_size=1, max_size=9))
+def test_no_token_is_stored_twice_none_that_is_special_and_python_agrees(tokens, excludes, ids):
+    found = select(Selection(tokens, SPECIAL if excludes else PLAIN), np.array(ids, np.int32))
+    left = [position for position, id in enumerate(ids) if not excludes or id not in (BOS, EOS)]
+    if isinstance(tokens, tuple):
+        expected = [left[position] for position in tokens if -len(left) <= position < len(left)]
+        is_bad = len(set(expected)) < len(tokens)
+    else:
+        part = {"all": ":", "mean": ":", "last": "-1:"}.get(tokens, tokens).split(":")
+        expected = left[slice(*(int(number) if number else None for number in part))]
+        is_bad = not expected
+    assert isinstance(found, Bad) == is_bad
+    if not is_bad:
+        assert (found is None) == (tokens in ("all", "mean") and not excludes)
+        assert expected == (left if found is None else found.tolist())
+
+
+def test_special_is_what_the_tokenizer_file_says_wherever_it_stands(tmp_path, tiny_folder):
+    tokenizer = Tokenizer.from_file(f"{tiny_folder}/tokenizer.json")
+    tokenizer.add_special_tokens(["<bos>"])
+    tokenizer.add_tokens([AddedToken("<not-special>", special=False)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    ids = {name: tokenizer.token_to_id(name) for name in ("<|endoftext|>", "<bos>", "<not-special>")}
+    selection = make_selection(a_spec(exclude_special=True), tokenizer)
+    assert selection.special_ids.tolist() == sorted([ids["<|endoftext|>"], ids["<bos>"]])
+    assert make_selection(a_spec(), tokenizer).special_ids is None
+
+    stream = tmp_path / "stream"
+    stream.write_text(json.dumps({"text": "one<bos> two<not-special><|endoftext|>"}) + "\n")
+    (sample,) = read_samples(str(stream), "x", make_reader(str(tmp_path), a_spec(exclude_special=True), 700, 64))
+    stored = sample.token_ids[sample.positions].tolist()
+    assert ids["<not-special>"] in stored
+    assert {ids["<bos>"], ids["<|endoftext|>"]}.isdisjoint(stored)
+    assert len(stored) == len(sample.token_ids) - 2
+
+
+def test_selection_counts_among_the_tokens_that_truncation_left(tmp_path, tiny_folder):
+    stream = tmp_path / "stream"
+    stream.write_text(json.dumps({"tokens": list(range(20, 30))}) + "\n")
+    spec = a_spec(max_seq_length=6, over_long="truncate", tokens=[-1, 0])
+    (sample,) = read_samples(str(stream), "x", make_reader(tiny_folder, spec, 600, 64))
+    assert sample.token_ids[sample.positions].tolist() == [25, 20]
+    (reject,) = read_samples(str(stream), "x", make_reader(tiny_folder, a_spec(tokens=[10]), 600, 64))
+    assert reject.record() == {
+        "line": 1,
+        "sample_idx": 0,
+        "reason": "has 10 tokens: position 10 does not exist (0 to 9, or -10 to -1)",
+    }

@@ -1,0 +1,78 @@
+"""The cases of test/fixtures/spec-cases.json, which the control plane's own test reads too: both sides mean the same."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from gleaner_worker.failures import Failure
+from gleaner_worker.records.arc import VERSIONS
+from gleaner_worker.records.grids import _ENCODERS
+from gleaner_worker.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))["properties"]
+DEFAULTS = CASES["defaults"]
+
+
+def complete(changes):
+    return DEFAULTS | changes | {"record": DEFAULTS["record"] | changes.get("record", {})}
+
+
+def in_the_cases_words(spec):
+    """The spec as run.json would have it."""
+
+    def plain(value):
+        return list(value) if isinstance(value, tuple) else value
+
+    said = {key: plain(getattr(spec, key)) for key in DEFAULTS if key not in ("record", "shard_size_gb")}
+    record = {key: getattr(spec.record, key) for key in RecordSpec.__dataclass_fields__}
+    return said | {"record": record, "shard_size_gb": spec.shard_size_bytes / 1_000_000_000}
+
+
+@pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["name"])
+def test_a_completed_spec_is_read_as_what_it_says(case):
+    completed = complete(case["completes"])
+    assert in_the_cases_words(parse_spec(completed)) == completed
+
+
+@pytest.mark.parametrize("case", CASES["frozen"], ids=lambda case: case["name"])
+def test_a_spec_that_was_frozen_by_an_earlier_release_still_means_the_same(case):
+    assert in_the_cases_words(parse_spec(case["spec"])) == complete(case["completes"])
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES["invalid"] if case.get("worker", True)], ids=lambda case: case["name"]
+)
+def test_a_spec_that_the_control_plane_refuses_is_no_spec_here_either(case):
+    given = case["given"]
+    record = given.get("record", {})
+    raw = DEFAULTS | given | {"record": DEFAULTS["record"] | record if isinstance(record, dict) else record}
+    with pytest.raises(Failure) as caught:
+        parse_spec(raw)
+    assert caught.value.kind == "model"
+    assert [word for word in case["says"] if word not in caught.value.reason] == [], caught.value.reason
+
+
+@pytest.mark.parametrize("missing", ["model", "layers", "dtype", "format", "shard_size_gb", "max_seq_length", "over_long"])
+def test_a_key_that_every_release_froze_must_be_there(missing):
+    with pytest.raises(Failure, match=missing):
+        parse_spec({key: value for key, value in DEFAULTS.items() if key != missing})
+
+
+@pytest.mark.parametrize("raw", [None, [], "spec", 7])
+def test_what_is_no_object_is_no_spec(raw):
+    with pytest.raises(Failure, match="not an object"):
+        parse_spec(raw)
+
+
+def test_run_json_offers_what_the_worker_knows_and_no_more():
+    record = SCHEMA["record"]["properties"]
+    assert (SCHEMA["sites"]["items"]["enum"], SCHEMA["dtype"]["enum"]) == (list(SITES), list(DTYPES))
+    assert SCHEMA["format"]["enum"] == list(FORMATS)
+    assert record.keys() == RecordSpec.__dataclass_fields__.keys()
+    assert record["prompt_version"]["enum"] == list(VERSIONS)
+    (pattern,) = (kind["pattern"] for kind in record["encoder"]["anyOf"] if "pattern" in kind)
+    assert re.search(r"\(([A-Za-z|]+)\)", pattern)[1].split("|") == list(_ENCODERS)

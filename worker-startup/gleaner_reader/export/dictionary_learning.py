@@ -1,0 +1,55 @@
+"""For dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..run import Run
+
+
+class ActivationBuffer:
+    """What dictionary_learning's own buffers are to its trainers: an iterator, and a `config` that is saved beside them."""
+
+    def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
+        self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
+        self._device = device
+        self.config = {
+            "d_submodule": run.d_model,
+            "io": "out",
+            "out_batch_size": out_batch_size,
+            "device": device,
+            "run": run.url,
+            "submodule": f"{site}.{layer}",
+        }
+
+    def __iter__(self) -> "ActivationBuffer":
+        return self
+
+    def __next__(self) -> "torch.Tensor":
+        return next(self._batches).to(self._device)
+
+    def state(self) -> dict:
+        """Give it back as `state` to go on where training stopped."""
+        return self._batches.state()
+
+    def close(self) -> None:
+        self._batches.close()
+
+
+def to_dictionary_learning(
+    run: "Run",
+    layer: int,
+    site: str | None = None,
+    *,
+    out_batch_size: int = 8192,
+    device: str = "cpu",
+    dtype: str | None = "float32",
+    epochs: int | None = None,
+    **options,
+) -> ActivationBuffer:
+    """`trainSAE(data=to_dictionary_learning(run, layer=12), …)`. Goes through the run again and again unless `epochs` says
+    how often; `options` are those of run.batches (seed, exclude_ids, max_norm_multiple, buffer_rows, state).
+    """
+    site = run.shards[0].site(site)
+    return ActivationBuffer(run, layer, site, out_batch_size, device, {"dtype": dtype, "epochs": epochs} | options)

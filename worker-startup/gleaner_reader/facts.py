@@ -1,0 +1,47 @@
+"""What a file says of itself, read without its body; and plain safetensors data that is in memory already."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .errors import ShardError
+from .gzip_header import read_facts
+from .layout import read_layout
+from .seekable import Plain
+from .values import view_as
+
+
+def stored_facts(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
+    """The `__metadata__` of a shard of `size` bytes, by one to three small reads. Raises ShardError, a ValueError.
+
+    read(begin, end): those bytes of it, fewer where it ends.
+    """
+    name = "the shard"
+    if file_format == "pkl.gz":
+        return read_facts(read, size, name)
+    if file_format == "safetensors.zst":
+        plain = Plain(_Ranged(name, size, read))
+        return read_layout(plain.read, plain.size, name, plain.first_frame).metadata
+    return read_layout(read, size, name).metadata
+
+
+def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError, a ValueError."""
+    view = memoryview(data).cast("B")
+    layout = read_layout(lambda begin, end: view[begin:end], len(view), "the data")
+    tensors = {
+        name: view_as(np.frombuffer(view[tensor.begin : tensor.end], np.uint8), tensor.dtype).reshape(tensor.shape)
+        for name, tensor in layout.tensors.items()
+    }
+    return tensors, layout.metadata
+
+
+class _Ranged:
+    def __init__(self, url: str, size: int, read: Callable[[int, int], bytes]):
+        self.url, self.size, self._read = url, size, read
+
+    def read(self, begin: int, end: int) -> bytes:
+        data = self._read(begin, end)
+        if len(data) != end - begin:
+            raise ShardError(f"{self.url} cannot be read: it ends before byte {end}")
+        return data

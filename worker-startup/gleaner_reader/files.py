@@ -1,0 +1,151 @@
+"""Where shards are: a folder of this machine, or a bucket. Both are read by ranges, from any number of threads."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Protocol
+
+from .errors import MissingPackage, ShardError
+from .seekable import File
+
+PARALLEL = 10  # requests at once; a client of Cloud Storage keeps as many connections
+_RANGE_BYTES = 1 << 24
+_TIMEOUT_S = (10, 60)
+_GS = re.compile(r"gs://([^/]+)/?(.*)")
+
+
+class Folder(Protocol):
+    url: str
+
+    def files(self) -> dict[str, File]:
+        """Every file in it and in the folders in it, by its path from here."""
+
+
+def open_file(where: str) -> File:
+    """Raises FileNotFoundError."""
+    if match := _GS.fullmatch(where):
+        bucket = _bucket(match[1])
+        blob = bucket.get_blob(match[2], timeout=_TIMEOUT_S)
+        if blob is None:
+            raise FileNotFoundError(f"Failed to open {where}: there is no such object")
+        return CloudFile(match[1], match[2], int(blob.size), int(blob.generation))
+    return LocalFile(where, os.path.getsize(where))
+
+
+def open_folder(where: str) -> Folder:
+    if match := _GS.fullmatch(where):
+        return CloudFolder(match[1], match[2].rstrip("/"))
+    return LocalFolder(os.path.abspath(where))
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    url: str
+    size: int
+
+    def read(self, begin: int, end: int) -> memoryview:
+        data = bytearray(end - begin)
+        with open(self.url, "rb", buffering=0) as file:
+            file.seek(begin)
+            done = 0
+            while done < len(data) and (count := file.readinto(memoryview(data)[done:])):
+                done += count
+        return _whole(memoryview(data)[:done], begin, end, self.url)
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    url: str
+
+    def files(self) -> dict[str, File]:
+        """Raises FileNotFoundError when the folder is not there."""
+        if not os.path.isdir(self.url):
+            raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder")
+        found = {}
+        for folder, _, names in os.walk(self.url):
+            for name in names:
+                path = os.path.join(folder, name)
+                found[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
+        return found
+
+
+@dataclass(frozen=True)
+class CloudFile:
+    """One generation of an object: what replaces it is never read as a part of it."""
+
+    bucket: str
+    name: str
+    size: int
+    generation: int
+
+    @cached_property
+    def url(self) -> str:
+        return f"gs://{self.bucket}/{self.name}"
+
+    def read(self, begin: int, end: int) -> bytes:
+        if end - begin <= _RANGE_BYTES:
+            return self._read(begin, end)
+        starts = range(begin, end, _RANGE_BYTES)
+        with ThreadPoolExecutor(PARALLEL, "range") as pool:
+            return b"".join(pool.map(lambda start: self._read(start, min(start + _RANGE_BYTES, end)), starts))
+
+    def _read(self, begin: int, end: int) -> bytes:
+        if begin >= end:
+            return b""
+        from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
+
+        blob = _bucket(self.bucket).blob(self.name, generation=self.generation)
+        try:
+            data = blob.download_as_bytes(
+                start=begin, end=end - 1, raw_download=True, checksum=None, timeout=_TIMEOUT_S
+            )
+        except (NotFound, RequestRangeNotSatisfiable) as error:
+            raise ShardError(f"{self.url} cannot be read: it was replaced or deleted after it was opened") from error
+        return _whole(data, begin, end, self.url)
+
+
+@dataclass(frozen=True)
+class CloudFolder:
+    bucket: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self.bucket}/{self.prefix}"
+
+    def files(self) -> dict[str, File]:
+        prefix = f"{self.prefix}/" if self.prefix else ""
+        fields = "items(name,generation,size),nextPageToken"
+        blobs = _client().list_blobs(self.bucket, prefix=prefix, fields=fields, timeout=_TIMEOUT_S)
+        found = {
+            blob.name.removeprefix(prefix): CloudFile(self.bucket, blob.name, int(blob.size), int(blob.generation))
+            for blob in blobs
+        }
+        if not found:
+            raise FileNotFoundError(f"Failed to open {self.url}: there are no objects of that name")
+        return found
+
+
+def _whole(data, begin: int, end: int, url: str):
+    if len(data) != end - begin:
+        raise ShardError(f"{url} cannot be read: it ends at byte {begin + len(data)}, before byte {end}; it was cut short")
+    return data
+
+
+def _bucket(name: str):
+    return _client().bucket(name)
+
+
+def _client():
+    return _client_of(os.environ.get("STORAGE_EMULATOR_HOST"))
+
+
+@lru_cache(maxsize=4)
+def _client_of(emulator: str | None):
+    try:
+        from google.cloud import storage
+    except ImportError:
+        raise MissingPackage("read gs://", "google-cloud-storage", "gcs") from None
+    return storage.Client(project="local") if emulator else storage.Client()

@@ -1,0 +1,50 @@
+"""What a pkl.gz says of itself before its first byte is unpacked: JSON in the `extra` field of gzip's header (RFC 1952)."""
+
+import json
+import struct
+from collections.abc import Callable
+
+from .errors import ShardError
+
+_FIXED = struct.Struct("<2sBBIBB")
+_MAGIC, _DEFLATE, _HAS_EXTRA, _UNIX = b"\x1f\x8b", 8, 4, 3
+_SUBFIELD = b"GL"
+_MAX_EXTRA_BYTES = 0xFFFF
+
+
+def gzip_header(facts: dict[str, str]) -> bytes:
+    """The header of a member, without a time or a name. Facts that do not fit into its 64 KiB are left out, longest first."""
+    facts = dict(sorted(facts.items()))
+    while facts and len(text := json.dumps(facts, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
+        del facts[max(facts, key=lambda key: len(facts[key]))]
+    if not facts:
+        return _FIXED.pack(_MAGIC, _DEFLATE, 0, 0, 0, _UNIX)
+    extra = _SUBFIELD + struct.pack("<H", len(text)) + text
+    return _FIXED.pack(_MAGIC, _DEFLATE, _HAS_EXTRA, 0, 0, _UNIX) + struct.pack("<H", len(extra)) + extra
+
+
+def read_facts(read: Callable[[int, int], bytes], size: int, name: str) -> dict[str, str]:
+    """What gzip_header put there; nothing for a gzip file of somebody else. Raises ShardError for what is no gzip file."""
+    fixed = _FIXED.size
+    head = bytes(read(0, min(size, fixed + 2 + _MAX_EXTRA_BYTES)))
+    if len(head) < fixed or head[:2] != _MAGIC or head[2] != _DEFLATE:
+        raise ShardError(f"{name} cannot be read: it is not a gzip file")
+    if not head[3] & _HAS_EXTRA:
+        return {}
+    extra = head[fixed + 2 : fixed + 2 + int.from_bytes(head[fixed : fixed + 2], "little")]
+    while len(extra) >= 4:
+        length = int.from_bytes(extra[2:4], "little")
+        if extra[:2] == _SUBFIELD:
+            return _parse(extra[4 : 4 + length], name)
+        extra = extra[4 + length :]
+    return {}
+
+
+def _parse(text: bytes, name: str) -> dict[str, str]:
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ShardError(f"{name} cannot be read: its header is damaged: {error}") from error
+    if not isinstance(facts, dict) or not all(isinstance(value, str) for value in facts.values()):
+        raise ShardError(f"{name} cannot be read: its header is damaged: it does not map text to text")
+    return facts

@@ -1,0 +1,96 @@
+"""A shard's index: which samples it holds, and which rows and token ids are theirs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .errors import ShardError
+from .layout import TensorInfo
+
+
+@dataclass(frozen=True)
+class Index:
+    """S samples, T tokens, R rows. Sample s owns tokens sample_offsets[s]..[s + 1] and rows row_offsets[s]..[s + 1]."""
+
+    sample_idx: np.ndarray  # int64 [S], ascending
+    sample_offsets: np.ndarray  # int64 [S + 1]
+    row_offsets: np.ndarray  # int64 [S + 1]
+    token_ids: np.ndarray | None  # int32 [T]; a pkl.gz has none
+    positions: np.ndarray | None  # int32 [R]: where the token of each row is in its sample; None for means of tokens
+    kept: list[dict] | None  # per sample
+    previews: list[str] | None = None  # per sample; of pkl.gz alone
+
+    @cached_property
+    def row_tokens(self) -> np.ndarray | None:
+        """int32 [R]: the token id of each row; None where rows are means, or token ids are not stored."""
+        if self.token_ids is None or self.positions is None:
+            return None
+        return self.token_ids[np.repeat(self.sample_offsets[:-1], np.diff(self.row_offsets)) + self.positions]
+
+    def find(self, sample_idx: int) -> int | None:
+        """Which of its samples has that number."""
+        place = int(np.searchsorted(self.sample_idx, sample_idx))
+        return place if place < len(self.sample_idx) and self.sample_idx[place] == sample_idx else None
+
+
+_TYPES = {
+    "sample_idx": "I64",
+    "sample_offsets": "I64",
+    "token_ids": "I32",
+    "row_offsets": "I64",
+    "positions": "I32",
+    "kept": "U8",
+}
+INDEX = _TYPES.keys()  # the tensors that it is made of
+
+
+def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray], rows: int, url: str) -> Index:
+    """read(name): a tensor. Raises ShardError unless the parts fit each other and the shard's rows.
+
+    Whether the samples are in order is not asked: check_order does.
+    """
+    for name, dtype in _TYPES.items():
+        if name in tensors and (tensors[name].dtype, len(tensors[name].shape)) != (dtype, 1):
+            raise ShardError(f"{url} cannot be read: its {name} are {tensors[name].dtype} {list(tensors[name].shape)}")
+    found = {name: read(name) for name in _TYPES if name in tensors}
+    if absent := [name for name in ("sample_idx", "sample_offsets", "token_ids") if name not in found]:
+        raise ShardError(f"{url} cannot be read: it has no {' and no '.join(absent)}")
+    token_ids, offsets, numbers = found["token_ids"], found["sample_offsets"], found["sample_idx"]
+    row_offsets = found.get("row_offsets", offsets)
+    check_offsets("sample_offsets", offsets, len(numbers), len(token_ids), "tokens", url)
+    check_offsets("row_offsets", row_offsets, len(numbers), rows, "rows", url)
+    positions = found.get("positions")
+    lengths = np.diff(offsets)
+    if "row_offsets" not in found:
+        positions = (np.arange(len(token_ids)) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
+    elif positions is not None:
+        if positions.shape != (rows,) or (positions < 0).any():
+            raise ShardError(f"{url} cannot be read: it has not one position for each row")
+        if (positions >= np.repeat(lengths, np.diff(row_offsets))).any():
+            raise ShardError(f"{url} cannot be read: it has positions that its samples lack")
+    kept = _parse_kept(found["kept"], len(numbers), url) if "kept" in found else None
+    return Index(numbers, offsets, row_offsets, token_ids, positions, kept)
+
+
+def check_order(index: Index, url: str) -> Index:
+    if (np.diff(index.sample_idx) <= 0).any():
+        raise ShardError(f"{url} holds samples out of order")
+    return index
+
+
+def check_offsets(name: str, offsets: np.ndarray, samples: int, end: int, what: str, url: str) -> None:
+    if len(offsets) != samples + 1 or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 1).any():
+        raise ShardError(f"{url} has {name} that do not divide its {what}")
+
+
+def _parse_kept(data: np.ndarray, samples: int, url: str) -> list[dict]:
+    try:
+        kept = [json.loads(line) for line in data.tobytes().splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise ShardError(f"{url} cannot be read: what it kept of its samples is damaged: {error}") from error
+    if len(kept) != samples or not all(isinstance(fields, dict) for fields in kept):
+        raise ShardError(f"{url} cannot be read: it has not one object of kept fields for each sample")
+    return kept

@@ -1,0 +1,106 @@
+"""One layer of a whole run, as if it were one array [rows, d_model]: shard by shard, or row by row."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .files import PARALLEL
+from .shard import Rows
+from .values import check_kind, finish
+
+if TYPE_CHECKING:
+    from .run import Run
+
+# Rows that lie closer are read in one request.
+_GAP_BYTES = 1 << 16
+
+
+class Layer:
+    """`for array in layer`: of each shard, in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
+
+    def __init__(self, run: "Run", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
+        check_kind(as_, dtype)
+        self._run, self._layer, self._site = run, layer, site
+        self._as, self._dtype, self._verify = as_, dtype, verify
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._run.num_rows, self._run.d_model
+
+    def __len__(self) -> int:
+        return self._run.num_rows
+
+    def __iter__(self) -> Iterator:
+        with ThreadPoolExecutor(1, "layer") as pool:
+            waiting = [pool.submit(self._read, number) for number in range(min(1, len(self._run.shards)))]
+            for number in range(len(self._run.shards)):
+                rows = waiting.pop().result()
+                if number + 1 < len(self._run.shards):
+                    waiting.append(pool.submit(self._read, number + 1))
+                yield finish(rows.stored, rows.scale, self._as, self._dtype)
+
+    def __getitem__(self, key: int | slice | np.ndarray | list[int]):
+        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order asked for."""
+        if isinstance(key, slice):
+            numbers = np.arange(*key.indices(len(self)))
+        else:
+            numbers = np.atleast_1d(np.asarray(key))
+        if numbers.ndim != 1 or (len(numbers) and not np.issubdtype(numbers.dtype, np.integer)):
+            raise TypeError(f"rows are chosen by a number, a slice or numbers, not by {type(key).__name__}")
+        numbers = numbers.astype(np.int64)
+        wrong = (numbers < -len(self)) | (numbers >= len(self))
+        if wrong.any():
+            raise IndexError(f"there is no row {numbers[wrong][0]}; there are {len(self)}")
+        rows = read_rows(self._run, self._site, self._layer, np.where(numbers < 0, numbers + len(self), numbers))
+        values = finish(rows.stored, rows.scale, self._as, self._dtype)
+        return values[0] if not isinstance(key, slice) and np.ndim(key) == 0 else values
+
+    def _read(self, number: int) -> Rows:
+        shard = self._run.shards[number]
+        rows = shard.rows(self._site, self._layer, 0, shard.num_rows, self._verify)
+        shard.release()
+        return rows
+
+
+def read_rows(run: "Run", site: str, layer: int, numbers: np.ndarray) -> Rows:
+    """Any rows of the run (int64 [n]), by as few requests as their places allow."""
+    order = np.argsort(numbers, kind="stable")
+    ranges = _ranges(run, numbers[order])
+    stored, scale = None, None
+
+    def read(number: int, begin: int, end: int) -> Rows:
+        return run.shards[number].rows(site, layer, begin, end)
+
+    with ThreadPoolExecutor(PARALLEL, "rows") as pool:
+        parts = pool.map(lambda of: read(*of[:3]), ranges)
+        for (number, begin, _, first, last), rows in zip(ranges, parts, strict=True):
+            if stored is None:
+                stored = np.empty((len(numbers), rows.stored.shape[1]), rows.stored.dtype)
+                scale = None if rows.scale is None else np.empty(len(numbers), np.float32)
+            places = order[first:last]
+            local = numbers[places] - run.row_offsets[number] - begin
+            stored[places] = rows.stored[local]
+            if scale is not None:
+                scale[places] = rows.scale[local]
+    if stored is None:
+        empty = run.shards[0].rows(site, layer, 0, 0)
+        return empty
+    return Rows(stored, scale)
+
+
+def _ranges(run: "Run", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
+    """numbers: ascending. (shard, its row begin, end; which of the numbers: first, last) for each request."""
+    ranges: list[tuple[int, int, int, int, int]] = []
+    shards = np.searchsorted(run.row_offsets, numbers, "right") - 1
+    row_bytes = max(run.d_model, 1) * 2
+    for place, (shard, number) in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
+        row = number - int(run.row_offsets[shard])
+        gap = max(_GAP_BYTES // row_bytes, run.shards[shard].block_rows)
+        if ranges and ranges[-1][0] == shard and row < ranges[-1][2] + gap:
+            _, begin, end, first, _ = ranges[-1]
+            ranges[-1] = (shard, begin, max(end, row + 1), first, place + 1)
+        else:
+            ranges.append((shard, row, row + 1, place, place + 1))
+    return ranges

@@ -1,0 +1,234 @@
+"""A shard as the seeds' pickle: one site, no token ids, and a body that can only be read from its beginning."""
+
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .errors import ShardError
+from .gzip_header import read_facts
+from .index import Index
+from .safe_pickle import Take, Unsafe, load_shard
+from .seekable import File
+from .shard import Rows, Shard
+from .values import STORED
+
+_FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
+_OPTIONAL = {"positions", "kept"}
+_DTYPES = {"float32": "fp32", "float16": "fp16"}
+_DEFAULT_SITE = "resid_post"
+# Activations hardly shrink (0.93 for fp32): what grows more than this is no shard but a bomb.
+_MOST_GROWTH, _FREE_BYTES = 20, 1 << 26
+_READ_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class _Body:
+    """What the body tells of itself, without its values."""
+
+    index: Index
+    layers: tuple[int, ...]
+    d_model: int | None  # None when there are no samples
+    dtype: str | None
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What stands for an array; nothing in a pickle makes one."""
+
+    value: object
+
+
+class _Sequential(io.RawIOBase):
+    """A File from its beginning to its end."""
+
+    def __init__(self, file: File):
+        self._file, self._position = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        end = min(self._position + len(buffer), self._file.size)
+        data = self._file.read(self._position, end)
+        buffer[: len(data)] = data
+        self._position = end
+        return len(data)
+
+
+class PickleShard(Shard):
+    """Its header tells what it holds; a file that other software wrote, without one, is read whole to learn that."""
+
+    format = "pkl.gz"
+
+    def __init__(self, file: File, max_bytes: int | None = None):
+        super().__init__(file)
+        self._max_bytes = max_bytes or file.size * _MOST_GROWTH + _FREE_BYTES
+        self._layer: tuple[int, np.ndarray] | None = None
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        return read_facts(self._file.read, self._file.size, self.url)
+
+    @cached_property
+    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
+        if not {"rows", "d_model", "stats"} <= set(self.metadata):
+            shape = (int(self._body.index.row_offsets[-1]), self._body.d_model or 0)
+            return {(_DEFAULT_SITE, layer): shape for layer in self._body.layers}
+        shape = (self._number("rows"), self._number("d_model"))
+        names = [name.rpartition(".") for name in self.stats]
+        if not names or not all(site and layer.isascii() and layer.isdigit() for site, _, layer in names):
+            raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
+        return {(site, int(layer)): shape for site, _, layer in names}
+
+    @property
+    def dtype(self) -> str:
+        return _DTYPES.get(self.metadata.get("dtype", "")) or self._body.dtype or "fp32"
+
+    @property
+    def num_tokens(self) -> int:
+        return self._number("tokens") if "tokens" in self.metadata else self.num_rows
+
+    @property
+    def num_samples(self) -> int:
+        return self._number("samples") if "samples" in self.metadata else len(self._samples)
+
+    @property
+    def first_sample(self) -> int:
+        return super().first_sample if "first_sample" in self.metadata else next(iter(self._samples), 0)
+
+    @property
+    def last_sample(self) -> int:
+        return super().last_sample if "last_sample" in self.metadata else next(reversed(self._samples), -1)
+
+    @property
+    def block_rows(self) -> int:
+        return max(1, self.num_rows)
+
+    def release(self) -> None:
+        super().release()
+        self._layer = None
+        self.__dict__.pop("_body", None)
+
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        """One layer is kept after it was read. gzip's own checksum is always held against the data."""
+        self._check(site, layer, begin, end)
+        with self._lock:
+            if self._layer is None or self._layer[0] != layer:
+                self._layer = (layer, self._read_layer(layer))
+            values = self._layer[1]
+        return Rows(values[begin:end], None)
+
+    def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
+        """In one pass over the file."""
+        done: Counter = Counter()
+
+        def take(layer: object, array: np.ndarray) -> np.ndarray | None:
+            if array.ndim != 2:
+                return None
+            first, done[layer] = done[layer], done[layer] + len(array)
+            part = array[max(begin - first, 0) : max(end - first, 0)]
+            return part if len(part) else None
+
+        data = self.load(take)
+        parts = {layer: [e["activation"] for e in entries if e["activation"] is not None] for layer, entries in data.items()}
+        empty = np.empty((0, self.d_model), STORED[self.dtype])
+        found = [Rows(np.concatenate([empty, *parts.get(layer, ())]), None) for _, layer in names]
+        if any(len(rows.stored) != end - begin for rows in found):
+            raise ShardError(f"{self.url} is damaged: it has fewer rows than its header says")
+        return found
+
+    def load(self, take: Take) -> dict:
+        """The whole pickle, each array replaced by take(layer, array). Raises ShardError when it is not one of ours."""
+        try:
+            file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
+            data = load_shard(file, self._max_bytes, lambda layer, array: _Taken(take(layer, array)))
+        except Unsafe as error:
+            raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
+        if problem := _problem_of(data):
+            raise ShardError(f"{self.url} is not a shard: {problem}")
+        return {
+            layer: [entry | {"activation": entry["activation"].value} for entry in entries]
+            for layer, entries in data.items()
+        }
+
+    def _read_layer(self, layer: int) -> np.ndarray:
+        data = self.load(lambda key, array: array if key == layer else None)
+        arrays = [entry["activation"] for entry in data.get(layer, ())]
+        rows, d_model = next(iter(self.names.values()))
+        if not all(isinstance(array, np.ndarray) and array.ndim == 2 for array in arrays):
+            raise ShardError(f"{self.url} is not a shard: a sample of layer {layer} has not [rows, d_model] values")
+        values = np.concatenate(arrays) if arrays else np.empty((0, d_model), np.float32)
+        if values.shape != (rows, d_model):
+            raise ShardError(f"{self.url} is damaged: layer {layer} is {list(values.shape)}, its header says {rows} rows")
+        return values
+
+    @property
+    def _samples(self) -> list[int]:
+        return self._body.index.sample_idx.tolist()
+
+    def _load_index(self) -> Index:
+        return self._body.index
+
+    @cached_property
+    def _body(self) -> _Body:
+        data = self.load(lambda _, array: (array.shape, array.dtype.name))
+        entries = next(iter(data.values()), [])
+        facts = [entry["activation"] for entry in entries]
+        if any(len(shape) != 2 for shape, _ in facts) or len({(shape[1], dtype) for shape, dtype in facts}) > 1:
+            raise ShardError(f"{self.url} is not a shard: its samples have different widths or types")
+        offsets = np.cumsum([0, *(shape[0] for shape, _ in facts)], dtype=np.int64)
+        is_selection = any("positions" in entry for entry in entries)
+        are_tokens = not is_selection and self.metadata.get("tokens", str(offsets[-1])) == str(offsets[-1])
+        if is_selection:
+            lists = [entry.get("positions", ()) for entry in entries]
+            if [len(positions) for positions in lists] != np.diff(offsets).tolist():
+                raise ShardError(f"{self.url} is not a shard: it has not one position for each row")
+            positions = np.array([position for positions in lists for position in positions], np.int32)
+        else:
+            positions = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
+        index = Index(
+            sample_idx=np.array([entry["sample_idx"] for entry in entries], np.int64),
+            sample_offsets=offsets if are_tokens else None,
+            row_offsets=offsets,
+            token_ids=None,
+            positions=positions if are_tokens or is_selection else None,
+            kept=[entry.get("kept", {}) for entry in entries] if any("kept" in e for e in entries) else None,
+            previews=[entry["text_preview"] for entry in entries],
+        )
+        return _Body(index, tuple(data), facts[0][0][1] if facts else None, _DTYPES[facts[0][1]] if facts else None)
+
+
+def _problem_of(data: object) -> str | None:
+    """What is wrong with the plain values of a pickle, as a sentence."""
+    if not isinstance(data, dict) or not all(type(layer) is int and layer >= 0 for layer in data):
+        return "it is not a dict of layers"
+    numbers = None
+    for layer, entries in data.items():
+        if type(entries) is not list or not all(type(entry) is dict for entry in entries):
+            return f"its layer {layer} is not a list of dicts"
+        if problem := next(filter(None, map(_entry_problem, entries)), None):
+            return f"in layer {layer} {problem}"
+        found = [entry["sample_idx"] for entry in entries]
+        if numbers is not None and found != numbers:
+            return f"it has other samples in layer {layer} than in layer {next(iter(data))}"
+        numbers = found
+    return None
+
+
+def _entry_problem(entry: dict) -> str | None:
+    if not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
+        return f"an entry has other fields than {', '.join(sorted(_FIELDS))}"
+    if type(entry["sample_idx"]) is not int or not 0 <= entry["sample_idx"] < 1 << 62:
+        return "an entry has a sample_idx that is no number"
+    if type(entry["shape"]) is not tuple or type(entry["text_preview"]) is not str:
+        return f"sample {entry['sample_idx']} has a shape or text_preview of a wrong type"
+    if type(entry["activation"]) is not _Taken:
+        return f"sample {entry['sample_idx']} has an activation that is no array"
+    positions = entry.get("positions", [])
+    if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):
+        return f"sample {entry['sample_idx']} has positions that are no list of numbers"
+    return None if type(entry.get("kept", {})) is dict else f"sample {entry['sample_idx']} kept something that is no dict"

@@ -1,0 +1,247 @@
+"""A run, or a part of one: its manifest, its shards in order, and every way to read across them."""
+
+import json
+import re
+import warnings
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .batches import Batches
+from .errors import ShardError
+from .files import PARALLEL, Folder
+from .layer import Layer
+from .shard import Shard, open_shard
+from .values import check_kind, finish
+
+_SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
+_STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
+_MAX_MANIFEST_BYTES = 1 << 26
+_INDEXES_KEPT = 16
+
+
+@dataclass(frozen=True)
+class Sample:
+    stream: int
+    index: int
+    activations: dict[str, np.ndarray]  # "resid_post.12" -> [rows, d_model]
+    token_ids: np.ndarray | None  # int32; a pkl.gz has none
+    positions: np.ndarray | None  # int32 [rows]: which of its tokens have rows; None for the mean of them
+    kept: dict
+
+
+class Run:
+    """Headers are read when they are needed, several at once, and kept; of the bodies only what is asked for is read."""
+
+    def __init__(self, folder: Folder):
+        self.url = folder.url
+        files = folder.files()
+        found: dict[int, dict[int, Shard]] = {}
+        for name, file in files.items():
+            if match := _SHARD.fullmatch(name):
+                stream, number = int(match[1] or _stream_of(folder.url)), int(match[2])
+                if number in found.setdefault(stream, {}):
+                    raise ShardError(f"{file.url} and {found[stream][number].url} are both shard {number}")
+                found[stream][number] = open_shard(file)
+        self.streams = {
+            stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)
+        }
+        self.shards: tuple[Shard, ...] = tuple(shard for shards in self.streams.values() for shard in shards)
+        self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
+        if not self.shards:
+            raise FileNotFoundError(f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors")
+        self.manifest = _read_manifest(files.get("manifest.json"))
+        self._kept: OrderedDict[int, Shard] = OrderedDict()
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """Why this is not all of a run; empty when it is."""
+        problems = []
+        if self.manifest is None:
+            problems.append("it has no manifest.json")
+        elif "result" not in self.manifest:
+            problems.append("its manifest has no result: the run has not completed")
+        else:
+            said = self.manifest["result"].get("shards") if isinstance(self.manifest["result"], dict) else None
+            if type(said) is int and said != len(self.shards):
+                problems.append(f"{len(self.shards)} of its {said} shards are here")
+        self._each([shards[-1] for shards in self.streams.values()])
+        for stream, numbers in self._numbers.items():
+            if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):
+                problems.append(f"shard {absent[0]} of stream {stream} is missing" + _and_more(len(absent) - 1))
+            if not self.streams[stream][-1].is_final:
+                problems.append(f"stream {stream} ends with shard {numbers[-1]}, which is not its last")
+        return problems
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.problems
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return self._first.sites
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self._first.layers
+
+    @property
+    def d_model(self) -> int:
+        return self._first.d_model
+
+    @property
+    def dtype(self) -> str:
+        """As stored: bf16, fp16, fp32 or int8."""
+        return self._first.dtype
+
+    @property
+    def num_samples(self) -> int:
+        return sum(shard.num_samples for shard in self._opened)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(shard.num_tokens for shard in self._opened)
+
+    @property
+    def num_rows(self) -> int:
+        """Stored vectors, of each layer."""
+        return int(self.row_offsets[-1])
+
+    @cached_property
+    def row_offsets(self) -> np.ndarray:
+        """int64 [shards + 1]: shard s holds rows row_offsets[s]..[s + 1] of the run."""
+        return np.cumsum([0, *(shard.num_rows for shard in self._opened)], dtype=np.int64)
+
+    def layer(
+        self, layer: int, site: str | None = None, *, as_: str = "numpy", dtype: str | None = None, verify: bool = False
+    ) -> Layer:
+        """One layer of the whole run: iterate over it for the array of each shard, index it for rows."""
+        self._check(layer, site)
+        return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
+
+    def sample(
+        self,
+        stream: int | str,
+        index: int,
+        *,
+        layers: Sequence[int] | None = None,
+        site: str | None = None,
+        as_: str = "numpy",
+        dtype: str | None = None,
+    ) -> Sample:
+        """Everything stored of one sample. Raises LookupError when it is rejected, or not here, saying which."""
+        number = int(stream)
+        shard = self._shard_with(number, index)
+        held = self.index(shard)
+        place = held.find(index)
+        if place is None:
+            raise LookupError(f"sample {index} of stream {number} was rejected; rejects.jsonl beside its shards says why")
+        begin, end = (int(offset) for offset in held.row_offsets[place : place + 2])
+        wanted = [
+            (name, layer)
+            for name, layer in shard.names
+            if (layers is None or layer in layers) and (site is None or name == site)
+        ]
+        check_kind(as_, dtype)
+        arrays = [finish(rows.stored, rows.scale, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
+        tokens = None
+        if held.token_ids is not None:
+            tokens = held.token_ids[held.sample_offsets[place] : held.sample_offsets[place + 1]]
+        return Sample(
+            stream=number,
+            index=index,
+            activations={f"{name}.{layer}": array for (name, layer), array in zip(wanted, arrays, strict=True)},
+            token_ids=tokens,
+            positions=None if held.positions is None else held.positions[begin:end],
+            kept=held.kept[place] if held.kept else {},
+        )
+
+    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
+        """Shuffled rows of one layer, for training; see Batches for the options."""
+        self._check(layer, site)
+        return Batches(self, layer, self.shards[0].site(site), **options)
+
+    def index(self, shard: Shard):
+        """The shard's index; the last few are kept."""
+        index = shard.index()
+        self._kept[id(shard)] = shard
+        self._kept.move_to_end(id(shard))
+        if len(self._kept) > _INDEXES_KEPT:
+            self._kept.popitem(last=False)[1].release()
+        return index
+
+    @property
+    def _first(self) -> Shard:
+        return self.shards[0]
+
+    @cached_property
+    def _opened(self) -> tuple[Shard, ...]:
+        """The shards, with every header read, and held against the first."""
+        self._each(self.shards)
+        first = self.shards[0]
+        for shard in self.shards:
+            if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
+                raise ShardError(
+                    f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
+                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: they are not of one run"
+                )
+        return self.shards
+
+    def _each(self, shards: Sequence[Shard]) -> None:
+        with ThreadPoolExecutor(PARALLEL, "header") as pool:
+            list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
+
+    def _check(self, layer: int, site: str | None) -> None:
+        first = self.shards[0]
+        if (first.site(site), layer) not in first.names:
+            raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, first.layers))}")
+
+    def _shard_with(self, stream: int, index: int) -> Shard:
+        if stream not in self.streams:
+            raise LookupError(f"there is no stream {stream} in {self.url}; it has {', '.join(map(str, self.streams))}")
+        shards = self.streams[stream]
+        self._each(shards)
+        place = bisect_right([shard.first_sample for shard in shards], index) - 1
+        if place < 0 or index > shards[place].last_sample:
+            raise LookupError(
+                f"sample {index} of stream {stream} is not here: the shards hold samples "
+                f"{shards[0].first_sample} to {shards[-1].last_sample}" + ("" if self.is_complete else ", with gaps")
+            )
+        return shards[place]
+
+
+def open_run(folder: Folder) -> Run:
+    """Warns when it is not all of a run."""
+    run = Run(folder)
+    if run.problems:
+        warnings.warn(f"{run.url} is not complete: {'; '.join(run.problems)}", stacklevel=3)
+    return run
+
+
+def _stream_of(url: str) -> str:
+    """Of a folder that holds the shards of one stream themselves."""
+    match = _STREAM_FOLDER.fullmatch(url.replace("\\", "/"))
+    return match[1] if match else "0"
+
+
+def _and_more(count: int) -> str:
+    return f", and {count} more" if count > 0 else ""
+
+
+def _read_manifest(file) -> dict | None:
+    if file is None:
+        return None
+    if file.size > _MAX_MANIFEST_BYTES:
+        raise ShardError(f"{file.url} is no manifest: it has {file.size} bytes")
+    try:
+        manifest = json.loads(bytes(file.read(0, file.size)))
+    except (ValueError, RecursionError) as error:
+        raise ShardError(f"{file.url} is no manifest: {str(error)[:200]}") from error
+    if not isinstance(manifest, dict):
+        raise ShardError(f"{file.url} is no manifest: it is not a JSON object")
+    return manifest

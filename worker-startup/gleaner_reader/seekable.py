@@ -1,0 +1,106 @@
+"""zstd's seekable format: independent frames, and at the end of the file a table of their sizes.
+
+https://github.com/facebook/zstd/blob/dev/contrib/seekable_format/zstd_seekable_compression_format.md
+"""
+
+import struct
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from .errors import MissingPackage, ShardError
+
+SKIPPABLE_MAGIC = 0x184D2A5E
+TABLE_MAGIC = 0x8F92EAB1
+_FOOTER = struct.Struct("<IBI")
+_SKIPPABLE_HEADER = struct.Struct("<II")
+_HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
+_FIRST_READ = 1 << 12  # the table of 2 GB
+_MAX_FRAMES = 1 << 24
+# The writer's frames have at most 4 MiB; a reader must never have to make room for whatever a table says.
+_MAX_FRAME_BYTES = 1 << 26
+
+
+class File(Protocol):
+    """Bytes by range, of this machine or of a bucket. Threads may share one."""
+
+    url: str
+    size: int
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Exactly those bytes (bytes-like); raises ShardError when the file is shorter."""
+
+
+class Plain:
+    """What a seekable zstd file holds, as a File of its own; a range costs the frames that it touches."""
+
+    def __init__(self, file: File):
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingPackage(f"read {file.url}", "zstandard", "zstd") from None
+        self.url = file.url
+        self._file, self._zstandard = file, zstandard
+
+    @property
+    def size(self) -> int:
+        return int(self._frames[1][-1])
+
+    @property
+    def first_frame(self) -> int:
+        """How many bytes the first frame holds: the writer puts the header there."""
+        return int(self._frames[1][1])
+
+    def read(self, begin: int, end: int) -> bytes:
+        if begin >= end:
+            return b""
+        packed, plain = self._frames
+        if not 0 <= begin < end <= plain[-1]:
+            raise ShardError(f"{self.url} cannot be read: it ends at byte {plain[-1]}, before byte {end}")
+        first, last = np.searchsorted(plain, [begin, end - 1], "right") - 1
+        data = memoryview(self._file.read(int(packed[first]), int(packed[last + 1])))
+        parts = []
+        for frame in range(first, last + 1):
+            start = int(packed[frame] - packed[first])
+            stop = int(packed[frame + 1] - packed[first])
+            parts.append(self._decompress(data[start:stop], int(plain[frame + 1] - plain[frame]), frame))
+        skipped = begin - int(plain[first])
+        whole = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        return whole[skipped : skipped + end - begin]
+
+    def _decompress(self, frame: memoryview, size: int, number: int) -> bytes:
+        zstandard = self._zstandard
+        try:
+            # Asked first: what the frame says would be allocated.
+            if zstandard.frame_content_size(frame) != size:
+                raise ShardError(f"{self.url} cannot be read: frame {number} has not the {size} bytes that its table says")
+            return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise ShardError(f"{self.url} cannot be read: frame {number} is damaged: {error}") from error
+
+    @cached_property
+    def _frames(self) -> tuple[np.ndarray, np.ndarray]:
+        """int64 [frames + 1] each: where the frames begin, packed and plain, and where the last one ends."""
+        file, size = self._file, self._file.size
+        tail = bytes(file.read(max(0, size - _FIRST_READ), size))
+        if len(tail) < _FOOTER.size or _FOOTER.unpack(tail[-_FOOTER.size :])[2] != TABLE_MAGIC:
+            raise ShardError(f"{self.url} cannot be read: it does not end with a table of its frames; it was cut short")
+        count, flags, _ = _FOOTER.unpack(tail[-_FOOTER.size :])
+        entry = 12 if flags & _HAS_CHECKSUMS else 8
+        table = _SKIPPABLE_HEADER.size + count * entry + _FOOTER.size
+        if flags & _RESERVED or count > _MAX_FRAMES or table > size:
+            raise ShardError(f"{self.url} cannot be read: its table would have {count} frames; it is damaged")
+        if table > len(tail):
+            tail = bytes(file.read(size - table, size))
+        tail = tail[len(tail) - table :]
+        magic, length = _SKIPPABLE_HEADER.unpack(tail[: _SKIPPABLE_HEADER.size])
+        if magic != SKIPPABLE_MAGIC or length != table - _SKIPPABLE_HEADER.size:
+            raise ShardError(f"{self.url} cannot be read: the table of its frames is damaged")
+        entries = np.frombuffer(tail, "<u4", count * entry // 4, _SKIPPABLE_HEADER.size).reshape(count, entry // 4)
+        sizes = np.zeros((2, count + 1), np.int64)
+        sizes[:, 1:] = entries[:, :2].T
+        packed, plain = np.cumsum(sizes, axis=1)
+        if packed[-1] != size - table or count == 0 or (sizes[:, 1:] == 0).any() or sizes[1].max() > _MAX_FRAME_BYTES:
+            raise ShardError(f"{self.url} cannot be read: the table of its frames does not fit it; it is damaged")
+        return packed, plain

@@ -1,0 +1,295 @@
+"""One shard: what it says of itself, its index, and rows of any layer, each read by a range of its own."""
+
+import json
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .checksums import as_text, crc32c
+from .errors import ShardError
+from .files import PARALLEL
+from .index import Index, check_order, read_index
+from .layout import Layout, read_layout
+from .seekable import File, Plain
+from .values import NAMES, STORED, as_stored, check_kind, finish
+
+FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
+_ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
+# As the writer cuts tensors into frames of zstd.
+_FRAME_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one layer as they are stored: uint16 for bf16, and for int8 the scale of each row."""
+
+    stored: np.ndarray  # [n, d_model]
+    scale: np.ndarray | None  # fp32 [n]
+
+
+class Shard:
+    """What every format can do. Nothing but the header is read before it is asked for; errors are ShardError."""
+
+    format: str
+
+    def __init__(self, file: File):
+        self.url = file.url
+        self._file = file
+        self._lock = threading.Lock()
+        self._index: Index | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        raise NotImplementedError
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(site for site, _ in self.names))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return tuple(sorted({layer for _, layer in self.names}))
+
+    @property
+    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """(site, layer) -> (rows, d_model)."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """bf16, fp16, fp32 or int8."""
+        raise NotImplementedError
+
+    @property
+    def d_model(self) -> int:
+        return next(iter(self.names.values()))[1]
+
+    @property
+    def num_rows(self) -> int:
+        return next(iter(self.names.values()))[0]
+
+    @property
+    def num_tokens(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def num_samples(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def first_sample(self) -> int:
+        return self._number("first_sample")
+
+    @property
+    def last_sample(self) -> int:
+        return self._number("last_sample")
+
+    @property
+    def is_final(self) -> bool:
+        return self.metadata.get("final") == "true"
+
+    @cached_property
+    def stats(self) -> dict[str, dict[str, float]]:
+        """Of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
+        return self._json("stats")
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows in a row cost no more to read than one of them."""
+        return 1
+
+    def index(self) -> Index:
+        index = self._index
+        if index is None:
+            with self._lock:
+                index = self._index = self._index or check_order(self._load_index(), self.url)
+        return index
+
+    def release(self) -> None:
+        """Forgets what was read of the body, to be read again when it is asked for."""
+        self._index = None
+
+    def read(
+        self,
+        layer: int,
+        site: str | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        as_: str = "numpy",
+        dtype: str | None = None,
+        verify: bool = False,
+    ):
+        """Rows begin..end (all of them) of one layer, [n, d_model]; int8 as fp32.
+
+        verify: hold the layer against its checksum first, which reads all of it.
+        """
+        check_kind(as_, dtype)
+        rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
+        return finish(rows.stored, rows.scale, as_, dtype)
+
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        raise NotImplementedError
+
+    def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
+        """The same rows of several (site, layer)."""
+        with ThreadPoolExecutor(PARALLEL, "rows") as pool:
+            return list(pool.map(lambda name: self.rows(*name, begin, end), names))
+
+    def site(self, site: str | None) -> str:
+        """The site meant, which need not be said where there is one alone. Raises ValueError naming those there are."""
+        if site is None and len(self.sites) == 1:
+            return self.sites[0]
+        if site not in self.sites:
+            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}")
+        return site
+
+    def _load_index(self) -> Index:
+        raise NotImplementedError
+
+    def _check(self, site: str, layer: int, begin: int, end: int) -> None:
+        if (site, layer) not in self.names:
+            raise ValueError(f"there is no {site}.{layer} in {self.url}; it has layers {list(self.layers)} of {self.sites}")
+        rows = self.names[site, layer][0]
+        if not 0 <= begin <= end <= rows:
+            raise IndexError(f"there are no rows {begin} to {end} in {self.url}; it has {rows}")
+
+    def _number(self, key: str) -> int:
+        text = self.metadata.get(key, "")
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise ShardError(f"{self.url} cannot be read: its header says {key} {text!r:.50}, not a number")
+        return int(text)
+
+    def _json(self, key: str) -> dict:
+        try:
+            value = json.loads(self.metadata.get(key, "{}"))
+        except (ValueError, RecursionError) as error:
+            raise ShardError(f"{self.url} cannot be read: the {key} in its header are damaged: {error}") from error
+        if not isinstance(value, dict):
+            raise ShardError(f"{self.url} cannot be read: the {key} in its header are damaged")
+        return value
+
+
+class SafetensorsShard(Shard):
+    """Plain, or in zstd's seekable format: then `file` is what is inside."""
+
+    def __init__(self, file: File):
+        super().__init__(file)
+        self.format = "safetensors"
+        if file.url.endswith(".zst"):
+            self.format, self._plain = "safetensors.zst", Plain(file)
+        else:
+            self._plain = file
+
+    @cached_property
+    def layout(self) -> Layout:
+        if isinstance(self._plain, Plain):
+            return read_layout(self._plain.read, self._plain.size, self.url, self._plain.first_frame)
+        return read_layout(self._plain.read, self._plain.size, self.url)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return self.layout.metadata
+
+    @cached_property
+    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
+        found = {
+            (match[1], int(match[2])): tensor
+            for name, tensor in self.layout.tensors.items()
+            if (match := _ROWS.fullmatch(name))
+        }
+        if not found:
+            raise ShardError(f"{self.url} holds no rows: no tensor in it is named like resid_post.0")
+        if any(len(tensor.shape) != 2 or tensor.dtype not in NAMES for tensor in found.values()):
+            raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
+        if len({(tensor.shape, tensor.dtype) for tensor in found.values()}) > 1:
+            raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
+        return {key: tensor.shape for key, tensor in found.items()}
+
+    @property
+    def dtype(self) -> str:
+        site, layer = next(iter(self.names))
+        return NAMES[self.layout.tensors[f"{site}.{layer}"].dtype]
+
+    @property
+    def num_tokens(self) -> int:
+        return self._length("token_ids")
+
+    @property
+    def num_samples(self) -> int:
+        return self._length("sample_idx")
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """CRC-32C of each tensor, base64."""
+        return self._json("checksums")
+
+    @property
+    def block_rows(self) -> int:
+        row_bytes = max(self.d_model, 1) * STORED[self.dtype].itemsize
+        return max(1, _FRAME_BYTES // row_bytes) if self.format == "safetensors.zst" else 1
+
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        self._check(site, layer, begin, end)
+        name = f"{site}.{layer}"
+        stored = self.tensor(name, begin, end, verify)
+        if self.dtype != "int8":
+            return Rows(stored, None)
+        scale = self.layout.tensors.get(f"{name}.scale")
+        if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
+            raise ShardError(f"{self.url} cannot be read: {name} is int8 and has not one fp32 scale for each row")
+        return Rows(stored, self.tensor(f"{name}.scale", begin, end, verify))
+
+    def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
+        """Rows begin..end of any tensor, as stored: bf16 as uint16."""
+        info = self.layout.tensors.get(name)
+        if info is None:
+            raise ShardError(f"{self.url} cannot be read: it has no {name}")
+        if verify:
+            return self._verified(name)[begin:end]
+        count = info.shape[0] if info.shape else 1
+        end = count if end is None else end
+        row_bytes = (info.end - info.begin) // max(count, 1)
+        data = self._plain.read(info.begin + begin * row_bytes, info.begin + end * row_bytes)
+        return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
+
+    def verify(self) -> None:
+        """Reads every tensor, one at a time, and raises ShardError for the first whose checksum is another."""
+        for name in self.layout.tensors:
+            self._verified(name)
+
+    def _verified(self, name: str) -> np.ndarray:
+        array = self.tensor(name)
+        made, found = self.checksums.get(name), as_text(crc32c(array.reshape(-1).view(np.uint8)))
+        if made != found:
+            raise ShardError(f"{self.url} is damaged: {name} has the checksum {found}, and was written with {made}")
+        return array
+
+    def _load_index(self) -> Index:
+        return read_index(self.layout.tensors, self.tensor, self.num_rows, self.url)
+
+    def _length(self, name: str) -> int:
+        tensor = self.layout.tensors.get(name)
+        if tensor is None or len(tensor.shape) != 1:
+            raise ShardError(f"{self.url} cannot be read: it has no {name}")
+        return tensor.shape[0]
+
+
+def open_shard(file: File) -> Shard:
+    """Raises ValueError when the name is that of no format."""
+    if file.url.endswith((".safetensors", ".safetensors.zst")):
+        return SafetensorsShard(file)
+    if file.url.endswith(".pkl.gz"):
+        from .pickle_shard import PickleShard
+
+        return PickleShard(file)
+    raise ValueError(f"Failed to open {file.url}: shards are named {', '.join(f'*.{name}' for name in FORMATS)}")

@@ -1,0 +1,106 @@
+"""From stored bytes to arrays that numpy, torch or jax can compute with.
+
+bf16 is carried as uint16 until the end: numpy has no such type, and copies those of ml_dtypes one value at a time.
+"""
+
+import numpy as np
+
+from .errors import MissingPackage
+
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+# How safetensors names the types of stored rows, and how a spec does.
+NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}
+# As they are in memory until they are given out.
+STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"))}
+_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
+_WANTED = ("float32", "float16", "bfloat16")
+KINDS = ("numpy", "torch", "jax")
+
+
+def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
+    """uint8 [n] as values of a safetensors type; bf16 as ml_dtypes has it, or float32 where that is not installed."""
+    if dtype != "BF16":
+        return data.view(_TYPES[dtype])
+    bits = data.view("<u2")
+    return bits.view(ml_dtypes.bfloat16) if ml_dtypes else widen(bits)
+
+
+def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
+    """The same, with bf16 as the uint16 of its bits."""
+    return data.view("<u2") if dtype == "BF16" else data.view(_TYPES[dtype])
+
+
+def widen(bits: np.ndarray) -> np.ndarray:
+    """bf16 as uint16 -> float32, exactly: bf16 is the upper half of it."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def to_float32(stored: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
+    """uint16 (bf16), float16, float32, or int8 with the scale of each row -> float32 of the same shape."""
+    if stored.dtype == np.uint16:
+        return widen(stored)
+    values = stored.astype(np.float32, copy=False)
+    return values if scale is None else values * scale[:, None]
+
+
+def check_kind(as_: str, dtype: str | None) -> None:
+    """Raises before anything is read, and loads the package."""
+    if as_ not in KINDS:
+        raise ValueError(f"as_ is {as_!r}, known are {', '.join(KINDS)}")
+    if dtype is not None and dtype not in _WANTED:
+        raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_WANTED)}")
+    if as_ == "numpy" and dtype == "bfloat16" and ml_dtypes is None:
+        raise MissingPackage("give bfloat16 as numpy arrays", "ml_dtypes", "bf16")
+    if as_ != "numpy":
+        _import(as_)
+
+
+def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dtype: str | None = None):
+    """Stored rows [n, d] as an array of the kind asked for. `dtype` None: as stored, int8 as float32."""
+    is_bf16 = stored.dtype == np.uint16
+    if as_ == "torch":
+        return _as_torch(stored, scale, is_bf16, dtype)
+    if is_bf16 and dtype in (None, "bfloat16") and ml_dtypes:
+        values = stored.view(ml_dtypes.bfloat16)
+    elif stored.dtype == np.float16 and dtype in (None, "float16"):
+        values = stored
+    else:
+        values = to_float32(stored, scale)
+        if dtype == "float16":
+            values = values.astype(np.float16)
+        elif dtype == "bfloat16":
+            values = values.astype(ml_dtypes.bfloat16)
+    return _import("jax").numpy.asarray(values) if as_ == "jax" else values
+
+
+def _as_torch(stored: np.ndarray, scale: np.ndarray | None, is_bf16: bool, dtype: str | None):
+    torch = _import("torch")
+    if is_bf16:
+        values = torch.from_numpy(_writable(stored).view(np.int16)).view(torch.bfloat16)
+    elif stored.dtype == np.float16:
+        values = torch.from_numpy(_writable(stored))
+    else:
+        values = torch.from_numpy(_writable(to_float32(stored, scale)))
+    return values.to(getattr(torch, dtype)) if dtype else values
+
+
+def _writable(values: np.ndarray) -> np.ndarray:
+    """torch shares the memory of what it is given, and warns when it may not write there."""
+    return values if values.flags.writeable else values.copy()
+
+
+def _import(name: str):
+    try:
+        if name == "torch":
+            import torch
+
+            return torch
+        import jax.numpy
+
+        return jax
+    except ImportError:
+        raise MissingPackage(f"give {name} arrays", name, name) from None

@@ -1,0 +1,114 @@
+"""What leaves the device of a batch: the selected rows in their stored dtype, and what is known of them as numbers.
+
+All of it happens inside the decoder's scan, so that nothing else than what is stored is ever held for a whole model.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from .config import DecoderConfig
+from .decoder import run_blocks
+
+STORED = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp16": np.dtype(np.float16),
+    "fp32": np.dtype(np.float32),
+    "int8": np.dtype(np.int8),
+}
+# Of the values as stored, per layer: the sum of all values, the sum of the rows' L2 norms, the largest magnitude, and
+# how many rows have a value that is not finite. int8 adds the squares of what rounding changed, and of the values.
+STATS = ("sum", "norm_sum", "max_abs", "non_finite")
+INT8_STATS = (*STATS, "squared_error", "squares")
+_INT8_MAX = 127
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What is computed of every batch. Hashable: static under jit."""
+
+    config: DecoderConfig
+    layers: tuple[int, ...]
+    sites: tuple[str, ...]
+    mode: str  # "all" tokens, picked "rows", or the "mean" of picked tokens
+    dtype: str  # a key of STORED
+
+    @property
+    def stats_columns(self) -> tuple[str, ...]:
+        return INT8_STATS if self.dtype == "int8" else STATS
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one stored row over all sites and layers, scales included."""
+        per_row = self.config.d_model * STORED[self.dtype].itemsize + (4 if self.dtype == "int8" else 0)
+        return len(self.sites) * len(self.layers) * per_row
+
+
+def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Array, what: Capture, pin=lambda x: x):
+    """Computes one batch: {"rows": {site: [L, B, W, D]}, "stats": {site: fp32 [L, B, K]}} and, for int8, "scale":
+    {site: fp32 [L, B, W]}.
+
+    token_ids: int32 [B, T], padded on the right. counts: int32 [B], 0 for a dummy. By mode:
+    all: W = T, and the first counts[b] rows of b are real; picks is not used.
+    rows: row w of b is token picks[b, w] (int32 [B, W]), real for w < counts[b].
+    mean: W = 1, the mean of the counts[b] tokens that picks (bool [B, T]) marks.
+    Rows that are not real hold anything; they are never part of the stats. pin: applied to every site's [B, T, D].
+    """
+
+    def one(x):
+        x, real = _select(_round(pin(x).astype(jnp.float32), x.dtype), picks, counts, what.mode)
+        return _store(x, real, what.dtype)
+
+    kept = run_blocks(
+        params, token_ids, what.config, what.layers, lambda sites: {site: one(sites[site]) for site in what.sites}
+    )
+    parts = ("rows", "stats", "scale") if what.dtype == "int8" else ("rows", "stats")
+    return {part: {site: kept[site][part] for site in what.sites} for part in parts}
+
+
+def _round(x, dtype):
+    """fp32 x, as if it had been `dtype` meanwhile. XLA leaves out a conversion there and back, and with it the rounding
+    of bf16 and the infinities of fp16: the same number would be stored differently by two sites."""
+    bits = jnp.finfo(dtype)
+    return x if dtype == jnp.float32 else jax.lax.reduce_precision(x, bits.nexp, bits.nmant)
+
+
+def _select(x, picks, counts, mode: str):
+    """fp32 x [B, T, D] -> the rows [B, W, D] and which of them are real, bool [B, W]."""
+    if mode == "mean":
+        # Chosen before the sum, not weighed by 0 in it: a token that is not picked may hold an infinity.
+        total = jnp.where(picks[:, :, None], x, 0).sum(axis=1, keepdims=True)
+        return total / jnp.maximum(counts, 1)[:, None, None], counts[:, None] > 0
+    if mode == "rows":
+        x = jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
+    return x, jnp.arange(x.shape[1]) < counts[:, None]
+
+
+def _store(x, real, dtype: str) -> dict[str, jax.Array]:
+    """fp32 x [B, W, D] -> rows in the stored dtype, the int8 scales, and the stats [B, K] of the real rows."""
+    if dtype != "int8":
+        value = _round(x, STORED[dtype])
+        largest = jnp.abs(value).max(axis=2)  # [B, W]; NaN where a value is
+        return {"rows": value.astype(STORED[dtype]), "stats": _stats(value, largest, largest, real)}
+    largest = jnp.abs(x).max(axis=2)
+    scale = largest / _INT8_MAX
+    # A row of zeros, or one so small that its scale is none, is stored as zeros.
+    q = jnp.where(scale[:, :, None] > 0, x / scale[:, :, None], 0)
+    q = jnp.clip(jnp.round(q), -_INT8_MAX, _INT8_MAX)
+    value = q * scale[:, :, None]
+    error, squares = (jnp.where(real, (y * y).sum(axis=2), 0).sum(axis=1) for y in (x - value, x))
+    stats = _stats(value, jnp.abs(value).max(axis=2), largest, real)
+    stats = jnp.concatenate([stats, jnp.stack([error, squares], axis=1)], axis=1)
+    return {"rows": q.astype(jnp.int8), "scale": scale, "stats": stats}
+
+
+def _stats(value, stored_largest, computed_largest, real):
+    """[B, 4]: STATS over the real rows of each sample; whether a row is finite shows in its largest computed value."""
+    total = jnp.where(real, value.sum(axis=2), 0).sum(axis=1)
+    norms = jnp.where(real, jnp.sqrt((value * value).sum(axis=2)), 0).sum(axis=1)
+    largest = jnp.where(real, stored_largest, 0).max(axis=1)
+    broken = (real & ~jnp.isfinite(computed_largest)).sum(axis=1).astype(jnp.float32)
+    return jnp.stack([total, norms, largest, broken], axis=1)

@@ -1,0 +1,87 @@
+"""Models copied to this machine's disk: each in a folder of its own, which is complete or not there at all."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from ..failures import Failure
+
+_UNFINISHED = ".unfinished"
+_SPARE_BYTES = 1 << 30  # what is left for logs, shards being made, and the compile cache
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Copy:
+    folder: str
+    is_kept: bool  # it was here already
+
+
+def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[str], None]) -> Copy:
+    """The copy named `key`, made by fill(folder) unless it is there.
+
+    What `fill` left behind when it was interrupted is there when it is called again. One fill at a time; `check` may
+    raise meanwhile.
+    """
+    folder = os.path.join(home, "models", key)
+    was_there = os.path.isdir(folder)
+    if not was_there:
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        with _locked(folder, check):
+            if not os.path.isdir(folder):
+                unfinished = folder + _UNFINISHED
+                os.makedirs(unfinished, exist_ok=True)
+                fill(unfinished)
+                os.rename(unfinished, folder)
+    os.utime(folder)  # the one that was used last is removed last
+    return Copy(folder, was_there)
+
+
+def make_room(unfinished: str, size_bytes: int, model: str) -> None:
+    """Removes other copies, those used longest ago first, until `size_bytes` fit; Failure when they never will."""
+    parent = os.path.dirname(unfinished)
+    mine = {unfinished, unfinished.removesuffix(_UNFINISHED)}
+    others = [entry.path for entry in os.scandir(parent) if entry.is_dir(follow_symlinks=False)]
+    others = sorted((path for path in others if path not in mine), key=os.path.getmtime)
+    while (free := shutil.disk_usage(parent).free) < size_bytes + _SPARE_BYTES and others:
+        _remove(others.pop(0))
+    if free < size_bytes:
+        raise Failure(
+            "infrastructure",
+            f"Failed to copy the model {model}: it needs {size_bytes / 1e9:.1f} GB, and the disk of {parent} has "
+            f"{free / 1e9:.1f} GB free; use a larger boot disk",
+        )
+
+
+def _remove(path: str) -> None:
+    """Removes a copy, or what is left of one, unless it is being made right now."""
+    with open(_lock_path(path), "w") as file:
+        if _try_lock(file):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, check: Callable[[], None]) -> Iterator[None]:
+    """The lock ends with the process, however that ends."""
+    with open(_lock_path(folder), "w") as file:
+        while not _try_lock(file):
+            check()
+            time.sleep(_POLL_S)
+        yield
+
+
+def _lock_path(folder: str) -> str:
+    return folder.removesuffix(_UNFINISHED) + ".lock"
+
+
+def _try_lock(file: IO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+"""The requests to a hub: a model's files at a commit, each going on where it broke off.
+
+huggingface_hub says what names, headers and errors mean. The bytes are received here, because its own download begins
+a file anew after an interruption and waits for as long as a server tells it to. Xet stays off: it would bring a second
+cache on the disk and more hosts to reach, for the same bytes.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import TypeVar
+
+from ..disk import writing
+from ..failures import Failure
+
+GIVE_UP_AFTER_S = 600.0
+FIRST_WAIT_S = 0.5
+COMMIT = re.compile(r"[0-9a-f]{40}")
+_SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S and, on top, its size at this rate
+_TIMEOUT_S = 30.0
+_AT_ONCE = 4
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+T = TypeVar("T")
+
+
+def hub_client() -> ModuleType:
+    """huggingface_hub. It reads its settings from the environment when it is imported, so they are made here."""
+    os.environ |= {
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+    }
+    import huggingface_hub
+    import huggingface_hub.errors
+    import huggingface_hub.utils
+
+    # They log every address, signed ones too, and whatever a server asks to be shown.
+    for name in ("httpx2", "httpcore2", "huggingface_hub"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return huggingface_hub
+
+
+class Session:
+    """What is asked of the hub at `endpoint` about one model, with one token. `check` may raise, and then does so."""
+
+    def __init__(self, endpoint: str, model: str, token: str | None, check: Callable[[], None]):
+        self.endpoint, self.model, self.check = endpoint, model, check
+        self._token = token
+        self._hub = hub_client()
+
+    def look(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
+        """(commit, {name: size}) with every file that the model has."""
+        api = self._hub.HfApi(endpoint=self.endpoint)
+        options = {"timeout": _TIMEOUT_S, "files_metadata": True, "token": self._token or False}
+
+        def ask() -> tuple[str, dict[str, int | None]]:
+            info = api.model_info(self.model, revision=revision, **options)
+            if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
+                raise ValueError("it names no commit")
+            return info.sha, {str(file.rfilename): file.size for file in info.siblings or []}
+
+        commit, sizes = self._retry(ask, self.check, revision)
+        if revision and COMMIT.fullmatch(revision) and commit != revision:
+            raise self._nonsense(f"asked for commit {revision}, it names {commit}")
+        return commit, {name: size if isinstance(size, int) else None for name, size in sizes.items()}
+
+    def fetch_all(self, names: list[str], commit: str, folder: str) -> dict[str, str]:
+        """Makes the files complete in `folder`; returns the sha256 that the hub states, of those of which it does."""
+        failed: list[BaseException] = []
+
+        def check() -> None:
+            self.check()
+            if failed:
+                raise failed[0]
+
+        def fetch(name: str) -> str | None:
+            try:
+                return None if failed else self._fetch(name, commit, folder, check)
+            except BaseException as error:
+                failed.append(error)
+                return None
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            stated = list(pool.map(fetch, names))
+        if failed:
+            raise failed[0]
+        return {name: sha256 for name, sha256 in zip(names, stated, strict=True) if sha256}
+
+    def _fetch(self, name: str, commit: str, folder: str, check: Callable[[], None]) -> str | None:
+        url = self._hub.hf_hub_url(self.model, name, revision=commit, endpoint=self.endpoint)
+        options = {"timeout": _TIMEOUT_S, "token": self._token or False, "endpoint": self.endpoint}
+        facts = self._retry(lambda: self._hub.get_hf_file_metadata(url, **options), check, commit)
+        if facts.commit_hash not in (None, commit):
+            raise self._nonsense(f"{name} of commit {commit} comes from {facts.commit_hash!r:.100}")
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            part = f"{path}.part"
+            give_up = time.monotonic() + GIVE_UP_AFTER_S + (facts.size or 0) / _SLOWEST_BYTES_PER_S
+
+            def check_pace() -> None:
+                check()
+                if time.monotonic() > give_up:
+                    raise self._unreachable(f"{name} comes too slowly")
+
+            with writing(part):
+                self._retry(lambda: self._receive(url, part, facts.size, check_pace), check, commit, give_up)
+            os.rename(part, path)
+        return facts.etag if facts.etag and _SHA256.fullmatch(facts.etag) else None
+
+    def _receive(self, url: str, part: str, size: int | None, check: Callable[[], None]) -> None:
+        """Appends to `part` what it lacks. Raises _Broken when the connection ends before the file does."""
+        begin = os.path.getsize(part) if os.path.exists(part) else 0
+        if 0 < begin == size:
+            return
+        headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
+        if begin:
+            headers["range"] = f"bytes={begin}-"
+        # The address that stays valid, not the signed one it redirects to. A redirect to another host loses the token.
+        with self._hub.utils.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
+            if response.status_code == 416:
+                os.remove(part)
+                raise _Broken("more was there already than the file has")
+            self._hub.utils.hf_raise_for_status(response)
+            goes_on = response.status_code == 206
+            if goes_on and not response.headers.get("content-range", "").startswith(f"bytes {begin}-"):
+                os.remove(part)
+                raise _Broken("another range came than was asked for")
+            with open(part, "ab" if goes_on else "wb") as file:
+                for piece in response.iter_bytes():
+                    check()
+                    file.write(piece)
+        found = os.path.getsize(part)
+        if size is not None and found != size:
+            raise _Broken(f"{found} bytes came of {size}")
+
+    def _retry(
+        self, call: Callable[[], T], check: Callable[[], None], revision: str | None, give_up: float | None = None
+    ) -> T:
+        """Calls until it works; waits out what passes, until `give_up`. All else is a Failure.
+
+        Raised `from None`: what the client's errors hold (signed addresses, headers) must not reach a traceback.
+        """
+        give_up = give_up or time.monotonic() + GIVE_UP_AFTER_S
+        errors = self._hub.errors
+        wait_s = FIRST_WAIT_S
+        while True:
+            check()
+            try:
+                return call()
+            except errors.OfflineModeIsEnabled:
+                raise Failure(
+                    "model", f"Failed to find the model {self.model}: HF_HUB_OFFLINE is set; unset it"
+                ) from None
+            except errors.HfHubHTTPError as error:
+                if error.response.status_code not in _PASSING:
+                    raise self._refusal(error, revision) from None
+                trouble = f"it answers {error.response.status_code}"
+            # HTTPError is whatever the client's own HTTP library raises when there is no answer.
+            except (errors.HTTPError, _Broken) as error:
+                trouble = self._brief(error)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise self._nonsense(self._brief(error)) from None
+            if time.monotonic() + wait_s > give_up:
+                raise self._unreachable(trouble) from None
+            end = time.monotonic() + wait_s
+            while (left := end - time.monotonic()) > 0:
+                time.sleep(min(left, 0.2))
+                check()
+            wait_s = min(wait_s * 2, 15.0)
+
+    def _refusal(self, error: Exception, revision: str | None) -> Failure:
+        """What the hub's answer means, and what to do."""
+        errors, status = self._hub.errors, error.response.status_code
+        secret = "the secret that GLEANER_HF_TOKEN_SECRET names"
+        who = "the token's account" if self._token else f"an account, and store a token of it in {secret}"
+        if isinstance(error, errors.RevisionNotFoundError):
+            what = f"it has no revision {revision!r}; correct `revision` in run.json"
+        elif isinstance(error, errors.GatedRepoError) or status == 403:
+            what = f"it is gated or private; accept its conditions at {self.endpoint}/{self.model} with {who}"
+        elif isinstance(error, errors.RemoteEntryNotFoundError) or status not in (401, 404):
+            return Failure("infrastructure", f"Failed to download the model {self.model}: {self._brief(error)}")
+        elif status == 401 and self._token:
+            what = f"{self.endpoint} refuses the token; store a valid one in {secret}, or correct `model` in run.json"
+        else:
+            what = f"{self.endpoint} shows no such model; correct `model` in run.json"
+            what += f", or if it is private open it to {who}"
+        return Failure("model", f"Failed to find the model {self.model} ({status}): {what}")
+
+    def _unreachable(self, trouble: str) -> Failure:
+        return Failure(
+            "infrastructure",
+            f"Failed to download the model {self.model} from {self.endpoint}: {trouble}; let this machine reach it, or "
+            "copy the model's folder to gs://… and name that",
+        )
+
+    def _nonsense(self, what: str) -> Failure:
+        return Failure(
+            "infrastructure",
+            f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {what}",
+        )
+
+    def _brief(self, error: Exception) -> str:
+        """One short line, without the queries of signed addresses and without the token, whoever put it there."""
+        text = re.sub(r"\?[^\s'\"<>]*", "", " ".join(str(error).split()))
+        if self._token:
+            text = text.replace(self._token, "[the token]")
+        return f"{type(error).__name__}: {text[:300]}"
+
+
+class _Broken(Exception):
+    """A file that ended early; the next attempt goes on from there."""

@@ -1,0 +1,101 @@
+"""The model families as data: what each one's code in transformers fixes, and what it takes from config.json.
+
+Source: transformers 5.23, models/{qwen2,qwen3,llama,mistral,gemma2,gemma3}. test/worker/golden holds what that code
+computes for each of them.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Family:
+    # Which layers see a window when the file has no layer_types: see config.py.
+    windows: str
+    # Values of keys that are not in the file, where transformers has a default; a key without one must be there.
+    defaults: dict = field(default_factory=dict)
+    # Keys that mean something here, of those that are refused wherever they have no meaning.
+    reads: frozenset[str] = frozenset()
+    activation_key: str = "hidden_act"
+    qkv_bias: bool = False  # always there; with attention_bias among `reads` the file decides on these and o_proj's
+    qk_norm: bool = False
+    gemma: bool = False  # norms weigh by 1 + w and also follow attention and MLP; embeddings are scaled; own scale
+    local_rope: bool = False  # window layers turn by frequencies of their own
+    inner: str | None = None  # the key below which the text model's own config is, in files of several modalities
+
+
+# What every family takes an absent key for, unless it says otherwise.
+DEFAULTS = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+_QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_GEMMA = {
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+}
+# The text part of gemma-3-4b-it's file has only the width, the depth and the MLP's size.
+_GEMMA3 = _GEMMA | {
+    "num_attention_heads": 8,
+    "vocab_size": 262_208,
+    "max_position_embeddings": 131_072,
+    "sliding_window_pattern": 6,
+}
+
+QWEN2 = Family("above max_window_layers", _QWEN, frozenset({"sliding_window", "attention_bias"}), qkv_bias=True)
+QWEN3 = Family(
+    "above max_window_layers",
+    _QWEN | {"head_dim": 128},
+    frozenset({"sliding_window", "attention_bias"}),
+    qk_norm=True,
+)
+LLAMA = Family("nowhere", reads=frozenset({"attention_bias", "mlp_bias"}))
+MISTRAL = Family("everywhere", {"num_key_value_heads": 8, "sliding_window": 4096}, frozenset({"sliding_window"}))
+GEMMA2 = Family(
+    "every other layer",
+    _GEMMA | {"attn_logit_softcapping": 50.0},
+    frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping"}),
+    activation_key="hidden_activation",
+    gemma=True,
+)
+GEMMA3_TEXT = Family(
+    "all but every sliding_window_pattern-th",
+    _GEMMA3,
+    frozenset({"sliding_window", "attention_bias"}),
+    activation_key="hidden_activation",
+    qk_norm=True,
+    gemma=True,
+    local_rope=True,
+)
+GEMMA3 = Family(**(vars(GEMMA3_TEXT) | {"inner": "text_config"}))
+
+FAMILIES = {
+    "gemma2": GEMMA2,
+    "gemma3": GEMMA3,
+    "gemma3_text": GEMMA3_TEXT,
+    "llama": LLAMA,
+    "mistral": MISTRAL,
+    "qwen2": QWEN2,
+    "qwen3": QWEN3,
+}
+
+# Keys that change the numbers, with the values that do not. Where a family's code does not read one of them, any other
+# value is refused: the file means something that would not be computed.
+NEUTRAL = {
+    "attention_bias": (None, False),
+    "attention_chunk_size": (None,),
+    "attention_multiplier": (None, 1),
+    "attn_logit_softcapping": (None,),
+    "embedding_multiplier": (None, 1),
+    "mlp_bias": (None, False),
+    "moe_intermediate_size": (None,),
+    "n_routed_experts": (None, 0),
+    "no_rope_layers": (None,),
+    "num_experts": (None, 0),
+    "num_local_experts": (None, 0),
+    "partial_rotary_factor": (None, 1),
+    "quantization_config": (None,),
+    "residual_multiplier": (None, 1),
+    "sliding_window": (None,),
+    "use_bidirectional_attention": (None, False),
+    "use_qk_norm": (None, False),
+}

@@ -1,0 +1,139 @@
+"""Models from a hub such as huggingface.co: one commit of each, whole or not at all, pickles and code never."""
+
+import functools
+import ipaddress
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from google.auth.credentials import Credentials
+
+from ..failures import Failure
+from ..secret import read_token
+from .copies import Copy, kept_copy, make_room
+from .download import COMMIT, Session, hub_client
+from .identity import INDEX, choose_files, hash_files
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+_SEGMENT = r"[A-Za-z0-9_](?:[\w.-]{0,94}\w)?"
+_ID = re.compile(rf"(?:{_SEGMENT}/)?{_SEGMENT}", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]{0,255}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Where models come from, and the token for it: asked for when a download begins, and kept nowhere."""
+
+    endpoint: str = DEFAULT_ENDPOINT
+    token: Callable[[], str | None] = field(default=lambda: None, repr=False)
+
+
+def own_hub() -> Hub:
+    """The hub that this machine's user uses: HF_ENDPOINT, and HF_TOKEN or what `hf auth login` left."""
+    return Hub(_own_endpoint(), lambda: hub_client().get_token())
+
+
+def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:
+    """The hub that this VM's metadata names, with the token that the secret of that name holds, if one is named."""
+    token = functools.partial(read_token, token_secret, credentials) if token_secret else lambda: None
+    return Hub(endpoint or _own_endpoint(), token)
+
+
+def is_hub_id(model: str) -> bool:
+    """`org/name` or `name`, as the hub allows them."""
+    return bool(_ID.fullmatch(model)) and "--" not in model and ".." not in model and not model.endswith(".git")
+
+
+def is_endpoint(url: str) -> bool:
+    """https://HOST[:PORT][/PATH]; http only to this machine itself, for a token must not travel in the open."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    if not host or parts.query or parts.fragment or parts.username is not None or re.search(r"[\s\\]", url):
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
+
+
+def fetch_model(
+    hub: Hub, model: str, revision: str | None, home: str, weights: bool, check: Callable[[], None]
+) -> tuple[Copy, str, dict[str, str]]:
+    """The hub's `model` on this disk, its commit, and the sha256 of the files that were compared with the hub's.
+
+    `revision` is a branch, a tag or a commit; None is the branch main. A commit that is on the disk already is taken
+    from there, and the hub is not asked. `check` is called while waiting and between the pieces of a file, and may
+    raise. Raises Failure that says what to do.
+    """
+    if not is_endpoint(hub.endpoint):
+        raise Failure(
+            "model",
+            f"Failed to use the hub {hub.endpoint!r:.200}: it is not an https:// address; correct GLEANER_HF_ENDPOINT",
+        )
+    if revision is not None and (not _REVISION.fullmatch(revision) or ".." in revision):
+        raise Failure(
+            "model",
+            f"Failed to find the model {model}: {revision!r:.300} is no revision; correct `revision` in run.json",
+        )
+
+    @functools.cache
+    def listing() -> tuple[Session, str, dict[str, int | None]]:
+        session = Session(hub.endpoint.rstrip("/"), model, hub.token(), check)
+        return session, *session.look(revision)
+
+    hashes: dict[str, str] = {}
+
+    def fill(folder: str) -> None:
+        session, commit, sizes = listing()
+        hashes.update(_fill(session, commit, sizes, folder, weights))
+
+    commit = revision if revision and COMMIT.fullmatch(revision) else listing()[1]
+    return kept_copy(home, _key(hub, model, commit, weights), check, fill), commit, hashes
+
+
+def _key(hub: Hub, model: str, commit: str, weights: bool) -> str:
+    """No file of a commit ever changes, so the folder may be named by it."""
+    place = re.sub(r"[^A-Za-z0-9.]+", "-", hub.endpoint.removeprefix("https://").rstrip("/"))
+    return f"{place}--{model.replace('/', '--')}--{commit}{'' if weights else '--small'}"
+
+
+def _fill(session: Session, commit: str, sizes: dict[str, int | None], folder: str, weights: bool) -> dict[str, str]:
+    if weights and INDEX in sizes:
+        session.fetch_all([INDEX], commit, folder)
+    chosen = choose_files(sizes, folder, session.model, weights)
+    make_room(folder, sum(sizes[name] or 0 for name in chosen) - _bytes_in(folder), session.model)
+    log.info("Downloading %s at commit %s: %s", session.model, commit, ", ".join(chosen))
+    for attempt in (1, 2):
+        stated = session.fetch_all(chosen, commit, folder)
+        found = hash_files(folder, stated, session.model)
+        wrong = [name for name in stated if found[name] != stated[name]]
+        if not wrong:
+            return found
+        log.warning("%s of %s arrived damaged (attempt %d)", ", ".join(wrong), session.model, attempt)
+        for name in wrong:
+            os.remove(os.path.join(folder, name))
+    raise Failure(
+        "infrastructure",
+        f"Failed to download {wrong[0]} of {session.model}: its sha256 is {found[wrong[0]]}, "
+        f"and the hub says {stated[wrong[0]]}",
+    )
+
+
+def _own_endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
+
+
+def _bytes_in(folder: str) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(folder))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

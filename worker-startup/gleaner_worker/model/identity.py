@@ -1,0 +1,132 @@
+"""Which files make a model, and the hashes that say whether two models are the same."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ..failures import Failure
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+INDEX = "model.safetensors.index.json"
+_ONE_FILE = "model.safetensors"
+_SMALL = (CONFIG, TOKENIZER, "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json")
+_WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors")
+_PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
+_OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
+_MAX_INDEX_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model on this machine. `files`: the sha256 of each file that decides what is computed, by name."""
+
+    name: str  # as the spec has it
+    folder: str
+    revision: str | None  # the commit of a model from the hub
+    files: dict[str, str]
+    is_kept: bool = False  # a copy made earlier: where it is not what it should be, the disk may have spoilt it
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """Of the lines "NAME SHA256" of the safetensors files by name; None when they were not asked for."""
+        return _sha256_of_lines(self.files, [name for name in self.files if name.endswith(".safetensors")])
+
+    @property
+    def tokenizer_sha256(self) -> str:
+        return self.files[TOKENIZER]
+
+    @property
+    def fingerprint(self) -> str | None:
+        """16 hex digits over all files: the same for a folder, its copy in a bucket, and the hub they came from."""
+        digest = _sha256_of_lines(self.files, list(self.files)) if self.weights_sha256 else None
+        return digest and digest[:16]
+
+
+def is_model_file(name: str, weights: bool) -> bool:
+    """Whether a file of this name can be part of a model. Nothing else is fetched: no pickles, no code."""
+    return name in _SMALL or (weights and (name == INDEX or _WEIGHTS.fullmatch(name) is not None))
+
+
+def choose_files(names: Collection[str], folder: str, model: str, weights: bool) -> list[str]:
+    """The files of `model` that are used, of those that it has, in order.
+
+    With `weights` and an index among the names, `folder` must hold the index: it decides which files are the weights.
+    Raises Failure("model") with everything that is missing and what to do.
+    """
+    problems = [] if CONFIG in names else [f"it has no {CONFIG}"]
+    if TOKENIZER not in names:
+        problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
+    chosen = [name for name in _SMALL if name in names]
+    if weights and INDEX in names:
+        listed = _files_of_index(folder, model)
+        absent = [name for name in listed if name not in names]
+        problems += [f"it has no {name}, which {INDEX} names" for name in absent]
+        chosen += [INDEX, *listed]
+    elif weights and _ONE_FILE in names:
+        chosen.append(_ONE_FILE)
+    elif weights:
+        problems.append(_no_weights(names, model))
+    if problems:
+        raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")
+    return sorted(chosen)
+
+
+def hash_files(folder: str, names: Collection[str], model: str) -> dict[str, str]:
+    """The sha256 of each file, as hex; several are read at once."""
+
+    def sha256(name: str) -> str:
+        with open(os.path.join(folder, name), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    try:
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            return dict(zip(names, pool.map(sha256, names), strict=True))
+    except OSError as error:
+        raise Failure("model", f"Failed to read the model {model}: {error}") from error
+
+
+def _how_to_convert(names: Collection[str], model: str) -> str:
+    old = next((name for name in _OLD_TOKENIZERS if name in names), None)
+    if not old:
+        return f": put the tokenizer's own {TOKENIZER} beside {CONFIG}"
+    return (
+        f", only {old}: make it once with transformers, AutoTokenizer.from_pretrained({model!r})"
+        f".save_pretrained(FOLDER), and put {TOKENIZER} of that folder beside {CONFIG}"
+    )
+
+
+def _no_weights(names: Collection[str], model: str) -> str:
+    if pickled := sorted(name for name in names if _PICKLED.fullmatch(name)):
+        return (
+            f"it has pickled weights only ({pickled[0]}), which are never read, for reading them runs what they hold: "
+            "save them as safetensors with transformers, "
+            f"AutoModelForCausalLM.from_pretrained({model!r}).save_pretrained(FOLDER)"
+        )
+    other = sorted(name for name in names if _WEIGHTS.fullmatch(name))
+    return f"it has no {_ONE_FILE} and no {INDEX}" + (f" that says what {other[0]} is" if other else "")
+
+
+def _files_of_index(folder: str, model: str) -> list[str]:
+    try:
+        path = os.path.join(folder, INDEX)
+        if os.path.getsize(path) > _MAX_INDEX_BYTES:
+            raise ValueError(f"it is larger than {_MAX_INDEX_BYTES} bytes")
+        with open(path, encoding="utf-8") as file:
+            listed = sorted(set(json.load(file)["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Failure("model", f"Failed to read {INDEX} of {model}: {type(error).__name__}: {error}") from error
+    if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
+        raise Failure("model", f"Failed to read {INDEX} of {model}: {bad[0]!r:.200} is no name of a safetensors file")
+    if not listed:
+        raise Failure("model", f"Failed to read {INDEX} of {model}: it names no file")
+    return listed
+
+
+def _sha256_of_lines(files: dict[str, str], names: list[str]) -> str | None:
+    lines = "".join(f"{name} {files[name]}\n" for name in sorted(names))
+    return hashlib.sha256(lines.encode()).hexdigest() if lines else None

@@ -1,0 +1,81 @@
+"""Which rows of a batch come back: the shapes that a spec's token selection gives, and the arrays that say it."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ..failures import Failure
+from ..records.samples import Sample
+from ..spec import Spec
+
+
+def mode_of(spec: Spec) -> str:
+    """The mode of capture.Capture."""
+    if spec.tokens == "mean":
+        return "mean"
+    return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
+
+
+def stored_width(spec: Spec, width: int) -> int:
+    """How many rows of each sample a batch of `width` tokens brings back at most.
+
+    It follows from the spec and the width alone, so that there is one program per width.
+    """
+    if spec.tokens in ("last", "mean"):
+        return 1
+    if spec.tokens == "all":
+        return width
+    return most_rows(spec.tokens, width)
+
+
+@lru_cache(maxsize=1024)
+def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
+    """The most tokens that a slice or a list of positions takes from any sample of up to `length` tokens."""
+    if not isinstance(tokens, str):
+        return len(tokens)
+    part = slice(*(int(number) if number else None for number in tokens.split(":")))
+    return max(len(range(*part.indices(size))) for size in range(length + 1))
+
+
+def check_tokens(spec: Spec, max_length: int) -> None:
+    """Raises Failure("model") when no sample of up to `max_length` tokens has what `tokens` asks for."""
+    if spec.tokens in ("all", "last", "mean"):
+        return
+    problem = None
+    if isinstance(spec.tokens, str):
+        if not most_rows(spec.tokens, max_length):
+            problem = f"the slice {spec.tokens} takes nothing from any sample of 1 to {max_length} tokens"
+    elif absent := [position for position in spec.tokens if not -max_length <= position < max_length]:
+        problem = (
+            f"position{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent[:20]))} cannot exist: a sample has at "
+            f"most {max_length} tokens (0 to {max_length - 1}, or -{max_length} to -1)"
+        )
+    if problem:
+        raise Failure("model", f"Failed to choose tokens: {problem}; correct `tokens` or `max_seq_length` in run.json")
+
+
+def make_inputs(
+    samples: Sequence[Sample], height: int, width: int, mode: str, rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The token_ids, picks and counts that capture.capture takes; rows that no sample has are zero."""
+    token_ids = np.zeros((height, width), np.int32)
+    counts = np.zeros(height, np.int32)
+    picks = np.zeros({"all": (height, 0), "rows": (height, rows), "mean": (height, width)}[mode], np.int32)
+    for b, sample in enumerate(samples):
+        length = len(sample.token_ids)
+        token_ids[b, :length] = sample.token_ids
+        # With a token of its own: one that no sample has might not be finite, and spoil the sample by 0 times infinity.
+        token_ids[b, length:] = sample.token_ids[-1]
+        positions = np.arange(length) if sample.positions is None else sample.positions
+        counts[b] = len(positions)
+        if mode == "rows":
+            picks[b, : len(positions)] = positions
+        elif mode == "mean":
+            picks[b, positions] = 1
+    return token_ids, picks.astype(bool) if mode == "mean" else picks, counts
+
+
+def row_counts(counts: np.ndarray, samples: int, mode: str) -> np.ndarray:
+    """int32 [samples]: how many rows of each are stored."""
+    return np.ones(samples, np.int32) if mode == "mean" else counts[:samples]

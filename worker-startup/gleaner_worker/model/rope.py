@@ -1,0 +1,170 @@
+"""Rotary position embeddings: what config.json says of them, in old words and new, and the tables made of it.
+
+The formulas are those of transformers' modeling_rope_utils.py, evaluated in the same order in fp32, so that positions
+in the tens of thousands turn by the same angle as there.
+"""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .families import Family
+from .fields import Fields, shown
+
+KINDS = ("default", "linear", "llama3", "yarn")
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True)
+class Rope:
+    kind: str
+    theta: float
+    factor: float = 1.0
+    original_positions: int = 0  # llama3 and yarn: the length that the model was first trained with
+    low_freq_factor: float = 1.0  # llama3
+    high_freq_factor: float = 1.0  # llama3
+    beta_fast: float = 32.0  # yarn
+    beta_slow: float = 1.0  # yarn
+    attention_factor: float = 1.0  # yarn: what cosines and sines are multiplied by
+    truncate: bool = True  # yarn: whether the ramp begins and ends at whole dimensions
+
+
+def parse_ropes(
+    fields: Fields, family: Family, types: tuple[str, ...], max_positions: int
+) -> tuple[tuple[Rope, ...], tuple[int, ...]]:
+    """The different embeddings of a model, and for each layer which of them is its own.
+
+    Hub files have rope_theta, rope_scaling and rope_local_base_freq; transformers 5 writes rope_parameters, one object
+    or one for each type of layer. As there, rope_scaling wins over rope_parameters.
+    """
+    parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
+    if family.local_rope:
+        theta = {_FULL: _theta(fields, "rope_theta", 1e6), _SLIDING: _theta(fields, "rope_local_base_freq", 1e4)}
+        if flat := sorted(set(parameters.raw) - set(theta)):
+            parameters.refuse(flat[0], f"supported are {_FULL} and {_SLIDING} there")
+        objects = {kind: parameters.table(kind) for kind in theta}
+        if scaling.raw:
+            objects[_FULL] = Fields(objects[_FULL].raw | scaling.raw, scaling.prefix, fields.problems)
+    else:
+        theta = dict.fromkeys((_FULL, _SLIDING), _theta(fields, "rope_theta", 1e4))
+        chosen = scaling if scaling.raw else parameters
+        nested = chosen.raw.keys() & theta.keys()
+        objects = {kind: chosen.table(kind) if nested else chosen for kind in theta}
+    ropes = {kind: _parse(objects[kind], fields, theta[kind], max_positions) for kind in dict.fromkeys(types)}
+    different = tuple(dict.fromkeys(ropes.values()))
+    return different, tuple(different.index(ropes[kind]) for kind in types)
+
+
+def _theta(fields: Fields, key: str, default: float) -> float:
+    return fields.number(key, 2, 1e15) if key in fields.raw else default
+
+
+def _parse(given: Fields, config: Fields, theta: float, max_positions: int) -> Rope:
+    kind = given.raw.get("rope_type", given.raw.get("type", "default"))
+    if not isinstance(kind, str) or kind not in KINDS:
+        given.problems.append(f"{given.prefix}rope_type is {shown(kind)}, supported is {', '.join(KINDS)}")
+        kind = "default"
+    if given.raw.get("partial_rotary_factor") not in (None, 1):
+        given.refuse("partial_rotary_factor", "only a full rotation is supported")
+    theta = _theta(given, "rope_theta", theta)
+    if kind == "default":
+        return Rope(kind, theta)
+    factor = given.number("factor", 1e-3, 1e6)
+    if kind == "linear":
+        return Rope(kind, theta, factor)
+    # A few files have it beside the rope's object, where it goes before the one inside; without either it is the
+    # length that the model has now.
+    source = next((f for f in (config, given) if f.has("original_max_position_embeddings")), None)
+    original = source.size("original_max_position_embeddings", 2**31 - 1) if source else max_positions
+    if kind == "llama3":
+        low, high = given.number("low_freq_factor", 1e-6, 1e6), given.number("high_freq_factor", 1e-6, 1e6)
+        if low >= high:
+            given.refuse("low_freq_factor", "it must be smaller than high_freq_factor")
+        return Rope(kind, theta, factor, original, low, high)
+    return _parse_yarn(given, theta, factor, original)
+
+
+def _parse_yarn(given: Fields, theta: float, factor: float, original: int) -> Rope:
+    optional = {
+        key: given.number(key, 1e-6, 1e6)
+        for key in ("attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow")
+        if given.has(key)
+    }
+    attention = optional.get("attention_factor")
+    if attention is None:
+        both = "mscale" in optional and "mscale_all_dim" in optional
+        above, below = (optional["mscale"], optional["mscale_all_dim"]) if both else (1.0, 0.0)
+        attention = _yarn_scale(factor, above) / _yarn_scale(factor, below)
+    return Rope(
+        "yarn",
+        theta,
+        factor,
+        original,
+        beta_fast=optional.get("beta_fast", 32.0),
+        beta_slow=optional.get("beta_slow", 1.0),
+        attention_factor=attention,
+        truncate=given.flag("truncate") if "truncate" in given.raw else True,
+    )
+
+
+def _yarn_scale(factor: float, mscale: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
+    """Radians per position of each pair of dimensions: fp32 [head_dim / 2]."""
+    exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    wavelength = (rope.theta ** exponent.astype(np.float64)).astype(np.float32)  # over 2 pi
+    plain = np.float32(1) / wavelength
+    if rope.kind == "default":
+        return plain
+    if rope.kind == "linear":
+        return plain / np.float32(rope.factor)
+    return _llama3(rope, plain) if rope.kind == "llama3" else _yarn(rope, wavelength)
+
+
+def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
+    """Slow turns are slowed down by the factor, fast ones kept, and those between blended."""
+    factor, low, high = np.float32(rope.factor), np.float32(rope.low_freq_factor), np.float32(rope.high_freq_factor)
+    positions = np.float32(rope.original_positions)
+    wavelength = np.float32(2 * math.pi) / plain
+    is_slow, is_fast = wavelength > positions / low, wavelength < positions / high
+    smooth = (positions / wavelength - low) / (high - low)
+    blended = (1 - smooth) * plain / factor + smooth * plain
+    return np.where(is_slow, plain / factor, np.where(is_fast, plain, blended))
+
+
+def _yarn(rope: Rope, wavelength: np.ndarray) -> np.ndarray:
+    """Peng et al. 2023, section 3.2: a ramp over the dimensions between fast turns, kept, and slow ones, slowed down."""
+    dim = 2 * len(wavelength)
+
+    def dimension(turns: float) -> float:
+        return dim * math.log(rope.original_positions / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
+
+    first, last = dimension(rope.beta_fast), dimension(rope.beta_slow)
+    if rope.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, dim - 1)
+    if first == last:
+        last += 0.001
+    ramp = np.clip((np.arange(len(wavelength), dtype=np.float32) - np.float32(first)) / np.float32(last - first), 0, 1)
+    kept = 1 - ramp
+    slowed = np.float32(1) / (np.float32(rope.factor) * wavelength)
+    return slowed * (1 - kept) + np.float32(1) / wavelength * kept
+
+
+def rope_tables(ropes: tuple[Rope, ...], head_dim: int, length: int) -> tuple[jax.Array, jax.Array]:
+    """Cosines and sines, fp32 [ropes, T, head_dim / 2]: bf16 would round position 257 to 256."""
+    frequency = jnp.asarray(np.stack([inverse_frequencies(rope, head_dim) for rope in ropes]))
+    scale = jnp.asarray([rope.attention_factor for rope in ropes], jnp.float32)[:, None, None]
+    angle = jnp.arange(length, dtype=jnp.float32)[:, None] * frequency[:, None, :]
+    return jnp.cos(angle) * scale, jnp.sin(angle) * scale
+
+
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    """Turns the pairs (i, i + head_dim / 2) of x [..., head_dim]; fp32."""
+    first, second = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

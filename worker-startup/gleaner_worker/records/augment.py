@@ -1,0 +1,70 @@
+"""Other forms of an ARC task that are as hard to solve: turned, mirrored, recoloured, its examples in another order.
+
+All follows from the seed, the grids and the number k by SHA-256 alone, so that every worker makes the same, now and
+with any later version of anything. k = 0 is the task as it is. Of eight in a row each is turned and mirrored in another
+of the eight ways.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from .grids import Grid
+
+_BACKGROUND_CHANGES_PER_MILLION = 100_000
+
+
+@dataclass(frozen=True)
+class Task:
+    train: tuple[tuple[Grid, Grid], ...]  # input, output
+    test: Grid  # an input; its output is nowhere
+
+    @property
+    def grids(self) -> list[Grid]:
+        return [grid for pair in self.train for grid in pair] + [self.test]
+
+
+def augment(task: Task, seed: int, k: int) -> Task:
+    if k == 0:
+        return task
+    content = hashlib.sha256(json.dumps([seed, len(task.train), task.grids]).encode()).digest()
+    form = ([0] + _Draws(content).shuffled(range(1, 8)))[k % 8]
+    draws = _Draws(content + k.to_bytes(8, "big"))
+    kept = 0 if draws.below(1_000_000) < _BACKGROUND_CHANGES_PER_MILLION else 1  # 0 is the background
+    colours = str.maketrans("0123456789"[kept:], "".join(draws.shuffled("0123456789"[kept:])))
+
+    def change(grid: Grid) -> Grid:
+        return tuple(row.translate(colours) for row in _turn(grid, form))
+
+    return Task(tuple((change(a), change(b)) for a, b in draws.shuffled(task.train)), change(task.test))
+
+
+def _turn(grid: Grid, form: int) -> Grid:
+    """form % 4 quarter turns clockwise, after mirroring left to right where form is 4 or more."""
+    if form >= 4:
+        grid = tuple(row[::-1] for row in grid)
+    for _ in range(form % 4):
+        grid = tuple(map("".join, zip(*grid[::-1])))
+    return grid
+
+
+class _Draws:
+    """Whole numbers out of a hash: SHA-256 of key and counter, 64 bits at a time."""
+
+    def __init__(self, key: bytes):
+        self._key, self._count = key, 0
+
+    def below(self, limit: int) -> int:
+        while True:
+            digest = hashlib.sha256(self._key + b"draw" + self._count.to_bytes(8, "big")).digest()
+            self._count += 1
+            number = int.from_bytes(digest[:8], "big")
+            if number < (1 << 64) // limit * limit:  # the rest would favour small numbers
+                return number % limit
+
+    def shuffled(self, items) -> list:
+        items = list(items)
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]
+        return items

@@ -1,0 +1,151 @@
+"""A list of messages as the model's own chat template writes it: what transformers' apply_chat_template gives.
+
+One difference is meant: `strftime_now` is not defined, as a prompt that holds the date would be another one tomorrow.
+Templates that ask for it first (Llama 3) fall back on the date that they name themselves.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..failures import Failure
+from .parse import kind_of
+from .template import Template, TemplateProblem
+
+_CONFIG, _MAP = "tokenizer_config.json", "special_tokens_map.json"
+_JINJA, _JSON = "chat_template.jinja", "chat_template.json"
+_MAX_FILE_BYTES = 64 * 1024 * 1024
+_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+
+
+@dataclass(frozen=True)
+class Chat:
+    """`problem` says why there is no template, or why it cannot be used."""
+
+    template: Template | None
+    tools_template: Template | None
+    tokens: Mapping[str, str]  # bos_token and the like, as the template sees them
+    problem: str = ""
+
+    def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
+        """Raises TemplateProblem. The text holds the special tokens that it needs: none are to be added."""
+        template = self.tools_template if tools else self.template
+        if template is None:
+            raise TemplateProblem(self.problem)
+        values = {"messages": [_normal(message) for message in messages], "tools": tools, "documents": None}
+        return template.render({**values, "add_generation_prompt": add_generation_prompt, **self.tokens})
+
+
+def load_chat(folder: str, model: str) -> Chat:
+    """Reads the model's chat template and special tokens.
+
+    chat_template.jinja goes before tokenizer_config.json, and that before chat_template.json. Of several templates it
+    is the one named `default`, and `tool_use`, where there is one, for messages with tools. Raises Failure("model")
+    when a file cannot be read; a template that cannot be used matters to chats alone, so it is told with each of them.
+    """
+    config = _read_json(folder, _CONFIG, model)
+    tokens = {name: config[name] for name in _TOKENS if config.get(name) is not None}
+    if "added_tokens_decoder" not in config:  # else transformers takes the old file for outdated
+        tokens |= {name: value for name, value in _read_json(folder, _MAP, model).items() if name in _TOKENS and value}
+    texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
+    sources = _sources(_read_text(folder, _JINJA, model), config.get("chat_template"))
+    sources = sources or _sources(None, _read_json(folder, _JSON, model).get("chat_template"))
+    if not sources:
+        return Chat(None, None, texts, f"the model has no chat template (in {_JINJA} or {_CONFIG})")
+    try:
+        if "default" not in sources:
+            raise TemplateProblem(f"the model has no default among its chat templates {', '.join(sources)[:200]}")
+        template = _compile(sources["default"])
+        tools_template = _compile(sources["tool_use"]) if "tool_use" in sources else template
+    except TemplateProblem as problem:
+        return Chat(None, None, texts, str(problem))
+    return Chat(template, tools_template, texts)
+
+
+def check_messages(messages: object, field: str) -> str | None:
+    """What is wrong with a list of messages, or None."""
+    if not isinstance(messages, list) or not messages:
+        return f"`{field}` is {'an empty list' if messages == [] else kind_of(messages)}, not a list of messages"
+    for number, message in enumerate(messages):
+        where = f"`{field}[{number}]`"
+        if not isinstance(message, dict):
+            return f"{where} is not an object with `role` and `content`"
+        if not isinstance(message.get("role"), str):
+            return f"{where} has no `role` that is a string"
+        content = message.get("content")
+        if isinstance(content, list):
+            if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in content):
+                return f"{where} has a `content` that is a list, but not of parts such as {{type: text, text: …}}"
+            if any(part["type"] == "text" and not isinstance(part.get("text"), str) for part in content):
+                return f"{where} has a part of type text without a `text` that is a string"
+        elif content is not None and not isinstance(content, str):
+            return f"{where} has a `content` that is neither a string nor a list of parts"
+    return None
+
+
+def written_as_python(messages: list[dict], text: str) -> int | None:
+    """The first message of which the template wrote the list of parts as Python prints it: it knows strings alone."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if isinstance(content, list) and content and (str(content) in text or str(content[0]) in text):
+            return number
+    return None
+
+
+def _normal(message: dict) -> dict:
+    """As transformers has it: no null values, and reasoning under each of the names that templates know."""
+    message = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((message[key] for key in _REASONING if key in message), None)
+    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _compile(source: str) -> Template:
+    try:
+        return Template(source, is_chat=True)
+    except TemplateProblem as problem:
+        raise TemplateProblem(f"the model's chat template cannot be used: {problem}") from None
+
+
+def _sources(default: str | None, given: Any) -> dict[str, str]:
+    if default is not None:
+        return {"default": default}
+    if isinstance(given, str):
+        return {"default": given}
+    if isinstance(given, list):
+        given = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
+    if not isinstance(given, dict):
+        return {}
+    return {name: text for name, text in given.items() if isinstance(name, str) and isinstance(text, str)}
+
+
+def _content(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _read_json(folder: str, name: str, model: str) -> dict:
+    text = _read_text(folder, name, model)
+    try:
+        value = {} if text is None else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Failure("model", f"Failed to read {name} of {model}: {str(error)[:200]}") from error
+    if not isinstance(value, dict):
+        raise Failure("model", f"Failed to read {name} of {model}: it is not a JSON object")
+    return value
+
+
+def _read_text(folder: str, name: str, model: str) -> str | None:
+    path = os.path.join(folder, name)
+    try:
+        if os.path.getsize(path) > _MAX_FILE_BYTES:
+            raise Failure("model", f"Failed to read {name} of {model}: it is larger than {_MAX_FILE_BYTES} bytes")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure("model", f"Failed to read {name} of {model}: {error}") from error

@@ -1,0 +1,65 @@
+"""The tokenizer of a model, and what it makes of texts: many at once, on every core."""
+
+import os
+
+from tokenizers import Encoding, Tokenizer
+
+from ..failures import Failure
+from .parse import Bad
+
+
+def load_tokenizer(folder: str, model: str) -> Tokenizer:
+    """Raises Failure("model")."""
+    path = os.path.join(folder, "tokenizer.json")
+    if not os.path.exists(path):
+        raise Failure("model", f"Failed to read the tokenizer of {model}: it has no tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_file(path)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise Failure("model", f"Failed to read tokenizer.json of {model}: {error}") from error
+    # tokenizer.json may carry both; either would change samples without a word.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def find_bos(tokenizer: Tokenizer) -> int | None:
+    """The id that comes before every text, if there is one: Llama and Gemma have it, Qwen does not."""
+    try:
+        bare, full = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
+    except Exception:  # a vocabulary without that letter
+        return None
+    return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
+
+
+def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:
+    """With the special tokens that the tokenizer adds to a text, but no second BOS where the text begins with it.
+
+    The empty text has no tokens, not even those.
+    """
+    bos_id = find_bos(tokenizer)
+    found = [_ids(encoding) for encoding in _encode(texts, tokenizer, True)]
+    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found)]
+
+
+def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:
+    """Texts that hold their special tokens already."""
+    return [_ids(encoding) for encoding in _encode(texts, tokenizer, False)]
+
+
+def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | Bad]:
+    try:
+        return tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+    except Exception as error:  # tokenizers raises plain Exception, for the first text that it cannot encode
+        if len(texts) == 1:
+            return [Bad(f"cannot be tokenised: {error}")]
+        return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens)]
+
+
+def _ids(encoding: Encoding | Bad) -> list[int] | Bad:
+    return encoding if isinstance(encoding, Bad) else encoding.ids
+
+
+def _with_one_bos(ids: list[int] | Bad, bos_id: int | None) -> list[int] | Bad:
+    is_twice = isinstance(ids, list) and bos_id is not None and ids[:2] == [bos_id, bos_id]
+    return ids[1:] if is_twice else ids

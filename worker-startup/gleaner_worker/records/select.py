@@ -1,0 +1,70 @@
+"""Which tokens of a sample have their vectors stored (spec: tokens, exclude_special)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from ..spec import Spec
+from .parse import Bad
+
+
+@dataclass(frozen=True)
+class Selection:
+    tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice as text, or positions
+    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None when nothing is
+
+    @property
+    def is_everything(self) -> bool:
+        return self.tokens in ("all", "mean") and self.special_ids is None
+
+
+def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
+    """Special is what tokenizer.json says of its added tokens, wherever in a sample they are."""
+    if not spec.exclude_special:
+        return Selection(spec.tokens, None)
+    special = [id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special]
+    return Selection(spec.tokens, np.array(sorted(special), np.int32))
+
+
+def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | Bad:
+    """int32 [rows] positions in token_ids, in the order in which they are stored; for "mean" those that are averaged.
+
+    None stands for all of them, and is given for every sample of a run or for none. Positions and slices count among
+    the tokens that remain when the special ones are taken out.
+    """
+    if selection.is_everything:
+        return None
+    positions = np.arange(len(token_ids), dtype=np.int32)
+    words = f"{len(token_ids)} tokens"
+    if selection.special_ids is not None:
+        positions = positions[~np.isin(token_ids, selection.special_ids)]
+        words = f"{len(positions)} tokens that are not special"
+        if not len(positions):
+            return Bad(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
+    wanted = selection.tokens
+    if wanted in ("all", "mean"):
+        return positions
+    if wanted == "last":
+        return positions[-1:]
+    if isinstance(wanted, str):
+        chosen = positions[slice(*(int(part) if part else None for part in wanted.split(":")))]
+        return chosen if len(chosen) else Bad(f"has {words}: the slice {wanted} selects none of them")
+    count = len(positions)
+    absent = [position for position in wanted if not -count <= position < count]
+    if absent:
+        return Bad(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
+    places = [position % count for position in wanted]
+    if len(set(places)) < len(places):
+        first, second = _same(wanted, places)
+        return Bad(f"has {words}: positions {first} and {second} are the same token")
+    return positions[places]
+
+
+def _same(wanted: tuple[int, ...], places: list[int]) -> tuple[int, int]:
+    seen: dict[int, int] = {}
+    for position, place in zip(wanted, places):
+        if place in seen:
+            return seen[place], position
+        seen[place] = position
+    raise AssertionError("no two positions are the same")

@@ -1,0 +1,93 @@
+"""A Jinja template from run.json or from a model's folder, compiled once and rendered record by record."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import StrictUndefined, Undefined, nodes
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+
+from .filters import install
+from .sandbox import Sandbox
+
+MAX_TEMPLATE_CHARS = 1 << 20
+MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
+_REASON_CHARS = 300
+
+
+class TemplateProblem(Exception):
+    """Why there is no text; says the template's line where it is known."""
+
+
+class Template:
+    """May be used from any thread."""
+
+    def __init__(self, source: str, is_chat: bool):
+        """Raises TemplateProblem when it cannot be compiled.
+
+        `is_chat`: as transformers runs chat templates: line breaks after a block and blanks before it are taken out,
+        what is not defined is nothing, and there is `raise_exception`. Else everything is kept as it is written, and
+        what is not defined is an error.
+        """
+        if len(source) > MAX_TEMPLATE_CHARS:
+            raise TemplateProblem(f"it is {len(source)} characters long; the limit is {MAX_TEMPLATE_CHARS}")
+        self._lock = threading.Lock()
+        self._sandbox = Sandbox(
+            trim_blocks=is_chat,
+            lstrip_blocks=is_chat,
+            keep_trailing_newline=not is_chat,
+            undefined=Undefined if is_chat else StrictUndefined,
+        )
+        install(self._sandbox)
+        if is_chat:
+            self._sandbox.add_extension(_Generation)
+            self._sandbox.globals["raise_exception"] = _raise_exception
+        try:
+            self._template = self._sandbox.from_string(source)
+        except Exception as error:  # whatever a hostile source makes of the parser
+            raise TemplateProblem(_describe(error)) from None
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Raises TemplateProblem."""
+        with self._lock:
+            self._sandbox.refill()
+            try:
+                text = self._template.render(values)
+            except (Exception, RecursionError) as error:  # whatever a hostile template makes of its record
+                raise TemplateProblem(_describe(error)) from None
+        if len(text) > MAX_TEXT_BYTES:
+            raise TemplateProblem(f"it makes {len(text)} characters; the limit is {MAX_TEXT_BYTES}")
+        return text
+
+
+class _Generation(Extension):
+    """{% generation %}…{% endgeneration %} marks what the assistant said; here it is text like any other."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def _raise_exception(message: object) -> None:
+    raise TemplateError(str(message))
+
+
+def _describe(error: BaseException) -> str:
+    line = error.lineno if isinstance(error, TemplateSyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, RecursionError):
+        text = "it is nested too deeply"
+    elif isinstance(error, TemplateError):
+        text = str(error.message if isinstance(error, TemplateSyntaxError) else error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return f"{f'line {line}: ' if line else ''}{text[:_REASON_CHARS]}"

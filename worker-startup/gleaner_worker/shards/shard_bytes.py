@@ -1,0 +1,90 @@
+"""An encoded shard in memory: buffers that are read, and uploaded, as one file."""
+
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+
+import numpy as np
+
+from gleaner_reader.checksums import as_text, combine, crc32c
+
+
+class ShardBytes(io.RawIOBase):
+    """A seekable file over buffers that are not copied; closing it does nothing, so that it can be sent again.
+
+    size: in bytes. crc32c: of all of them, base64. `checksums`: of each buffer, where they are known already.
+    """
+
+    def __init__(self, buffers: Sequence, checksums: Sequence[int] | None = None):
+        self._buffers = [memoryview(buffer).cast("B") for buffer in buffers]
+        self._ends = list(accumulate(len(buffer) for buffer in self._buffers))
+        self._position = 0
+        self.size = self._ends[-1] if self._ends else 0
+        total = 0
+        for buffer, checksum in zip(self._buffers, checksums or map(crc32c, self._buffers), strict=True):
+            total = combine(total, checksum, len(buffer))
+        self.crc32c = as_text(total)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"Failed to seek to {base + offset}: a file begins at 0")
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(self.size - self._position, 0)
+        data = b"".join(self._take(left if size is None or size < 0 else min(size, left)))
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, target) -> int:
+        target = memoryview(target).cast("B")
+        begin = 0
+        for part in self._take(min(len(target), max(self.size - self._position, 0))):
+            target[begin : begin + len(part)] = part
+            begin += len(part)
+        self._position += begin
+        return begin
+
+    def close(self) -> None:
+        """Nothing to close: the buffers go when the last reference does."""
+
+    def _take(self, size: int) -> list[memoryview]:
+        """The next `size` bytes, as views."""
+        parts, position = [], self._position
+        number = int(np.searchsorted(self._ends, position, "right"))
+        while size > 0:
+            buffer, end = self._buffers[number], self._ends[number]
+            start = position - (end - len(buffer))
+            part = buffer[start : start + size]
+            parts.append(part)
+            position, size, number = position + len(part), size - len(part), number + 1
+        return parts
+
+
+def bytes_of(array: np.ndarray) -> np.ndarray:
+    """uint8 view of a C-contiguous array, as it lies in memory."""
+    if not array.flags.c_contiguous:
+        raise ValueError("only a contiguous array can be written without a copy")
+    return array.reshape(-1).view(np.uint8)
+
+
+def checksums_of(buffers: Sequence[np.ndarray], threads: int) -> list[int]:
+    if threads == 1 or len(buffers) < 2:
+        return [crc32c(buffer) for buffer in buffers]
+    with ThreadPoolExecutor(threads, "checksum") as pool:
+        return list(pool.map(crc32c, buffers))

@@ -1,0 +1,31 @@
+"""zstd's seekable format: `zstd -d` gives back the plain file, and a reader can fetch any part of it by ranges."""
+
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import zstandard
+
+from gleaner_reader.seekable import SKIPPABLE_MAGIC, TABLE_MAGIC
+
+FRAME_BYTES = 1 << 22
+_LEVEL = 1
+
+
+def frame_bytes(row_bytes: int) -> int:
+    """How much of a tensor one frame holds: whole rows, so that a reader of some rows unpacks no frame for nothing."""
+    return max(1, FRAME_BYTES // max(row_bytes, 1)) * row_bytes if row_bytes <= FRAME_BYTES else FRAME_BYTES
+
+
+def compress(pieces: Sequence[np.ndarray], threads: int) -> list[bytes]:
+    """One frame for each piece, uint8 [n > 0], and the table of frames: the same bytes however many threads there are."""
+    with ThreadPoolExecutor(threads, "zstd") as pool:
+        frames = list(pool.map(_compress, pieces))
+    entries = [struct.pack("<II", len(frame), len(piece)) for frame, piece in zip(frames, pieces, strict=True)]
+    table = b"".join(entries) + struct.pack("<IBI", len(frames), 0, TABLE_MAGIC)
+    return [*frames, struct.pack("<II", SKIPPABLE_MAGIC, len(table)) + table]
+
+
+def _compress(piece: np.ndarray) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(piece)

@@ -1,0 +1,95 @@
+"""The inside of a safetensors shard, plain or in zstd, with one layer in memory at a time."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from gleaner_reader.errors import ShardError
+from gleaner_reader.files import open_file
+from gleaner_reader.index import INDEX, read_index
+from gleaner_reader.shard import SafetensorsShard
+
+from .content import ShardContent, Wanted, contradictions, wrong_values
+from .measure import Measure
+
+_STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
+
+
+def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: ShardContent) -> None:
+    """Raises ShardError."""
+    shard = SafetensorsShard(open_file(path))
+    content.problems += contradictions(shard.metadata, metadata)
+    found = {name: (info.dtype, list(info.shape)) for name, info in shard.layout.tensors.items()}
+    content.problems += _differences(_expected_tensors(metadata, wanted), found)
+    if content.problems:
+        return
+    content.stats = shard.stats
+    content.problems += _wrong_checksums(shard, INDEX & found.keys())
+    for site in wanted.spec.sites:
+        for layer in wanted.layers:
+            _check_layer(shard, site, layer, wanted.spec.dtype == "int8", content)
+    index = read_index(shard.layout.tensors, shard.tensor, shard.num_rows, shard.url)
+    content.sample_idx = index.sample_idx.tolist()
+    content.row_counts = np.diff(index.row_offsets).tolist()
+    content.token_ids = _split(index.token_ids, index.sample_offsets)
+    content.positions = None if index.positions is None else _split(index.positions, index.row_offsets)
+    content.kept = index.kept
+
+
+def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tuple[str, list[int]]]:
+    rows, tokens, samples = (int(metadata[key]) for key in ("rows", "tokens", "samples"))
+    expected = {
+        "sample_idx": ("I64", [samples]),
+        "sample_offsets": ("I64", [samples + 1]),
+        "token_ids": ("I32", [tokens]),
+    }
+    if wanted.pooled or (wanted.selects and samples):
+        expected["row_offsets"] = ("I64", [samples + 1])
+    if wanted.has_positions and samples:
+        expected["positions"] = ("I32", [rows])
+    if wanted.spec.keep and samples:
+        expected["kept"] = ("U8", [])
+    for name in wanted.names:
+        expected[name] = (_STORED_AS[wanted.spec.dtype], [rows, wanted.d_model])
+        if wanted.spec.dtype == "int8":
+            expected[f"{name}.scale"] = ("F32", [rows])
+    return expected
+
+
+def _differences(expected: dict, found: dict) -> list[str]:
+    problems = [f"lacks {name}" for name in expected if name not in found]
+    problems += [f"has {name}, which does not belong there" for name in found if name not in expected]
+    return problems + [
+        f"has {name} as {found[name][0]} {found[name][1]}, not {value[0]} {value[1]}"
+        for name, value in expected.items()
+        if name in found and found[name] != value and (name != "kept" or found[name][0] != "U8")
+    ]
+
+
+def _check_layer(shard: SafetensorsShard, site: str, layer: int, is_int8: bool, content: ShardContent) -> None:
+    name = f"{site}.{layer}"
+    try:
+        rows = shard.rows(site, layer, 0, shard.num_rows, verify=True)
+    except ShardError as error:
+        content.problems.append(str(error).removeprefix(f"{shard.url} "))
+        return
+    if rows.scale is not None and not (np.isfinite(rows.scale).all() and (rows.scale >= 0).all()):
+        content.problems.append(f"has scales of {name} that are below zero or not finite")
+        return
+    measure = Measure()
+    measure.add(rows)
+    content.problems += wrong_values(name, measure, shard.stats.get(name), is_int8)
+
+
+def _wrong_checksums(shard: SafetensorsShard, names: Collection[str]) -> list[str]:
+    problems = []
+    for name in sorted(names):
+        try:
+            shard.tensor(name, verify=True)
+        except ShardError as error:
+            problems.append(str(error).removeprefix(f"{shard.url} "))
+    return problems
+
+
+def _split(values: np.ndarray, offsets: np.ndarray) -> list[np.ndarray]:
+    return np.split(values, offsets[1:-1]) if len(offsets) > 1 else []
