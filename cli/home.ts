@@ -87,7 +87,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_WORKERS_PER_ZONE: String(workers),
     GLEANER_HEARTBEAT_S: '1',
     GLEANER_LEASE_S: '15',
-    GLEANER_SILENT_S: '15',
+    GLEANER_SILENT_S: '30',
     GLEANER_CREATE_S: '60',
     GLEANER_BOOT_S: '60',
     GLEANER_SETUP_S: '900',

@@ -75,6 +75,7 @@ async function pytest(): Promise<Counts> {
     '-p',
     'no:cacheprovider',
     'test/worker',
+    'test/reader',
   ]);
   const summary = lines.slice(-1);
   return counted(code, {

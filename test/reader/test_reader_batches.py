@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gleaner_reader
-from gleaner_reader import ShardError
+from gleaner_reader import ShardError, groups
 from gleaner_reader.files import LocalFile
 from stored_run import store_run
 
@@ -67,8 +67,12 @@ def test_every_epoch_has_an_order_of_its_own(runs):
     assert len(three) == 3 * len(one)
     assert np.array_equal(three[0], one[0]) and not np.array_equal(three[len(one)], one[0])
     for epoch in range(3):
-        assert as_set(np.concatenate(three[epoch * len(one) : (epoch + 1) * len(one)])) == as_set(stored.rows("resid_post.0"))
-    forever = itertools.islice(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False, epochs=None), 3 * len(one))
+        assert as_set(np.concatenate(three[epoch * len(one) : (epoch + 1) * len(one)])) == as_set(
+            stored.rows("resid_post.0")
+        )
+    forever = itertools.islice(
+        run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False, epochs=None), 3 * len(one)
+    )
     assert all(np.array_equal(first, second) for first, second in zip(forever, map(np.asarray, three)))
 
 
@@ -130,7 +134,9 @@ def test_a_state_of_other_batches_is_refused(runs, change, says):
         other.batches(0, batch_rows=64, state=state)
 
 
-@pytest.mark.parametrize("state", [{"epoch": 0}, {"epoch": -1, "group": 0, "row": 0, "of": {}}, {"of": {}, "epoch": "0"}])
+@pytest.mark.parametrize(
+    "state", [{"epoch": 0}, {"epoch": -1, "group": 0, "row": 0, "of": {}}, {"of": {}, "epoch": "0"}]
+)
 def test_what_is_no_state_is_refused(runs, state):
     run, _ = runs(**ALL[0])
     with pytest.raises(ValueError, match="Failed to go on"):
@@ -168,7 +174,11 @@ def test_rows_of_an_unusual_norm_are_left_out(runs, tmp_path):
     [
         ({"tokens": "mean"}, {"exclude_ids": [1]}, "exclude_ids needs the token id of each row"),
         ({"tokens": "mean"}, {"exclude_positions": [0]}, "exclude_positions needs rows that are of one token each"),
-        ({"file_format": "pkl.gz", "dtype": "fp32"}, {"exclude_ids": [1]}, "exclude_ids needs the token id of each row"),
+        (
+            {"file_format": "pkl.gz", "dtype": "fp32"},
+            {"exclude_ids": [1]},
+            "exclude_ids needs the token id of each row",
+        ),
         ({}, {"batch_rows": 0}, "batch_rows is 0"),
         ({}, {"buffer_rows": 10}, "buffer_rows 10"),
         ({}, {"batch_rows": 100_000}, "no batch of 100000 rows can be made"),
@@ -184,10 +194,8 @@ def test_what_cannot_be_done_is_said(runs, options, more, says):
 def test_what_is_in_memory_is_bounded_by_the_buffer(runs, monkeypatch):
     run, stored = runs(count=200, d_model=64, shards=6)
     held = []
-    from gleaner_reader import batches as module
-
-    read_chunks = module._read_chunks
-    monkeypatch.setattr(module, "_read_chunks", lambda *a: held.append(read_chunks(*a)) or held[-1])
+    read_chunks = groups.read_chunks
+    monkeypatch.setattr(groups, "read_chunks", lambda *of: held.append(read_chunks(*of)) or held[-1])
     total = sum(len(batch) for batch in run.batches(0, batch_rows=32, buffer_rows=1000, drop_last=False))
     sizes = [len(rows.stored) for rows in held]
     assert total == sum(sizes) == len(stored.rows("resid_post.0"))

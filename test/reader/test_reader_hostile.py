@@ -94,7 +94,11 @@ def a_tensor(dtype="F32", shape=(1, 1), offsets=(0, 4), **more):
         ("a gap", a_header({"a": a_tensor(offsets=(4, 8))}, b"12345678"), "where byte .* is due"),
         ("bytes after the end", a_header({"a": a_tensor()}, b"12345"), "its header describes"),
         ("no rows", a_header({"a": a_tensor()}, b"1234"), "holds no rows"),
-        ("rows in three dimensions", a_header({"resid_post.0": a_tensor(shape=(1, 1, 1))}, b"1234"), "its rows are not"),
+        (
+            "rows in three dimensions",
+            a_header({"resid_post.0": a_tensor(shape=(1, 1, 1))}, b"1234"),
+            "its rows are not",
+        ),
         ("rows of numbers", a_header({"resid_post.0": a_tensor("I32")}, b"1234"), "its rows are not"),
         ("no index", a_header({"resid_post.0": a_tensor()}, b"1234"), "it has no sample_idx"),
     ],
@@ -169,7 +173,9 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data, file_format):
     with pytest.raises(ShardError):
         read_everything(path)
     with pytest.raises(ValueError):
-        stored_facts(lambda begin, end: data[begin:end], len(data), file_format if file_format != "pkl.gz" else "safetensors")
+        stored_facts(
+            lambda begin, end: data[begin:end], len(data), file_format if file_format != "pkl.gz" else "safetensors"
+        )
 
 
 def a_table(frames, flags=0, count=None, magic=0x8F92EAB1):
@@ -217,7 +223,9 @@ def test_the_checksum_is_the_one_of_cloud_storage():
     for size in (0, 1, 3, 1023, 1024, 1025, 5000, len(data)):
         expected = google_crc32c.extend(0, data[:size])
         assert crc32c(data[:size]) == crc32c_by_numpy(data[:size]) == expected
-        assert as_text(expected) == __import__("base64").b64encode(google_crc32c.Checksum(data[:size]).digest()).decode()
+        assert (
+            as_text(expected) == __import__("base64").b64encode(google_crc32c.Checksum(data[:size]).digest()).decode()
+        )
     assert crc32c(b"123456789") == 0xE3069283  # the check value of its specification
     assert combine(crc32c(data[:777]), crc32c(data[777:]), len(data) - 777) == crc32c(data)
 
@@ -319,7 +327,10 @@ def test_the_safe_reader_refuses_more_than_it_was_promised(tmp_path):
     with pytest.raises(Unsafe, match="larger than its metadata says"):
         load_shard(gzipped(flood), 10_000)
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: b"\x00" * (1 << 28)}, 4)), "shard_0001.pkl.gz")
-    with at_most(100 * MIB), pytest.raises(ShardError, match=f"{path} is not a pickle that can be trusted: it is larger"):
+    with (
+        at_most(100 * MIB),
+        pytest.raises(ShardError, match=f"{path} is not a pickle that can be trusted: it is larger"),
+    ):
         read_everything(path)
 
 
@@ -362,7 +373,12 @@ def test_the_pickles_of_others_are_read_too(tmp_path, protocol, dtype):
             "another width in one sample",
             {
                 0: [
-                    {"sample_idx": i, "activation": np.zeros((1, 2 + i), np.float32), "shape": (1, 2 + i), "text_preview": ""}
+                    {
+                        "sample_idx": i,
+                        "activation": np.zeros((1, 2 + i), np.float32),
+                        "shape": (1, 2 + i),
+                        "text_preview": "",
+                    }
                     for i in (0, 1)
                 ]
             },

@@ -107,7 +107,11 @@ def remove(folder, *names):
     [
         ("a gap", lambda f: remove(f, "tpu_7/shard_0002.safetensors"), "shard 2 of stream 7 is missing"),
         ("no first", lambda f: remove(f, "tpu_0/shard_0001.safetensors"), "shard 1 of stream 0 is missing"),
-        ("no last", lambda f: remove(f, "tpu_0/shard_0003.safetensors"), "stream 0 ends with shard 2, which is not its last"),
+        (
+            "no last",
+            lambda f: remove(f, "tpu_0/shard_0003.safetensors"),
+            "stream 0 ends with shard 2, which is not its last",
+        ),
         ("no manifest", lambda f: remove(f, "manifest.json"), "it has no manifest.json"),
         ("not completed", lambda f: (f / "manifest.json").write_text("{}"), "its manifest has no result"),
         ("no stream", lambda f: shutil.rmtree(f / "tpu_0"), "3 of its 6 shards are here"),

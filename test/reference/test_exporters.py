@@ -31,7 +31,11 @@ KINDS = [
 def stored(request, tmp_path):
     file_format, dtype, options = request.param
     made = store_run(tmp_path / "run", file_format, dtype, **options)
-    made.file_format, made.dtype, made.has_tokens = file_format, dtype, file_format != "pkl.gz" and options != KINDS[3][2]
+    made.file_format, made.dtype, made.has_tokens = (
+        file_format,
+        dtype,
+        file_format != "pkl.gz" and options != KINDS[3][2],
+    )
     return made
 
 
@@ -99,7 +103,9 @@ def test_saelens_reads_what_was_stored(stored, tmp_path, dtype):
         assert np.array_equal(values.numpy(), expected[context * 16 : context * 16 + 16])
         if stored.has_tokens:
             ids = [
-                int(sample["token_ids"][position]) for sample in stored.samples.values() for position in sample["positions"]
+                int(sample["token_ids"][position])
+                for sample in stored.samples.values()
+                for position in sample["positions"]
             ]
             assert tokens.tolist() == ids[context * 16 : context * 16 + 16]
         else:

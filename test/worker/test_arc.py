@@ -56,11 +56,17 @@ CHATML = (
             "1hh\nhh1\n00",
         ),
         ("ReplaceNumberEncoder(RowNumberEncoder(MinimalGridEncoder()))", "ò ñę\n÷ ęñ\nû òò"),
+        ("ReplaceNumberEncoder(RepeatNumberEncoder(1))", "ñę\nęñ\nòò"),
         (" GridCodeBlockEncoder( GridWithSeparationEncoder( '|' ) ) ", "```grid\n0|7\n7|0\n1|1\n```"),
     ],
 )
 def test_an_expression_of_encoders_writes_a_grid(expression, expected):
     assert parse_encoder(expression).to_text(GRID) == expected
+
+
+def test_each_of_the_ten_digits_has_its_own_text():
+    assert parse_encoder("ReplaceNumberEncoder(MinimalGridEncoder())").to_text(("0123456789",)) == "ñò÷ûąćďęĚĞ"
+    assert parse_encoder("RepeatNumberEncoder(2)").to_text(("0123456789",)) == "00112233445566778899"
 
 
 @pytest.mark.parametrize(

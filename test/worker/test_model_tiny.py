@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from build import a_spec
-from gleaner_worker.model import decoder as qwen2
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.decoder import resid_post
+from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.tiny import FAMILY_CONFIGS, make_tiny_model, family_config
+from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.samples import read_samples
 
 
-def make(folder, seed):
-    subprocess.run([sys.executable, "-m", "gleaner_worker.model.tiny", str(folder), "--seed", str(seed)], check=True)
+def make(folder, seed, *options):
+    command = [sys.executable, "-m", "gleaner_worker.model.tiny", str(folder), "--seed", str(seed), *options]
+    subprocess.run(command, check=True)
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(os.listdir(folder))}
 
 
@@ -25,8 +30,26 @@ def test_one_seed_makes_one_model_and_another_another(tmp_path):
     model = load_model(a_spec(model=str(tmp_path / "a"), max_seq_length=2048), "/nowhere", None)
     assert (model.config.d_model, model.config.num_layers, model.config.max_positions) == (128, 8, 32768)
     ids = np.arange(256, dtype=np.int32)[None]
-    out = np.asarray(qwen2.resid_post(model.params, ids, model.config, model.layers)).astype(np.float32)
+    out = np.asarray(resid_post(model.params, ids, model.config, model.layers)).astype(np.float32)
     assert np.isfinite(out).all() and out.std() > 0.1
+
+
+def test_there_is_a_tiny_model_of_every_family(tmp_path):
+    assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is that one's text part
+    for family in FAMILY_CONFIGS:
+        raw = family_config(family) | {"vocab_size": 400, "hidden_size": 64, "num_hidden_layers": 2}
+        make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
+        config = parse_config(raw, family)
+        weights = load_params(str(tmp_path / family), config, 2, "fp32", family)
+        out = np.asarray(resid_post(weights, np.arange(300, dtype=np.int32)[None], config, (0, 1)))
+        assert np.isfinite(out).all() and 0.1 < out.std() < 100, family
+
+
+def test_the_family_is_an_option_of_the_command(tmp_path):
+    assert make(tmp_path / "a", 0, "--family", "qwen2") == make(tmp_path / "b", 0)
+    make(tmp_path / "c", 0, "--family", "gemma2", "--dtype", "fp32")
+    model = load_model(a_spec(model=str(tmp_path / "c")), "/nowhere", None)
+    assert (model.config.family, model.config.attention_softcap) == ("gemma2", 50.0)
 
 
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])

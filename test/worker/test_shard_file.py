@@ -268,7 +268,11 @@ print({layer: [facts(e) for e in entries] for layer, entries in data.items()})
         (
             "fp32",
             a_plan(positions=[[2, 0], [0], [1]], kept=['{"n":1}', "{}", '{"n":"x"}']),
-            [{"positions": [2, 0], "kept": {"n": 1}}, {"positions": [0], "kept": {}}, {"positions": [1], "kept": {"n": "x"}}],
+            [
+                {"positions": [2, 0], "kept": {"n": 1}},
+                {"positions": [0], "kept": {}},
+                {"positions": [1], "kept": {"n": "x"}},
+            ],
         ),
     ],
 )
@@ -346,7 +350,9 @@ def test_buffers_are_read_as_one_file(sizes):
             place = max(number, 0)
             assert file.seek(place) == real.seek(place)
         elif action == 1:
-            assert file.seek(-min(max(number, 0), len(data)), io.SEEK_END) == real.seek(-min(max(number, 0), len(data)), 2)
+            assert file.seek(-min(max(number, 0), len(data)), io.SEEK_END) == real.seek(
+                -min(max(number, 0), len(data)), 2
+            )
         elif action == 2:
             target, expected = bytearray(abs(number)), bytearray(abs(number))
             assert file.readinto(target) == real.readinto(expected)

@@ -388,9 +388,18 @@ def put(tensors, name, place, value):
 
 KINDS = [
     (
-        {"dtype": "int8", "format": "safetensors.zst", "sites": ["resid_pre", "mlp_out"], "layers": [1, 2], "keep": ["n"]},
+        {
+            "dtype": "int8",
+            "format": "safetensors.zst",
+            "sites": ["resid_pre", "mlp_out"],
+            "layers": [1, 2],
+            "keep": ["n"],
+        },
         [
-            (lambda t: put(t, "mlp_out.1.scale", 0, np.nan), "has scales of mlp_out.1 that are below zero or not finite"),
+            (
+                lambda t: put(t, "mlp_out.1.scale", 0, np.nan),
+                "has scales of mlp_out.1 that are below zero or not finite",
+            ),
             (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
             (lambda t: put(t, "mlp_out.1.scale", 0, 99), "says of mlp_out.1 max_abs"),
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
@@ -420,7 +429,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else "")
+@pytest.mark.parametrize(
+    ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
+)
 def test_every_kind_of_run_is_verified_and_its_damage_found(
     storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes
 ):
@@ -510,7 +521,11 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
     shutil.copytree(tiny_folder, folder)
     (tmp_path / "model/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
     spec = {"record": {"predictions_per_task": 3}, "max_seq_length": 1024, "model": folder}
-    task = {"task_id": "a", "train": [{"input": [[1]], "output": [[2]]}] * 2, "test": [{"input": [[n]]} for n in (1, 2)]}
+    task = {
+        "task_id": "a",
+        "train": [{"input": [[1]], "output": [[2]]}] * 2,
+        "test": [{"input": [[n]]} for n in (1, 2)],
+    }
     lines = [json.dumps(task | {"task_id": str(n)}) for n in range(4)]
     work = a_work(a_stream(storage, [*lines[:2], "junk", *lines[2:]]), **spec)
     run_extract(work, load_model(work.spec, "/nowhere", None), str(tmp_path))
@@ -524,8 +539,14 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
     del one["samples"]
     for text, problem in (
         ("", "has 3 samples missing, the first at line 3 (sample 6)"),
-        (json.dumps(one | {"sample_idx": 7}), "rejects.jsonl lacks 2 samples that cannot be stored, the first is at line 3"),
-        (json.dumps(one | {"samples": 9}), "rejects.jsonl lists 6 that can be stored, the first is at line 4 (sample 9)"),
+        (
+            json.dumps(one | {"sample_idx": 7}),
+            "rejects.jsonl lacks 2 samples that cannot be stored, the first is at line 3",
+        ),
+        (
+            json.dumps(one | {"samples": 9}),
+            "rejects.jsonl lists 6 that can be stored, the first is at line 4 (sample 9)",
+        ),
         (json.dumps(one | {"samples": 10}), "is not a record of a rejected line"),
         (json.dumps(one | {"samples": 0}), "is not a record of a rejected line"),
         (json.dumps(one | {"line": 7}), "is not a record of a rejected line"),

@@ -1,17 +1,18 @@
 """Reads the activations that Gleaner stores: by layer, by sample, or as shuffled batches; here or from a bucket.
 
-    run = gleaner_reader.open("gs://my-bucket/activations/my-run")
-    for array in run.layer(12): ...
+run = gleaner_reader.open("gs://my-bucket/activations/my-run")
+for array in run.layer(12): ...
 """
 
 from . import export
 from .batches import Batches
 from .errors import MissingPackage, ShardError
 from .files import open_file, open_folder
+from .formats import FORMATS, open_shard
 from .index import Index
 from .layer import Layer
 from .run import Run, Sample, open_run
-from .shard import FORMATS, Shard, open_shard
+from .shard import Shard
 
 __version__ = "0.1.0"
 __all__ = ["Batches", "Index", "Layer", "MissingPackage", "Run", "Sample", "Shard", "ShardError", "export", "open"]

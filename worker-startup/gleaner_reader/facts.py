@@ -26,7 +26,7 @@ def stored_facts(read: Callable[[int, int], bytes], size: int, file_format: str)
 
 
 def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError, a ValueError."""
+    """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError."""
     view = memoryview(data).cast("B")
     layout = read_layout(lambda begin, end: view[begin:end], len(view), "the data")
     tensors = {

@@ -130,7 +130,9 @@ class CloudFolder:
 
 def _whole(data, begin: int, end: int, url: str):
     if len(data) != end - begin:
-        raise ShardError(f"{url} cannot be read: it ends at byte {begin + len(data)}, before byte {end}; it was cut short")
+        raise ShardError(
+            f"{url} cannot be read: it ends at byte {begin + len(data)}, before byte {end}; it was cut short"
+        )
     return data
 
 

@@ -1,4 +1,4 @@
-"""What a pkl.gz says of itself before its first byte is unpacked: JSON in the `extra` field of gzip's header (RFC 1952)."""
+"""What a pkl.gz says of itself before a byte is unpacked: JSON in the `extra` field of gzip's header (RFC 1952)."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ _MAX_EXTRA_BYTES = 0xFFFF
 
 
 def gzip_header(facts: dict[str, str]) -> bytes:
-    """The header of a member, without a time or a name. Facts that do not fit into its 64 KiB are left out, longest first."""
+    """The header of a member, without a time or a name. What does not fit into its 64 KiB is left out, longest first."""
     facts = dict(sorted(facts.items()))
     while facts and len(text := json.dumps(facts, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
         del facts[max(facts, key=lambda key: len(facts[key]))]
@@ -24,7 +24,7 @@ def gzip_header(facts: dict[str, str]) -> bytes:
 
 
 def read_facts(read: Callable[[int, int], bytes], size: int, name: str) -> dict[str, str]:
-    """What gzip_header put there; nothing for a gzip file of somebody else. Raises ShardError for what is no gzip file."""
+    """What gzip_header put there; nothing for the gzip file of others. Raises ShardError for what is no gzip file."""
     fixed = _FIXED.size
     head = bytes(read(0, min(size, fixed + 2 + _MAX_EXTRA_BYTES)))
     if len(head) < fixed or head[:2] != _MAGIC or head[2] != _DEFLATE:

@@ -18,7 +18,7 @@ _GAP_BYTES = 1 << 16
 
 
 class Layer:
-    """`for array in layer`: of each shard, in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
+    """`for array in layer`: of each shard in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
 
     def __init__(self, run: "Run", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)

@@ -31,10 +31,8 @@ class Layout:
     tensors: dict[str, TensorInfo]
 
 
-def read_layout(
-    read: Callable[[int, int], bytes], size: int, name: str, first_read: int = _FIRST_READ
-) -> Layout:
-    """read(begin, end): those bytes of a file that has `size`. Raises ShardError, which says what is wrong with `name`."""
+def read_layout(read: Callable[[int, int], bytes], size: int, name: str, first_read: int = _FIRST_READ) -> Layout:
+    """read(begin, end): those bytes of a file of `size`. Raises ShardError, which says what is wrong with `name`."""
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > size - 8:
@@ -67,7 +65,9 @@ def parse_layout(text: bytes, size: int) -> Layout:
     end = data
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if tensor.begin != end:
-            raise ValueError(f"puts {name} at byte {tensor.begin}, where byte {end} is due: tensors overlap or leave a gap")
+            raise ValueError(
+                f"puts {name} at byte {tensor.begin}, where byte {end} is due: tensors overlap or leave a gap"
+            )
         end = tensor.end
     if end != size:
         raise ValueError(f"describes {end} bytes, the file has {size}")

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from .errors import ShardError
+from .errors import ShardError, Unsafe
 from .gzip_header import read_facts
 from .index import Index
-from .safe_pickle import Take, Unsafe, load_shard
+from .pickle_machine import Take
+from .safe_pickle import load_shard
 from .seekable import File
 from .shard import Rows, Shard
 from .values import STORED
@@ -134,7 +135,9 @@ class PickleShard(Shard):
             return part if len(part) else None
 
         data = self.load(take)
-        parts = {layer: [e["activation"] for e in entries if e["activation"] is not None] for layer, entries in data.items()}
+        parts = {
+            layer: [e["activation"] for e in entries if e["activation"] is not None] for layer, entries in data.items()
+        }
         empty = np.empty((0, self.d_model), STORED[self.dtype])
         found = [Rows(np.concatenate([empty, *parts.get(layer, ())]), None) for _, layer in names]
         if any(len(rows.stored) != end - begin for rows in found):
@@ -163,7 +166,9 @@ class PickleShard(Shard):
             raise ShardError(f"{self.url} is not a shard: a sample of layer {layer} has not [rows, d_model] values")
         values = np.concatenate(arrays) if arrays else np.empty((0, d_model), np.float32)
         if values.shape != (rows, d_model):
-            raise ShardError(f"{self.url} is damaged: layer {layer} is {list(values.shape)}, its header says {rows} rows")
+            raise ShardError(
+                f"{self.url} is damaged: layer {layer} is {list(values.shape)}, its header says {rows} rows"
+            )
         return values
 
     @property
@@ -231,4 +236,6 @@ def _entry_problem(entry: dict) -> str | None:
     positions = entry.get("positions", [])
     if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):
         return f"sample {entry['sample_idx']} has positions that are no list of numbers"
-    return None if type(entry.get("kept", {})) is dict else f"sample {entry['sample_idx']} kept something that is no dict"
+    return (
+        None if type(entry.get("kept", {})) is dict else f"sample {entry['sample_idx']} kept something that is no dict"
+    )

@@ -15,8 +15,9 @@ import numpy as np
 from .batches import Batches
 from .errors import ShardError
 from .files import PARALLEL, Folder
+from .formats import open_shard
 from .layer import Layer
-from .shard import Shard, open_shard
+from .shard import Shard
 from .values import check_kind, finish
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
@@ -36,7 +37,7 @@ class Sample:
 
 
 class Run:
-    """Headers are read when they are needed, several at once, and kept; of the bodies only what is asked for is read."""
+    """Headers are read when they are needed, several at once, and kept; of bodies only what is asked for is read."""
 
     def __init__(self, folder: Folder):
         self.url = folder.url
@@ -48,13 +49,13 @@ class Run:
                 if number in found.setdefault(stream, {}):
                     raise ShardError(f"{file.url} and {found[stream][number].url} are both shard {number}")
                 found[stream][number] = open_shard(file)
-        self.streams = {
-            stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)
-        }
+        self.streams = {stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)}
         self.shards: tuple[Shard, ...] = tuple(shard for shards in self.streams.values() for shard in shards)
         self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
         if not self.shards:
-            raise FileNotFoundError(f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors")
+            raise FileNotFoundError(
+                f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors"
+            )
         self.manifest = _read_manifest(files.get("manifest.json"))
         self._kept: OrderedDict[int, Shard] = OrderedDict()
 
@@ -140,7 +141,9 @@ class Run:
         held = self.index(shard)
         place = held.find(index)
         if place is None:
-            raise LookupError(f"sample {index} of stream {number} was rejected; rejects.jsonl beside its shards says why")
+            raise LookupError(
+                f"sample {index} of stream {number} was rejected; rejects.jsonl beside its shards says why"
+            )
         begin, end = (int(offset) for offset in held.row_offsets[place : place + 2])
         wanted = [
             (name, layer)
@@ -188,7 +191,8 @@ class Run:
             if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
                 raise ShardError(
                     f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
-                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: they are not of one run"
+                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: "
+                    "they are not of one run"
                 )
         return self.shards
 

@@ -74,7 +74,9 @@ class Plain:
         try:
             # Asked first: what the frame says would be allocated.
             if zstandard.frame_content_size(frame) != size:
-                raise ShardError(f"{self.url} cannot be read: frame {number} has not the {size} bytes that its table says")
+                raise ShardError(
+                    f"{self.url} cannot be read: frame {number} has not the {size} bytes that its table says"
+                )
             return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise ShardError(f"{self.url} cannot be read: frame {number} is damaged: {error}") from error

@@ -1,7 +1,6 @@
 """One shard: what it says of itself, its index, and rows of any layer, each read by a range of its own."""
 
 import json
-import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,18 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from .checksums import as_text, crc32c
 from .errors import ShardError
 from .files import PARALLEL
-from .index import Index, check_order, read_index
-from .layout import Layout, read_layout
-from .seekable import File, Plain
-from .values import NAMES, STORED, as_stored, check_kind, finish
-
-FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
-_ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
-# As the writer cuts tensors into frames of zstd.
-_FRAME_BYTES = 1 << 22
+from .index import Index, check_order
+from .seekable import File
+from .values import check_kind, finish
 
 
 @dataclass(frozen=True)
@@ -158,7 +150,9 @@ class Shard:
 
     def _check(self, site: str, layer: int, begin: int, end: int) -> None:
         if (site, layer) not in self.names:
-            raise ValueError(f"there is no {site}.{layer} in {self.url}; it has layers {list(self.layers)} of {self.sites}")
+            raise ValueError(
+                f"there is no {site}.{layer} in {self.url}; it has layers {list(self.layers)} of {self.sites}"
+            )
         rows = self.names[site, layer][0]
         if not 0 <= begin <= end <= rows:
             raise IndexError(f"there are no rows {begin} to {end} in {self.url}; it has {rows}")
@@ -177,119 +171,3 @@ class Shard:
         if not isinstance(value, dict):
             raise ShardError(f"{self.url} cannot be read: the {key} in its header are damaged")
         return value
-
-
-class SafetensorsShard(Shard):
-    """Plain, or in zstd's seekable format: then `file` is what is inside."""
-
-    def __init__(self, file: File):
-        super().__init__(file)
-        self.format = "safetensors"
-        if file.url.endswith(".zst"):
-            self.format, self._plain = "safetensors.zst", Plain(file)
-        else:
-            self._plain = file
-
-    @cached_property
-    def layout(self) -> Layout:
-        if isinstance(self._plain, Plain):
-            return read_layout(self._plain.read, self._plain.size, self.url, self._plain.first_frame)
-        return read_layout(self._plain.read, self._plain.size, self.url)
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        return self.layout.metadata
-
-    @cached_property
-    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
-        found = {
-            (match[1], int(match[2])): tensor
-            for name, tensor in self.layout.tensors.items()
-            if (match := _ROWS.fullmatch(name))
-        }
-        if not found:
-            raise ShardError(f"{self.url} holds no rows: no tensor in it is named like resid_post.0")
-        if any(len(tensor.shape) != 2 or tensor.dtype not in NAMES for tensor in found.values()):
-            raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
-        if len({(tensor.shape, tensor.dtype) for tensor in found.values()}) > 1:
-            raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
-        return {key: tensor.shape for key, tensor in found.items()}
-
-    @property
-    def dtype(self) -> str:
-        site, layer = next(iter(self.names))
-        return NAMES[self.layout.tensors[f"{site}.{layer}"].dtype]
-
-    @property
-    def num_tokens(self) -> int:
-        return self._length("token_ids")
-
-    @property
-    def num_samples(self) -> int:
-        return self._length("sample_idx")
-
-    @cached_property
-    def checksums(self) -> dict[str, str]:
-        """CRC-32C of each tensor, base64."""
-        return self._json("checksums")
-
-    @property
-    def block_rows(self) -> int:
-        row_bytes = max(self.d_model, 1) * STORED[self.dtype].itemsize
-        return max(1, _FRAME_BYTES // row_bytes) if self.format == "safetensors.zst" else 1
-
-    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
-        self._check(site, layer, begin, end)
-        name = f"{site}.{layer}"
-        stored = self.tensor(name, begin, end, verify)
-        if self.dtype != "int8":
-            return Rows(stored, None)
-        scale = self.layout.tensors.get(f"{name}.scale")
-        if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
-            raise ShardError(f"{self.url} cannot be read: {name} is int8 and has not one fp32 scale for each row")
-        return Rows(stored, self.tensor(f"{name}.scale", begin, end, verify))
-
-    def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
-        """Rows begin..end of any tensor, as stored: bf16 as uint16."""
-        info = self.layout.tensors.get(name)
-        if info is None:
-            raise ShardError(f"{self.url} cannot be read: it has no {name}")
-        if verify:
-            return self._verified(name)[begin:end]
-        count = info.shape[0] if info.shape else 1
-        end = count if end is None else end
-        row_bytes = (info.end - info.begin) // max(count, 1)
-        data = self._plain.read(info.begin + begin * row_bytes, info.begin + end * row_bytes)
-        return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
-
-    def verify(self) -> None:
-        """Reads every tensor, one at a time, and raises ShardError for the first whose checksum is another."""
-        for name in self.layout.tensors:
-            self._verified(name)
-
-    def _verified(self, name: str) -> np.ndarray:
-        array = self.tensor(name)
-        made, found = self.checksums.get(name), as_text(crc32c(array.reshape(-1).view(np.uint8)))
-        if made != found:
-            raise ShardError(f"{self.url} is damaged: {name} has the checksum {found}, and was written with {made}")
-        return array
-
-    def _load_index(self) -> Index:
-        return read_index(self.layout.tensors, self.tensor, self.num_rows, self.url)
-
-    def _length(self, name: str) -> int:
-        tensor = self.layout.tensors.get(name)
-        if tensor is None or len(tensor.shape) != 1:
-            raise ShardError(f"{self.url} cannot be read: it has no {name}")
-        return tensor.shape[0]
-
-
-def open_shard(file: File) -> Shard:
-    """Raises ValueError when the name is that of no format."""
-    if file.url.endswith((".safetensors", ".safetensors.zst")):
-        return SafetensorsShard(file)
-    if file.url.endswith(".pkl.gz"):
-        from .pickle_shard import PickleShard
-
-        return PickleShard(file)
-    raise ValueError(f"Failed to open {file.url}: shards are named {', '.join(f'*.{name}' for name in FORMATS)}")

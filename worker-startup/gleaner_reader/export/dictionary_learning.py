@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ActivationBuffer:
-    """What dictionary_learning's own buffers are to its trainers: an iterator, and a `config` that is saved beside them."""
+    """What dictionary_learning's own buffers are: an iterator, and a `config` that its trainers save beside the SAE."""
 
     def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
         self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
@@ -48,8 +48,10 @@ def to_dictionary_learning(
     epochs: int | None = None,
     **options,
 ) -> ActivationBuffer:
-    """`trainSAE(data=to_dictionary_learning(run, layer=12), …)`. Goes through the run again and again unless `epochs` says
-    how often; `options` are those of run.batches (seed, exclude_ids, max_norm_multiple, buffer_rows, state).
+    """`trainSAE(data=to_dictionary_learning(run, layer=12), …)`.
+
+    Goes through the run again and again unless `epochs` says how often; `options` are those of run.batches (seed,
+    exclude_ids, max_norm_multiple, buffer_rows, state).
     """
     site = run.shards[0].site(site)
     return ActivationBuffer(run, layer, site, out_batch_size, device, {"dtype": dtype, "epochs": epochs} | options)

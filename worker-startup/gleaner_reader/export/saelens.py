@@ -59,7 +59,9 @@ def to_saelens(
     """
     datasets = _import_datasets()
     if dtype not in _DTYPES or context_size < 1:
-        raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}; context_size is {context_size}, at least 1")
+        raise ValueError(
+            f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}; context_size is {context_size}, at least 1"
+        )
     site = run.shards[0].site(site)
     hook = f"blocks.{layer}.{HOOKS.get(site, site)}"
     os.makedirs(out_dir, exist_ok=True)

@@ -92,7 +92,7 @@ def _runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, bool]]:
 
 
 def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig) -> jax.Array:
-    x = table[token_ids]  # [B, T, D]
+    x = jnp.asarray(table)[token_ids]  # [B, T, D]
     return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
 
 
@@ -110,7 +110,7 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
 
     def run(x, layer):
         # Indexed here, and not sliced before the scan: that would copy the weights of a whole run of layers.
-        p = jax.tree.map(lambda stack: stack[layer], blocks)
+        p = jax.tree.map(lambda stack: jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False), blocks)
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
         return _block(x, p, cos[rope], sin[rope], attention, config)

@@ -1,4 +1,4 @@
-"""Makes a tiny random Qwen2 model in the Hugging Face layout: `python -m gleaner_worker.model.tiny DIR`.
+"""Makes a tiny random model in the Hugging Face layout: `python -m gleaner_worker.model.tiny DIR [--family NAME]`.
 
 The weights mean nothing, but every step that a real model takes is taken. The same seed makes the same bytes.
 """
@@ -12,7 +12,6 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from ..records.arc import encode_task
 from .config import parse_config
 from .tensors import EMBEDDING, layer_table
 
@@ -32,6 +31,24 @@ CONFIG = {
     "use_sliding_window": False,
     "tie_word_embeddings": True,
 }
+_GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "head_dim": 32, "query_pre_attn_scalar": 32, "sliding_window": 256}
+_GEMMA3 = _GEMMA | {"rope_local_base_freq": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+# What a family's config.json has otherwise than the one above.
+FAMILY_CONFIGS = {
+    "gemma2": {"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0, "rope_theta": 10000.0} | _GEMMA,
+    "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "sliding_window_pattern": 6} | _GEMMA3,
+    "llama": {"architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "rope_scaling": _LLAMA3},
+    "mistral": {"architectures": ["MistralForCausalLM"], "rope_theta": 10000.0, "sliding_window": 256},
+    "qwen2": {},
+    "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
+}
 _WORDS = (
     "the a an of to and in is it that he she they has have had how many much more each every day week year for "
     "from with were was are at on by as his her their there then than if does do did will would can cost costs "
@@ -46,8 +63,13 @@ def main() -> None:
     parser.add_argument("dir", help="folder to write; made when it does not exist")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16", help="of the stored weights")
+    parser.add_argument("--family", choices=FAMILY_CONFIGS, default="qwen2")
     args = parser.parse_args()
-    make_tiny_model(args.dir, args.seed, args.dtype)
+    make_tiny_model(args.dir, args.seed, args.dtype, family_config(args.family))
+
+
+def family_config(family: str) -> dict:
+    return CONFIG | {"model_type": family} | FAMILY_CONFIGS[family]
 
 
 def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dict = CONFIG) -> None:
@@ -88,7 +110,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
     for name, shape in shapes.items():
         values = rng.standard_normal(shape, dtype=np.float32)
         if "norm" in name:
-            values = 1 + 0.1 * values
+            values = 1 - config.norm_offset + 0.1 * values
         elif name.endswith(".bias"):
             values *= 0.1
         elif name != embedding:
@@ -113,17 +135,22 @@ def _train_tokenizer(rng: np.random.Generator, vocab_size: int) -> Tokenizer:
 
 
 def _task_text(rng: np.random.Generator) -> str:
-    def grid() -> list[list[int]]:
+    """Grids as numbered rows of digits, like those of ARC prompts; not by their code, so that the model stays the same
+    when prompts change."""
+
+    def grid() -> str:
         height, width = rng.integers(3, 20, 2)
         cells = rng.choice(10, size=(height, width), p=[0.64] + [0.04] * 9)
         # Horizontal lines of one colour are what grids are full of, besides background.
         for row in range(height):
             if rng.random() < 0.3:
                 cells[row, : rng.integers(1, width + 1)] = rng.integers(10)
-        return cells.tolist()
+        rows = [f"{number} {''.join(map(str, row))}\n" for number, row in enumerate(cells.tolist(), 1)]
+        return f"{height}x{width}\n{''.join(rows)}"
 
-    pairs = [{"input": grid(), "output": grid()} for _ in range(3)]
-    return encode_task({"train": pairs, "test": [{"input": grid()}]})
+    parts = ["Each example turns an input grid into an output grid.\n"]
+    parts += [f"\nExample {number}\ninput {grid()}output {grid()}" for number in (1, 2, 3)]
+    return "".join(parts) + f"\nTest\ninput {grid()}output\n"
 
 
 def _english(rng: np.random.Generator) -> str:

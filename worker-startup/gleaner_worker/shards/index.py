@@ -1,4 +1,4 @@
-"""A shard's index: which samples it holds, their token ids, which of their tokens have rows, and what was kept of them."""
+"""A shard's index: which samples it holds, their token ids, which tokens have rows, and what was kept of the records."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
 
 
 def row_positions(plan: ShardPlan) -> list[np.ndarray] | None:
-    """int32 [rows] per sample: where the token of each row is in it. None when rows are the tokens, or means of them."""
+    """int32 [rows] per sample: where the token of each row is. None when rows are the tokens, or means of them."""
     if plan.pooled or all(sample.positions is None for sample in plan.samples):
         return None
     return [

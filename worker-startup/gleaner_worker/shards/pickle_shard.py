@@ -22,10 +22,8 @@ _MEMBER_BYTES = 1 << 22
 _LEVEL = 1
 
 
-def encode_pickle(
-    plan: ShardPlan, layers: dict[int, np.ndarray], facts: dict[str, str], threads: int
-) -> list[bytes]:
-    """layers: [rows, d_model] fp32 or fp16. facts: what is known of the shard; it lies where readers of gzip skip it."""
+def encode_pickle(plan: ShardPlan, layers: dict[int, np.ndarray], facts: dict[str, str], threads: int) -> list[bytes]:
+    """layers: [rows, d_model] fp32 or fp16. facts: what is known of the shard; they lie where readers of gzip skip them."""
     with ThreadPoolExecutor(threads, "gzip") as pool:
         members = _Members(pool, gzip_header(facts), ahead=2 * threads)
         pickler = pickle.Pickler(members, protocol=4)

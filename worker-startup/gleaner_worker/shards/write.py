@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def encode_shard(
     stats: dict[str, dict],
     threads: int | None = None,
 ) -> ShardBytes:
-    """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, for int8 alone.
+    """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, of int8 alone.
 
     identity, stats: what a reader is told of the shard and of each `{site}.{layer}`.
     """
@@ -56,7 +55,9 @@ def encode_shard(
         facts |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
         return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), facts, threads))
     tensors = shard_tensors(plan, layers, rows, scale)
-    checksums = dict(zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True))
+    checksums = dict(
+        zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
+    )
     told = {name: as_text(checksum) for name, checksum in checksums.items()}
     header, ordered = _layout(tensors, facts | {"checksums": json.dumps(told, separators=(",", ":"))})
     if file_format == "safetensors.zst":

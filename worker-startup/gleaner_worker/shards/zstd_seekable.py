@@ -1,6 +1,7 @@
 """zstd's seekable format: `zstd -d` gives back the plain file, and a reader can fetch any part of it by ranges."""
 
 import struct
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,13 +20,14 @@ def frame_bytes(row_bytes: int) -> int:
 
 
 def compress(pieces: Sequence[np.ndarray], threads: int) -> list[bytes]:
-    """One frame for each piece, uint8 [n > 0], and the table of frames: the same bytes however many threads there are."""
-    with ThreadPoolExecutor(threads, "zstd") as pool:
-        frames = list(pool.map(_compress, pieces))
+    """A frame for each piece, uint8 [n > 0], and the table of frames: the same bytes however many threads there are."""
+    own = threading.local()  # a compressor is of one thread at a time, and is not made anew for each frame
+
+    def prepare() -> None:
+        own.compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+
+    with ThreadPoolExecutor(threads, "zstd", prepare) as pool:
+        frames = list(pool.map(lambda piece: own.compressor.compress(piece), pieces))
     entries = [struct.pack("<II", len(frame), len(piece)) for frame, piece in zip(frames, pieces, strict=True)]
     table = b"".join(entries) + struct.pack("<IBI", len(frames), 0, TABLE_MAGIC)
     return [*frames, struct.pack("<II", SKIPPABLE_MAGIC, len(table)) + table]
-
-
-def _compress(piece: np.ndarray) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(piece)

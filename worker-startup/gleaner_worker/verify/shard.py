@@ -186,6 +186,8 @@ def _is_same(expected: Sample | Reject | None, content: ShardContent, place: int
         return False
     if content.positions is not None:
         all_tokens = np.arange(len(expected.token_ids))
-        if not np.array_equal(content.positions[place], all_tokens if expected.positions is None else expected.positions):
+        if not np.array_equal(
+            content.positions[place], all_tokens if expected.positions is None else expected.positions
+        ):
             return False
     return content.token_ids is None or np.array_equal(content.token_ids[place], expected.token_ids)

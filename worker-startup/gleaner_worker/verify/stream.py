@@ -112,7 +112,9 @@ def verify_stream(
         )
     for key in ("missing", "doubled", "different"):
         if counts[key]:
-            problems.append(f"{info.name} has {counts[key]} samples {key}, the first {_where(expect, _first(marks, key))}")
+            problems.append(
+                f"{info.name} has {counts[key]} samples {key}, the first {_where(expect, _first(marks, key))}"
+            )
     if len(problems) > _MAX_PROBLEMS:
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]
     sizes = {"shards": len(shards), "bytes": sum(shard.size_bytes for _, shard in shards), **totals}

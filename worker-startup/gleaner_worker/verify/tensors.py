@@ -7,7 +7,7 @@ import numpy as np
 from gleaner_reader.errors import ShardError
 from gleaner_reader.files import open_file
 from gleaner_reader.index import INDEX, read_index
-from gleaner_reader.shard import SafetensorsShard
+from gleaner_reader.tensor_shard import SafetensorsShard
 
 from .content import ShardContent, Wanted, contradictions, wrong_values
 from .measure import Measure

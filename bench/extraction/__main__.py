@@ -1,0 +1,91 @@
+"""`python -m extraction [NAME...] [--quick] [--json FILE]`: each bench in a process of its own, then all results."""
+
+import argparse
+import dataclasses
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from . import machine
+from .timing import Figure, Report
+from .workplace import Workplace
+
+NAMES = ("forward", "saved", "seed", "libraries", "depth", "sink", "memory", "reader")
+_MODULES = {"sink": "upload"}
+# No bench needs a network, and no progress bar belongs into what it prints.
+_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",
+    "TOKENIZERS_PARALLELISM": "true",
+    "JAX_PLATFORMS": "cpu",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="npm run bench:extraction --", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all without any")
+    parser.add_argument("--quick", action="store_true", help="a tiny model: whether they work, not how fast")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    parser.add_argument("--folder", help=argparse.SUPPRESS)  # of a bench's own process
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(NAMES):
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    if args.folder:
+        _write(args.json, [_run(args.names[0], Workplace(args.folder, args.quick))])
+        return 0
+    for name, value in machine.facts().items():
+        print(f"{name:10} {value}")
+    reports, failed = [], []
+    with tempfile.TemporaryDirectory(prefix="gleaner-bench-") as folder:
+        for name in args.names or NAMES:
+            print(f"\n== {name}", flush=True)
+            report = _in_own_process(name, folder, args.quick)
+            if report is None:
+                failed.append(name)
+                continue
+            reports.append(report)
+            _show(report)
+    if args.json:
+        _write(args.json, reports)
+    if failed:
+        print(f"\nFailed to run: {', '.join(failed)}; see the messages above")
+    return 1 if failed else 0
+
+
+def _run(name: str, place: Workplace) -> Report:
+    return importlib.import_module(f".{_MODULES.get(name, name)}", __package__).run(place)
+
+
+def _in_own_process(name: str, folder: str, is_quick: bool) -> Report | None:
+    """None when it failed. Of its own, so that one bench's threads and memory are not another's."""
+    result = os.path.join(folder, f"{name}.json")
+    command = [sys.executable, "-m", __package__, name, "--folder", folder, "--json", result]
+    command += ["--quick"] if is_quick else []
+    if subprocess.run(command, env=os.environ | _ENVIRONMENT | {"HF_HOME": folder}).returncode != 0:
+        return None
+    with open(result, encoding="utf-8") as file:
+        (raw,) = json.load(file)["reports"]
+    return Report(**raw | {"figures": [Figure(**figure) for figure in raw["figures"]]})
+
+
+def _write(path: str, reports: list[Report]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"machine": machine.facts(), "reports": [dataclasses.asdict(r) for r in reports]}, file, indent=1)
+        file.write("\n")
+
+
+def _show(report: Report) -> None:
+    print(report.claim)
+    for figure in report.figures:
+        print(f"  {figure}")
+    for note in report.notes:
+        print(f"  {note}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

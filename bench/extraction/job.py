@@ -1,0 +1,73 @@
+"""The worker's own pieces, put together as the agent does it, without a control plane."""
+
+import itertools
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from gleaner_worker.control import Control
+from gleaner_worker.extract import extract
+from gleaner_worker.model.loaded import Model, load_model
+from gleaner_worker.objects import Bucket, BytesContent
+from gleaner_worker.records.samples import Sample
+from gleaner_worker.shards.plan import plan_batches
+from gleaner_worker.spec import Spec
+from gleaner_worker.work import Work
+
+from .workplace import Workplace
+
+_NUMBERS = itertools.count()
+
+
+def load(place: Workplace, spec: Spec) -> Model:
+    """With every batch shape compiled."""
+    model = load_model(spec, place.path("home"), None)
+    model.warm_up().wait()
+    return model
+
+
+def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
+    """All blocks up to the deepest (default: the last) run, and one row per sample comes back: the least there can be."""
+    layer = place.layers - 1 if deepest is None else deepest
+    return load(place, place.spec(layers=[layer], tokens="last", **spec))
+
+
+def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Sample]:
+    """Of token ids [length] each; positions: "last" or "all"."""
+    return [
+        Sample(i, np.asarray(ids, np.int32), np.array([len(ids) - 1], np.int32) if positions == "last" else None, "", False)
+        for i, ids in enumerate(rows)
+    ]
+
+
+def compute(model: Model, samples: list[Sample]) -> None:
+    """Every batch of `samples`, the next one started before the last one is collected."""
+    waiting = None
+    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.reader.max_length, model.devices):
+        pending = model.start([samples[row] for row in batch.rows], batch.height, batch.width)
+        if waiting is not None:
+            waiting.collect()
+        waiting = pending
+    if waiting is not None:
+        waiting.collect()
+
+
+def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
+    """Uploads a stream; its name, generation and checksum."""
+    content = BytesContent("".join(json.dumps(record) + "\n" for record in records).encode())
+    name = f"datasets/bench/stream_{next(_NUMBERS):03}.jsonl"
+    bucket.create(name, content, {}, "application/x-ndjson")
+    return name, bucket.head(name).generation, content.crc32c
+
+
+def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int, str]) -> Control:
+    """The whole pipeline, from the stream's lines to shards in the bucket; under a new run, so nothing is there yet."""
+    run = f"bench-{next(_NUMBERS)}"
+    name, generation, crc32c = stream
+    work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)
+    control = Control()
+    outcome = extract(work, model, bucket.checked(control.check_lease), os.path.join(place.folder, "scratch"), control)
+    if outcome != "completed":
+        raise RuntimeError(f"Failed to measure: the extraction ended as {outcome}")
+    return control

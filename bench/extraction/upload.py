@@ -1,0 +1,82 @@
+"""Encoding and uploading shards, against the same client sending bytes that are ready, to a bucket that takes anything."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import ml_dtypes
+import numpy as np
+from gleaner_worker.objects import Bucket
+from gleaner_worker.pipeline import Pipeline
+from gleaner_worker.shards.plan import ShardPlan
+from gleaner_worker.shards.write import CONTENT_TYPES, ShardBytes, encode_shard
+
+from .job import samples_of
+from .sink import running_sink
+from .timing import Figure, Report, speed_up, take_turns
+from .workplace import Workplace
+
+CLAIM = "encode and upload into a bucket on the loopback against the same bytes sent raw, as a share of its speed"
+_SHARDS = 4
+_UPLOADS = 4  # at once, as the extraction has it
+_STATS = {"mean": 0.0, "norm": 1.0, "max_abs": 1.0, "non_finite": 0}
+_names = itertools.count()
+
+
+def run(place: Workplace) -> Report:
+    report = Report("sink", CLAIM)
+    layers, samples = (2, 8) if place.is_quick else (12, 64)
+    rng = np.random.default_rng(0)
+    plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 128), "all")), True)
+    values = rng.standard_normal((layers, plan.tokens, 896), np.float32)
+    with running_sink() as bucket:
+        for file_format, dtype, target in (
+            ("safetensors", ml_dtypes.bfloat16, 0.9),
+            ("safetensors", np.float32, 0.9),
+            ("safetensors.zst", ml_dtypes.bfloat16, None),
+            ("pkl.gz", np.float32, None),
+        ):
+            rows = {"resid_post": values.astype(dtype)}
+            report.figures.append(_measure(place, bucket, file_format, plan, rows, target))
+    report.notes.append(
+        "raw: the encoded bytes, checksum known, sent again. With a codec the bound is the codec and not the upload: "
+        "its own speed is given, in MB of rows per second over all cores."
+    )
+    return report
+
+
+def _measure(
+    place: Workplace, bucket: Bucket, file_format: str, plan: ShardPlan, rows: dict[str, np.ndarray], target: float | None
+) -> Figure:
+    layers = tuple(range(len(rows["resid_post"])))
+    stats = {f"resid_post.{layer}": _STATS for layer in layers}
+
+    def encode() -> ShardBytes:
+        return encode_shard(file_format, plan, layers, rows, {}, {"schema": "gleaner/1"}, stats)
+
+    ready = ShardBytes([encode().read()])
+    seconds = take_turns(
+        {
+            "raw": lambda: _send(bucket, file_format, lambda: ShardBytes(ready.buffers, ready.checksums)),
+            "encoded": lambda: _send(bucket, file_format, encode),
+        },
+        place.rounds(5),
+    )
+    megabytes = _SHARDS * rows["resid_post"].nbytes / 1e6
+    detail = f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {_SHARDS * ready.size / 1e6 / min(seconds['raw']):.0f} MB/s"
+    dtype = rows["resid_post"].dtype.name
+    return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], target, detail)
+
+
+def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes]) -> None:
+    """Several uploads at once beside the next encoding, as the extraction does it."""
+
+    def shards() -> Iterator[ShardBytes]:
+        for _ in range(_SHARDS):
+            yield make()
+
+    def upload(data: ShardBytes) -> None:
+        bucket.create(f"activations/bench/{next(_names)}", data, {}, CONTENT_TYPES[file_format])
+
+    with Pipeline() as pipeline:
+        is_done = pipeline.each("upload", pipeline.stage("encode", shards(), ahead=1), upload, _UPLOADS)
+        pipeline.wait_until(is_done)

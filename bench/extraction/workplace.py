@@ -1,0 +1,76 @@
+"""What every bench starts from: a folder, a model of the Qwen2.5-0.5B shape with random weights, and real texts."""
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from gleaner_worker.model.tiny import CONFIG, make_tiny_model
+from gleaner_worker.spec import parse_spec
+from tokenizers import Tokenizer
+
+_SHAPE = {
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151_936,
+}
+_DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    folder: str
+    is_quick: bool  # a tiny model and little input: whether it works, not how fast
+
+    @cached_property
+    def config(self) -> dict:
+        return CONFIG | ({"num_hidden_layers": 4} if self.is_quick else _SHAPE)
+
+    @cached_property
+    def model(self) -> str:
+        """A Hugging Face folder with bf16 weights; made once for all benches of a run."""
+        folder = os.path.join(self.folder, f"model-{self.config['hidden_size']}")
+        if not os.path.exists(folder):
+            make_tiny_model(f"{folder}.unfinished", config=self.config)
+            os.rename(f"{folder}.unfinished", folder)
+        return folder
+
+    @property
+    def layers(self) -> int:
+        return self.config["num_hidden_layers"]
+
+    def rounds(self, full: int) -> int:
+        return 2 if self.is_quick else full
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def token_rows(self, rows: int, width: int, seed: int = 0) -> np.ndarray:
+        """Random token ids, int32 [rows, width]; the tokenizer knows them all."""
+        known = Tokenizer.from_file(os.path.join(self.model, "tokenizer.json")).get_vocab_size()
+        return np.random.default_rng(seed).integers(1, known, (rows, width), dtype=np.int32)
+
+    def spec(self, **changes):
+        raw = {
+            "model": self.model,
+            "layers": "all",
+            "dtype": "bf16",
+            "format": "safetensors",
+            "shard_size_gb": 1.0,
+            "max_seq_length": 2048,
+            "over_long": "truncate",
+        }
+        return parse_spec(raw | changes)
+
+
+def read_data(name: str) -> list[dict] | None:
+    """The records of shared/data/{name}, or None where that folder is not there."""
+    path = os.path.join(_DATA, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
