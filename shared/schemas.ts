@@ -61,6 +61,14 @@ export const controlMessage = z.discriminatedUnion('action', [
     ),
 ]);
 
+/** JSON Schema of what a person may publish; what it cannot say, such as "at least one of these keys", is checked all the same. */
+export function controlJsonSchema() {
+  return {
+    title: 'A message on topic control',
+    ...z.toJSONSchema(controlMessage, {io: 'input', unrepresentable: 'any'}),
+  };
+}
+
 /** Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. */
 export const tpuMessage = z.strictObject({
   action: z.enum(['create', 'delete']),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import ml_dtypes
 import numpy as np
+from gleaner_reader.checksums import crc32c
 from gleaner_worker.objects import Bucket
 from gleaner_worker.pipeline import Pipeline
 from gleaner_worker.shards.plan import ShardPlan
@@ -53,16 +54,17 @@ def _measure(
     def encode() -> ShardBytes:
         return encode_shard(file_format, plan, layers, rows, {}, {"schema": "gleaner/1"}, stats)
 
-    ready = ShardBytes([encode().read()])
+    ready = encode().read()
+    checksum = crc32c(ready)
     seconds = take_turns(
         {
-            "raw": lambda: _send(bucket, file_format, lambda: ShardBytes(ready.buffers, ready.checksums)),
+            "raw": lambda: _send(bucket, file_format, lambda: ShardBytes([ready], [checksum])),
             "encoded": lambda: _send(bucket, file_format, encode),
         },
         place.rounds(5),
     )
     megabytes = _SHARDS * rows["resid_post"].nbytes / 1e6
-    detail = f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {_SHARDS * ready.size / 1e6 / min(seconds['raw']):.0f} MB/s"
+    detail = f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {_SHARDS * len(ready) / 1e6 / min(seconds['raw']):.0f} MB/s"
     dtype = rows["resid_post"].dtype.name
     return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], target, detail)
 

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import {readFileSync, writeFileSync} from 'node:fs';
 import type {z} from 'zod';
 import {Rejected} from '../../shared/errors.ts';
 import {
+  controlJsonSchema,
   controlMessage,
   objectEvent,
   parseJson,
@@ -205,5 +207,15 @@ describe('what comes from outside', () => {
   it('an agent may say more than this release knows', () => {
     const request = {action: 'lease', ...sender, loaded: null, gpu_temperature: 40};
     assert.equal(parseValue(workerRequest, request, 'x').action, 'lease');
+  });
+});
+
+describe('control messages', () => {
+  it('are described by docs/control.schema.json', () => {
+    const path = new URL('../../docs/control.schema.json', import.meta.url);
+    const text = `${JSON.stringify(controlJsonSchema(), null, 2)}\n`;
+    if (process.env.UPDATE_CONTROL_SCHEMA) writeFileSync(path, text);
+    const what = 'docs/control.schema.json is out of date: run this test with UPDATE_CONTROL_SCHEMA=1';
+    assert.equal(readFileSync(path, 'utf8'), text, what);
   });
 });

@@ -239,3 +239,10 @@ def test_batches_of_jax_arrays(runs):
     run, stored = runs(**ALL[1])
     batch = next(run.batches(0, batch_rows=16, as_="jax", dtype="bfloat16"))
     assert isinstance(batch, jnp.ndarray) and batch.dtype == jnp.bfloat16 and batch.shape == (16, 16)
+
+
+def test_one_shard_gives_batches_too(tmp_path):
+    stored = store_run(tmp_path, streams=(0,), shards=1)
+    shard = gleaner_reader.open(tmp_path / "tpu_0/shard_0001.safetensors")
+    batches = as_rows(shard.batches(2, batch_rows=20, drop_last=False))
+    assert as_set(np.concatenate(batches)) == as_set(stored.rows("resid_post.2"))

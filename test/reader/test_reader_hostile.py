@@ -391,8 +391,10 @@ def test_a_pickle_that_is_no_shard_is_refused(tmp_path, name, data):
         read_everything(path)
 
 
-def test_a_sample_that_two_layers_share_is_read_for_both(tmp_path):
+def test_values_that_two_layers_share_are_those_of_the_first(tmp_path):
     entry = {"sample_idx": 4, "activation": np.ones((2, 3), np.float32), "shape": (2, 3), "text_preview": ""}
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: [entry], 1: [entry]})), "shard_0001.pkl.gz")
-    values, _ = read_everything(path)
-    assert np.array_equal(values["resid_post", 0], values["resid_post", 1])
+    shard = gleaner_reader.open(path)
+    assert np.array_equal(shard.read(0), entry["activation"])
+    with pytest.raises(ShardError, match="a sample of layer 1 has not"):
+        shard.read(1)

@@ -15,7 +15,8 @@ import sys, gleaner_reader
 assert "site-packages" in gleaner_reader.__file__, gleaner_reader.__file__
 run = gleaner_reader.open(sys.argv[1])
 print(gleaner_reader.__version__, run.num_rows, next(iter(run.layer(0))).dtype, len(next(run.batches(0, batch_rows=8))))
-print(*sorted(name for name in ("numpy", "ml_dtypes", "jax", "torch", "google", "zstandard", "safetensors") if name in sys.modules))
+known = {"numpy", "ml_dtypes", "jax", "torch", "google", "zstandard", "safetensors"}
+print(*sorted(known & set(sys.modules)))
 """
 
 

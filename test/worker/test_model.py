@@ -55,7 +55,7 @@ def plain_attention(q, k, v, window, scale, softcap):
 @pytest.mark.parametrize("length", [1, 50, 300])
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
 def test_attention_in_blocks_that_skip_keys_is_attention(monkeypatch, length, window, softcap):
-    monkeypatch.setattr(attention, "_QUERY_BLOCK", 48)
+    monkeypatch.setattr(attention, "_QUERY_BLOCK", {"cpu": 48})
     rng = np.random.default_rng(length)
     q = rng.standard_normal((2, length, 2, 3, 8), dtype=np.float32)
     k, v = rng.standard_normal((2, 2, length, 2, 8), dtype=np.float32)
@@ -125,6 +125,15 @@ def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):
         got = run_blocks(weights, ids, config, layers, lambda all_: {s: all_[s] for s in sites})
     for site in sites:
         assert difference(got[site][:, 0], golden.expected(name)[site][list(layers)]) <= 1e-5
+
+
+def test_weights_in_bf16_may_be_given_as_their_bits():
+    config, weights, layers = golden.config("mistral"), golden.params("mistral", "bf16"), (0, 1, 2)
+    bits = weights | {"blocks": {name: stack.view(np.uint16) for name, stack in weights["blocks"].items()}}
+    ids = random_ids((8, 100))  # more rows than an MLP takes at a time on a CPU
+    got, wanted = (np.asarray(resid_post(given, ids, config, layers)) for given in (bits, weights))
+    assert got.dtype == wanted.dtype == np.dtype("bfloat16")
+    assert difference(got, wanted) < 1e-2
 
 
 def test_the_stream_is_the_sum_of_what_blocks_add_to_it():

@@ -191,7 +191,7 @@ def test_damaged_facts_are_refused(file_format):
     data = encode(file_format, plan, some_rows(plan)[0]).read()
     for part in (b"", data[:7], data[:20], b"\xff" * len(data)):
         with pytest.raises(ValueError):
-            stored_facts(lambda begin, end: part[begin:end], len(part), file_format)
+            stored_facts(lambda begin, end, part=part: part[begin:end], len(part), file_format)
 
 
 def test_tensors_come_back_as_they_were_written():
@@ -320,7 +320,8 @@ from gleaner_worker.shards import pickle_shard, zstd_seekable
 pickle_shard._MEMBER_BYTES = zstd_seekable.FRAME_BYTES = 500
 plan = a_plan((30, 40), kept=['{{"b":1,"a":2}}', "{{}}"])
 identity = {{f"key{{i}}": str(i) for i in range(20)}}
-sys.stdout.buffer.write(encode({file_format!r}, plan, some_rows(plan)[0], identity=identity, threads=int(sys.argv[1])).read())
+shard = encode({file_format!r}, plan, some_rows(plan)[0], identity=identity, threads=int(sys.argv[1]))
+sys.stdout.buffer.write(shard.read())
 """
     contents = {
         subprocess.run([sys.executable, "-c", script, threads], capture_output=True, check=True).stdout

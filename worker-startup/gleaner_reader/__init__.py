@@ -13,9 +13,22 @@ from .index import Index
 from .layer import Layer
 from .run import Run, Sample, open_run
 from .shard import Shard
+from .shards import Shards
 
 __version__ = "0.1.0"
-__all__ = ["Batches", "Index", "Layer", "MissingPackage", "Run", "Sample", "Shard", "ShardError", "export", "open"]
+__all__ = [
+    "Batches",
+    "Index",
+    "Layer",
+    "MissingPackage",
+    "Run",
+    "Sample",
+    "Shard",
+    "ShardError",
+    "Shards",
+    "export",
+    "open",
+]
 
 
 def open(where: str) -> Run | Shard:

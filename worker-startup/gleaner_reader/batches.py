@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .groups import Filter, Group, Source, cut, plan_groups, read_group
-from .shard import Rows
-from .values import STORED, check_kind, finish
+from .values import STORED, Rows, check_kind, finish
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .shards import Shards
 
 _BUFFER_BYTES = 1 << 29
 _CHUNK_BYTES = 1 << 20
@@ -38,7 +37,7 @@ class Batches:
 
     def __init__(
         self,
-        run: "Run",
+        run: "Shards",
         layer: int,
         site: str,
         *,

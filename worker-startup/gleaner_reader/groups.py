@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .files import PARALLEL
-from .shard import Rows
-from .values import STORED, to_float32
+from .values import STORED, Rows, to_float32
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .shards import Shards
 
 _NORM_ROWS = 8192  # whose norms are computed at once
 
@@ -37,7 +36,7 @@ class Group:
 class Source:
     """What is shuffled, and what decides how."""
 
-    run: "Run"
+    run: "Shards"
     site: str
     layer: int
     seed: int
@@ -45,7 +44,7 @@ class Source:
     filter: Filter
 
 
-def cut(run: "Run", chunk_rows: int) -> np.ndarray:
+def cut(run: "Shards", chunk_rows: int) -> np.ndarray:
     """int64 [chunks, 3]: shard, and which of its rows."""
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
@@ -106,7 +105,7 @@ def read_chunks(source: Source, chunks: np.ndarray) -> Rows:
     return Rows(stored, scale)
 
 
-def _keep(run: "Run", filter_: Filter, chunks: np.ndarray) -> np.ndarray:
+def _keep(run: "Shards", filter_: Filter, chunks: np.ndarray) -> np.ndarray:
     """bool [rows of the chunks]: those that neither their token nor their position leaves out."""
     sizes = chunks[:, 2] - chunks[:, 1]
     keep = np.ones(int(sizes.sum()), bool)
@@ -118,7 +117,7 @@ def _keep(run: "Run", filter_: Filter, chunks: np.ndarray) -> np.ndarray:
     return keep
 
 
-def _kept_rows(run: "Run", filter_: Filter, number: int) -> np.ndarray:
+def _kept_rows(run: "Shards", filter_: Filter, number: int) -> np.ndarray:
     """bool [rows of the shard]."""
     shard = run.shards[number]
     index = run.index(shard)

@@ -13,7 +13,7 @@ _MAX_EXTRA_BYTES = 0xFFFF
 
 
 def gzip_header(facts: dict[str, str]) -> bytes:
-    """The header of a member, without a time or a name. What does not fit into its 64 KiB is left out, longest first."""
+    """The header of a member, without a time or a name. What its 64 KiB cannot hold is left out, longest first."""
     facts = dict(sorted(facts.items()))
     while facts and len(text := json.dumps(facts, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
         del facts[max(facts, key=lambda key: len(facts[key]))]

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .files import PARALLEL
-from .shard import Rows
-from .values import check_kind, finish
+from .values import Rows, check_kind, finish
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .shards import Shards
 
 # Rows that lie closer are read in one request.
 _GAP_BYTES = 1 << 16
@@ -20,7 +19,7 @@ _GAP_BYTES = 1 << 16
 class Layer:
     """`for array in layer`: of each shard in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
 
-    def __init__(self, run: "Run", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
+    def __init__(self, run: "Shards", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)
         self._run, self._layer, self._site = run, layer, site
         self._as, self._dtype, self._verify = as_, dtype, verify
@@ -64,7 +63,7 @@ class Layer:
         return rows
 
 
-def read_rows(run: "Run", site: str, layer: int, numbers: np.ndarray) -> Rows:
+def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows:
     """Any rows of the run (int64 [n]), by as few requests as their places allow."""
     order = np.argsort(numbers, kind="stable")
     ranges = _ranges(run, numbers[order])
@@ -90,7 +89,7 @@ def read_rows(run: "Run", site: str, layer: int, numbers: np.ndarray) -> Rows:
     return Rows(stored, scale)
 
 
-def _ranges(run: "Run", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
+def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
     """numbers: ascending. (shard, its row begin, end; which of the numbers: first, last) for each request."""
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = np.searchsorted(run.row_offsets, numbers, "right") - 1

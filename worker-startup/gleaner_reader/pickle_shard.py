@@ -14,8 +14,8 @@ from .index import Index
 from .pickle_machine import Take
 from .safe_pickle import load_shard
 from .seekable import File
-from .shard import Rows, Shard
-from .values import STORED
+from .shard import Shard
+from .values import STORED, Rows
 
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}

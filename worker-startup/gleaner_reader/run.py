@@ -4,26 +4,22 @@ import json
 import re
 import warnings
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from .batches import Batches
 from .errors import ShardError
-from .files import PARALLEL, Folder
+from .files import Folder
 from .formats import open_shard
-from .layer import Layer
 from .shard import Shard
+from .shards import Shards
 from .values import check_kind, finish
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
 _MAX_MANIFEST_BYTES = 1 << 26
-_INDEXES_KEPT = 16
 
 
 @dataclass(frozen=True)
@@ -36,11 +32,10 @@ class Sample:
     kept: dict
 
 
-class Run:
-    """Headers are read when they are needed, several at once, and kept; of bodies only what is asked for is read."""
+class Run(Shards):
+    """The shards of a run, by stream and number. `manifest`: what the run is; None where it is not here."""
 
     def __init__(self, folder: Folder):
-        self.url = folder.url
         files = folder.files()
         found: dict[int, dict[int, Shard]] = {}
         for name, file in files.items():
@@ -50,14 +45,13 @@ class Run:
                     raise ShardError(f"{file.url} and {found[stream][number].url} are both shard {number}")
                 found[stream][number] = open_shard(file)
         self.streams = {stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)}
-        self.shards: tuple[Shard, ...] = tuple(shard for shards in self.streams.values() for shard in shards)
+        super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
         self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
         if not self.shards:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors"
             )
         self.manifest = _read_manifest(files.get("manifest.json"))
-        self._kept: OrderedDict[int, Shard] = OrderedDict()
 
     @cached_property
     def problems(self) -> list[str]:
@@ -82,48 +76,6 @@ class Run:
     @property
     def is_complete(self) -> bool:
         return not self.problems
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        return self._first.sites
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        return self._first.layers
-
-    @property
-    def d_model(self) -> int:
-        return self._first.d_model
-
-    @property
-    def dtype(self) -> str:
-        """As stored: bf16, fp16, fp32 or int8."""
-        return self._first.dtype
-
-    @property
-    def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self._opened)
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(shard.num_tokens for shard in self._opened)
-
-    @property
-    def num_rows(self) -> int:
-        """Stored vectors, of each layer."""
-        return int(self.row_offsets[-1])
-
-    @cached_property
-    def row_offsets(self) -> np.ndarray:
-        """int64 [shards + 1]: shard s holds rows row_offsets[s]..[s + 1] of the run."""
-        return np.cumsum([0, *(shard.num_rows for shard in self._opened)], dtype=np.int64)
-
-    def layer(
-        self, layer: int, site: str | None = None, *, as_: str = "numpy", dtype: str | None = None, verify: bool = False
-    ) -> Layer:
-        """One layer of the whole run: iterate over it for the array of each shard, index it for rows."""
-        self._check(layer, site)
-        return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
 
     def sample(
         self,
@@ -163,47 +115,6 @@ class Run:
             positions=None if held.positions is None else held.positions[begin:end],
             kept=held.kept[place] if held.kept else {},
         )
-
-    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training; see Batches for the options."""
-        self._check(layer, site)
-        return Batches(self, layer, self.shards[0].site(site), **options)
-
-    def index(self, shard: Shard):
-        """The shard's index; the last few are kept."""
-        index = shard.index()
-        self._kept[id(shard)] = shard
-        self._kept.move_to_end(id(shard))
-        if len(self._kept) > _INDEXES_KEPT:
-            self._kept.popitem(last=False)[1].release()
-        return index
-
-    @property
-    def _first(self) -> Shard:
-        return self.shards[0]
-
-    @cached_property
-    def _opened(self) -> tuple[Shard, ...]:
-        """The shards, with every header read, and held against the first."""
-        self._each(self.shards)
-        first = self.shards[0]
-        for shard in self.shards:
-            if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
-                raise ShardError(
-                    f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
-                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: "
-                    "they are not of one run"
-                )
-        return self.shards
-
-    def _each(self, shards: Sequence[Shard]) -> None:
-        with ThreadPoolExecutor(PARALLEL, "header") as pool:
-            list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
-
-    def _check(self, layer: int, site: str | None) -> None:
-        first = self.shards[0]
-        if (first.site(site), layer) not in first.names:
-            raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, first.layers))}")
 
     def _shard_with(self, stream: int, index: int) -> Shard:
         if stream not in self.streams:

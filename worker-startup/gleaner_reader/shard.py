@@ -4,24 +4,15 @@ import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
+from .batches import Batches
 from .errors import ShardError
 from .files import PARALLEL
 from .index import Index, check_order
 from .seekable import File
-from .values import check_kind, finish
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of one layer as they are stored: uint16 for bf16, and for int8 the scale of each row."""
-
-    stored: np.ndarray  # [n, d_model]
-    scale: np.ndarray | None  # fp32 [n]
+from .shards import Shards
+from .values import Rows, check_kind, finish
 
 
 class Shard:
@@ -128,6 +119,10 @@ class Shard:
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
         return finish(rows.stored, rows.scale, as_, dtype)
+
+    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
+        """Shuffled rows of one layer, for training; see Batches for the options."""
+        return Shards(self.url, (self,)).batches(layer, site, **options)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
         raise NotImplementedError

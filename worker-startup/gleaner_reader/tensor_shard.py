@@ -10,8 +10,8 @@ from .errors import ShardError
 from .index import Index, read_index
 from .layout import Layout, read_layout
 from .seekable import File, Plain
-from .shard import Rows, Shard
-from .values import NAMES, STORED, as_stored
+from .shard import Shard
+from .values import NAMES, STORED, Rows, as_stored
 
 _ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
 # As the writer cuts tensors into frames of zstd.

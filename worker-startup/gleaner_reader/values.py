@@ -3,6 +3,8 @@
 bf16 is carried as uint16 until the end: numpy has no such type, and copies those of ml_dtypes one value at a time.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .errors import MissingPackage
@@ -19,6 +21,14 @@ STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2
 _TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
 _WANTED = ("float32", "float16", "bfloat16")
 KINDS = ("numpy", "torch", "jax")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one layer as they are stored: uint16 for bf16, and for int8 the scale of each row."""
+
+    stored: np.ndarray  # [n, d_model]
+    scale: np.ndarray | None  # fp32 [n]
 
 
 def view_as(data: np.ndarray, dtype: str) -> np.ndarray:

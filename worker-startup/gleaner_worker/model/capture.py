@@ -56,10 +56,12 @@ def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Ar
     rows: row w of b is token picks[b, w] (int32 [B, W]), real for w < counts[b].
     mean: W = 1, the mean of the counts[b] tokens that picks (bool [B, T]) marks.
     Rows that are not real hold anything; they are never part of the stats. pin: applied to every site's [B, T, D].
+    To be compiled without xla_allow_excess_precision: with it, XLA leaves out a conversion there and back, and so the
+    rounding of bf16, by which two sites agree on one number, and the infinities of fp16, by which they are found.
     """
 
     def one(x):
-        x, real = _select(_round(pin(x).astype(jnp.float32), x.dtype), picks, counts, what.mode)
+        x, real = _select(pin(x).astype(jnp.float32), picks, counts, what.mode)
         return _store(x, real, what.dtype)
 
     kept = run_blocks(
@@ -67,13 +69,6 @@ def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Ar
     )
     parts = ("rows", "stats", "scale") if what.dtype == "int8" else ("rows", "stats")
     return {part: {site: kept[site][part] for site in what.sites} for part in parts}
-
-
-def _round(x, dtype):
-    """fp32 x, as if it had been `dtype` meanwhile. XLA leaves out a conversion there and back, and with it the rounding
-    of bf16 and the infinities of fp16: the same number would be stored differently by two sites."""
-    bits = jnp.finfo(dtype)
-    return x if dtype == jnp.float32 else jax.lax.reduce_precision(x, bits.nexp, bits.nmant)
 
 
 def _select(x, picks, counts, mode: str):
@@ -90,9 +85,10 @@ def _select(x, picks, counts, mode: str):
 def _store(x, real, dtype: str) -> dict[str, jax.Array]:
     """fp32 x [B, W, D] -> rows in the stored dtype, the int8 scales, and the stats [B, K] of the real rows."""
     if dtype != "int8":
-        value = _round(x, STORED[dtype])
+        rows = x.astype(STORED[dtype])
+        value = rows.astype(jnp.float32)
         largest = jnp.abs(value).max(axis=2)  # [B, W]; NaN where a value is
-        return {"rows": value.astype(STORED[dtype]), "stats": _stats(value, largest, largest, real)}
+        return {"rows": rows, "stats": _stats(value, largest, largest, real)}
     largest = jnp.abs(x).max(axis=2)
     scale = largest / _INT8_MAX
     # A row of zeros, or one so small that its scale is none, is stored as zeros.

@@ -18,7 +18,9 @@ from .rope import rope_tables, rotate
 # resid_pre: the stream that enters a block (for block 0, the scaled embeddings); attn_out and mlp_out: what the block's
 # two halves add to it, after their own norms where a family has these; resid_mid and resid_post: the stream after each.
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
-_MAX_RUNS = 4
+_MAX_RUNS = 4  # of layers that are kept or not: each is compiled separately
+_CPU_ROWS = 512  # of an MLP at a time
+_MAX_PARTS = 16
 _ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
 
 
@@ -110,12 +112,19 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
 
     def run(x, layer):
         # Indexed here, and not sliced before the scan: that would copy the weights of a whole run of layers.
-        p = jax.tree.map(lambda stack: jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False), blocks)
+        p = {name: _of_layer(stack, layer) for name, stack in blocks.items()}
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
         return _block(x, p, cos[rope], sin[rope], attention, config)
 
     return run
+
+
+def _of_layer(stack, layer):
+    """One layer's part of a parameter. bf16 may come as its bits, uint16: XLA's CPU would widen a whole stack of bf16 to
+    fp32, in every layer, to index it."""
+    part = jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False)
+    return jax.lax.bitcast_convert_type(part, jnp.bfloat16) if part.dtype == jnp.uint16 else part
 
 
 def _block(x, p, cos, sin, attention, config: DecoderConfig):
@@ -136,14 +145,27 @@ def _block(x, p, cos, sin, attention, config: DecoderConfig):
         attn_out = norm(attn_out, p["post1"])
     attn_out = attn_out.astype(x.dtype)
     mid = x + attn_out
-    h = norm(mid, p["norm2"])
-    activation = _ACTIVATIONS[config.activation]
-    gated = activation(_linear(h, p["gate"], p.get("b_gate"))) * _linear(h, p["up"], p.get("b_up"))
-    mlp_out = _linear(gated.astype(x.dtype), p["down"], p.get("b_down"))
+    mlp_out = _by_rows(partial(_mlp, p=p, activation=_ACTIVATIONS[config.activation]), norm(mid, p["norm2"]))
     if config.sandwich_norms:
         mlp_out = norm(mlp_out, p["post2"])
     mlp_out = mlp_out.astype(x.dtype)
     return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
+
+
+def _mlp(x, p, activation):
+    gated = activation(_linear(x, p["gate"], p.get("b_gate"))) * _linear(x, p["up"], p.get("b_up"))
+    return _linear(gated.astype(x.dtype), p["down"], p.get("b_down"))
+
+
+def _by_rows(function, x):
+    """Applies to x [B, T, D] what treats all its rows alike; on a CPU in parts, so that what is between fits its caches."""
+    b, t, d = x.shape
+    size = max(_CPU_ROWS, -(-b * t // _MAX_PARTS))
+    if jax.default_backend() != "cpu" or b * t <= size:
+        return function(x)
+    rows = x.reshape(1, b * t, d)
+    parts = [function(rows[:, begin : begin + size]) for begin in range(0, b * t, size)]
+    return jnp.concatenate(parts, axis=1).reshape(b, t, -1)
 
 
 def _linear(x, w, bias):

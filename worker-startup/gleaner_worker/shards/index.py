@@ -1,4 +1,4 @@
-"""A shard's index: which samples it holds, their token ids, which tokens have rows, and what was kept of the records."""
+"""A shard's index: its samples, their token ids, which of the tokens have rows, and what was kept of the records."""
 
 import numpy as np
 

@@ -23,7 +23,7 @@ _LEVEL = 1
 
 
 def encode_pickle(plan: ShardPlan, layers: dict[int, np.ndarray], facts: dict[str, str], threads: int) -> list[bytes]:
-    """layers: [rows, d_model] fp32 or fp16. facts: what is known of the shard; they lie where readers of gzip skip them."""
+    """layers: [rows, d_model] fp32 or fp16. facts: what is known of the shard, put where readers of gzip skip it."""
     with ThreadPoolExecutor(threads, "gzip") as pool:
         members = _Members(pool, gzip_header(facts), ahead=2 * threads)
         pickler = pickle.Pickler(members, protocol=4)

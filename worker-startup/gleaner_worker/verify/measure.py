@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gleaner_reader.shard import Rows
-from gleaner_reader.values import to_float32
+from gleaner_reader.values import Rows, to_float32
 
 _ROWS_AT_ONCE = 8192
 _STATS = ("mean", "norm", "max_abs", "non_finite")

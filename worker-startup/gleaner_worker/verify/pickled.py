@@ -4,7 +4,7 @@ import numpy as np
 
 from gleaner_reader.files import open_file
 from gleaner_reader.pickle_shard import PickleShard
-from gleaner_reader.shard import Rows
+from gleaner_reader.values import Rows
 
 from .content import ShardContent, Wanted, contradictions, wrong_values
 from .measure import Measure

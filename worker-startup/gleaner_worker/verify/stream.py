@@ -131,9 +131,10 @@ def _describe_foreign(shards: list[ObjectInfo], info: ObjectInfo) -> str:
     """One line for however many shards have this one cause."""
     first = shards[0]
     others = f" and {len(shards) - 1} more shards: each" if len(shards) > 1 else ""
+    before, generation = (first.metadata.get(key) for key in ("stream_crc32c", "stream_generation"))
     return (
-        f"{first.name}{others} was made from other content of {info.name} (crc32c {first.metadata.get('stream_crc32c')} "
-        f"of generation {first.metadata.get('stream_generation')}, now {info.crc32c} of generation {info.generation})"
+        f"{first.name}{others} was made from other content of {info.name} (crc32c {before} of generation {generation}, "
+        f"now {info.crc32c} of generation {info.generation})"
     )
 
 

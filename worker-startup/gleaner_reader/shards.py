@@ -1,0 +1,112 @@
+"""Shards that belong together, as if they were one: what they hold, one layer of them all, shuffled rows of all."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .batches import Batches
+from .errors import ShardError
+from .files import PARALLEL
+from .index import Index
+from .layer import Layer
+
+if TYPE_CHECKING:
+    from .shard import Shard
+
+_INDEXES_KEPT = 16
+
+
+class Shards:
+    """Headers are read when they are needed, several at once, and kept; of bodies only what is asked for is read."""
+
+    def __init__(self, url: str, shards: Sequence["Shard"]):
+        self.url = url
+        self.shards = tuple(shards)
+        self._kept: OrderedDict[int, "Shard"] = OrderedDict()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return self._first.sites
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self._first.layers
+
+    @property
+    def d_model(self) -> int:
+        return self._first.d_model
+
+    @property
+    def dtype(self) -> str:
+        """As stored: bf16, fp16, fp32 or int8."""
+        return self._first.dtype
+
+    @property
+    def num_samples(self) -> int:
+        return sum(shard.num_samples for shard in self._opened)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(shard.num_tokens for shard in self._opened)
+
+    @property
+    def num_rows(self) -> int:
+        """Stored vectors, of each layer."""
+        return int(self.row_offsets[-1])
+
+    @cached_property
+    def row_offsets(self) -> np.ndarray:
+        """int64 [shards + 1]: shard s holds rows row_offsets[s]..[s + 1] of the run."""
+        return np.cumsum([0, *(shard.num_rows for shard in self._opened)], dtype=np.int64)
+
+    def layer(
+        self, layer: int, site: str | None = None, *, as_: str = "numpy", dtype: str | None = None, verify: bool = False
+    ) -> Layer:
+        """One layer of the whole run: iterate over it for the array of each shard, index it for rows."""
+        self._check(layer, site)
+        return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
+
+    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
+        """Shuffled rows of one layer, for training; see Batches for the options."""
+        self._check(layer, site)
+        return Batches(self, layer, self.shards[0].site(site), **options)
+
+    def index(self, shard: "Shard") -> Index:
+        """The shard's index; the last few are kept."""
+        index = shard.index()
+        self._kept[id(shard)] = shard
+        self._kept.move_to_end(id(shard))
+        if len(self._kept) > _INDEXES_KEPT:
+            self._kept.popitem(last=False)[1].release()
+        return index
+
+    @property
+    def _first(self) -> "Shard":
+        return self.shards[0]
+
+    @cached_property
+    def _opened(self) -> tuple["Shard", ...]:
+        """The shards, with every header read, and held against the first."""
+        self._each(self.shards)
+        first = self.shards[0]
+        for shard in self.shards:
+            if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
+                raise ShardError(
+                    f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
+                    f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: "
+                    "they are not of one run"
+                )
+        return self.shards
+
+    def _each(self, shards: Sequence["Shard"]) -> None:
+        with ThreadPoolExecutor(PARALLEL, "header") as pool:
+            list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
+
+    def _check(self, layer: int, site: str | None) -> None:
+        first = self.shards[0]
+        if (first.site(site), layer) not in first.names:
+            raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, first.layers))}")
