@@ -14,7 +14,14 @@ CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 INDEX = "model.safetensors.index.json"
 _ONE_FILE = "model.safetensors"
-_SMALL = (CONFIG, TOKENIZER, "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json")
+_SMALL = (
+    CONFIG,
+    TOKENIZER,
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "special_tokens_map.json",
+)
 _WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors")
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
 _OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
