@@ -103,12 +103,12 @@ describe('run.json', () => {
 
   it('is described by docs/run.schema.json, for editors', () => {
     const path = file('docs/run.schema.json');
-    const text = `${JSON.stringify(runSpecJsonSchema(), null, 2)}\n`;
-    if (process.env.UPDATE_RUN_SCHEMA) writeFileSync(path, text);
-    assert.equal(
-      readFileSync(path, 'utf8'),
-      text,
-      'docs/run.schema.json is out of date: run this test with UPDATE_RUN_SCHEMA=1',
+    const schema = runSpecJsonSchema();
+    if (process.env.UPDATE_RUN_SCHEMA) writeFileSync(path, `${JSON.stringify(schema, null, 2)}\n`);
+    assert.deepEqual(
+      JSON.parse(readFileSync(path, 'utf8')),
+      JSON.parse(JSON.stringify(schema)),
+      'docs/run.schema.json is out of date: run this test with UPDATE_RUN_SCHEMA=1, then `npm run format`',
     );
   });
 

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -101,6 +103,48 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
     run_extract(a_work(resource), tiny_models(), str(tmp_path))
     assert outputs(storage) == done
+
+
+def test_a_preempted_vm_is_gone_in_20_s_although_its_uploads_hang_and_has_stored_the_rest(
+    cloud, storage, agent, tiny_folder
+):
+    """Four shards are on their way for ever; those that wait behind them are stored all the same."""
+    held, hanging = threading.Event(), [f"activations/my-run/tpu_7/shard_000{n}.safetensors" for n in range(1, 5)]
+    storage.before_create = lambda name: held.wait(120) if name in hanging else None
+    work = a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(4000), model=tiny_folder)
+    cloud.leases = [work]
+    process = agent()
+    cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # no memory for one more shard
+    process.send_signal(signal.SIGTERM)
+    noticed = time.monotonic()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert time.monotonic() - noticed < 20
+    assert release_of(cloud) == ("preempted", None)
+    shards = [name for name in outputs(storage) if name.startswith("shard_")]
+    partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}
+    held.set()
+    assert {name[:10] for name in shards} | partials == {"shard_0005", "shard_0006"}
+
+
+def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_weights(
+    cloud, storage, agent, tiny_folder
+):
+    first, second = a_stream(storage, text_lines(5)), a_stream(storage, text_lines(5), run="other")
+    cloud.leases = [
+        a_work_answer(first, model=tiny_folder),
+        a_work_answer(second, run="other", model=tiny_folder, layers=[1], dtype="fp16"),
+    ]
+    process = agent()
+    assert process.wait(180) == 0, process.stderr.read()
+    assert [release_of(cloud, i) for i in range(2)] == [("completed", None)] * 2
+    models = [json.loads(storage.data(BUCKET, f"activations/{run}/model.json")) for run in ("my-run", "other")]
+    assert models[0] == models[1]
+    for run in ("my-run", "other"):
+        summary = json.loads(storage.data(BUCKET, f"activations/{run}/tpu_7/metadata.json"))
+        assert summary["model"] | {"schema": "gleaner/1"} == models[0]
+        assert summary["versions"]["jax"] and summary["code"] is None
+    log = storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode()
+    assert log.count("Reading the weights") == 1
 
 
 @pytest.mark.parametrize("how", ["409", "stop"])

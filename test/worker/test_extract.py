@@ -10,6 +10,8 @@ import threading
 import numpy as np
 import pytest
 import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from build import BUCKET, a_stream, a_work, bucket, outputs, put_manifest, run_extract, shard_gb, text_lines
 from gleaner_worker.control import Control
@@ -165,6 +167,38 @@ def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_pa
     assert failure.value.kind == "stream"
     ranges = [storage.metadata(BUCKET, name) for name in storage.names(BUCKET, "activations/my-run/tpu_7/")]
     assert all(int(found["last_sample"]) < 25 for found in ranges)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.none() | st.integers(1, 40), min_size=1, max_size=40),
+    st.integers(1, 300),
+    st.sampled_from(["safetensors", "safetensors.zst"]),
+)
+def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out(
+    storage, tmp_path, tiny_models, lengths, tokens_per_shard, file_format
+):
+    storage.clear("activations/", "datasets/")
+    lines = ["junk" if n is None else json.dumps({"tokens": [(7 * i + j) % 600 for j in range(n)]}) for i, n in enumerate(lengths)]
+    spec = {"format": file_format, "shard_size_gb": tokens_per_shard * 200 / 1e9, "layers": [0]}
+    model = tiny_models(format=file_format, layers=[0])
+    assert run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path)) == "completed"
+    stored = outputs(storage)
+    samples = read_stream(stored, file_format)
+    assert {i: found["token_ids"] for i, found in samples.items()} == {
+        i: json.loads(lines[i])["tokens"] for i, n in enumerate(lengths) if n
+    }
+    assert [r["sample_idx"] for r in rejects(storage)] == [i for i, n in enumerate(lengths) if n is None]
+    end = -1
+    for entry in json.loads(stored["metadata.json"])["shards"]:
+        assert entry["first_sample"] == end + 1
+        end = entry["last_sample"]
+        index_bytes = 4 * entry["tokens"] + 16 * entry["total_samples_in_shard"]
+        assert (
+            entry["rows"] * model.row_bytes + index_bytes <= tokens_per_shard * 200
+            or entry["total_samples_in_shard"] <= 1
+        )
+    assert end == len(lines) - 1
 
 
 BAD_LINES = [

@@ -100,7 +100,9 @@ class _Extraction:
             are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS)
             pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
             if control.mode == "flush":
-                # What is done is saved now; the batches that are on the device, when they are in.
+                # No shard that is encoded waits for another; what is not encoded is saved as it is: what is computed now,
+                # and the batches that are on the device when they are in.
+                pipeline.each("late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS)
                 self._partials.save(list(self._unencoded))
                 pipeline.wait_until(lambda: shards.has_ended)
                 self._partials.save(list(self._unencoded))

@@ -1,0 +1,179 @@
+"""The decoder against transformers, live: random models of every family, of random shapes, run by both.
+
+    PYTHON test/reference/compare.py [--seed N] [--rounds N]
+
+Prints the largest relative L2 error over all layers for each site in fp32, and in bf16 beside what transformers' own
+bf16 is away from its fp32. Exits with 1 when anything in fp32 is further away than 1e-5.
+"""
+
+import argparse
+import os
+import random
+import secrets
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), HERE]
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import numpy as np
+import torch
+import transformers
+import transformers_model as reference
+
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.decoder import SITES, run_blocks
+from gleaner_worker.model.weights import load_params
+
+LIMIT = 1e-5
+_LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_GEMMA = {"hidden_activation": "gelu_pytorch_tanh"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--rounds", type=int, default=1)
+    args = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, jax {jax.__version__}; --seed {args.seed}")
+    print(f"{'':18}  {'fp32, limit 1e-5':^44}  bf16, worst site")
+    print(f"{'family':18}  " + " ".join(f"{site:>10}"[-10:] for site in SITES) + "  here / transformers  shape")
+    worst = 0.0
+    for turn in range(args.rounds):
+        for name in VARIANTS:
+            worst = max(worst, compare(name, random.Random(f"{args.seed} {turn} {name}")))
+    print(f"largest error in fp32: {worst:.1e}; the limit is {LIMIT:.0e}")
+    sys.exit(0 if worst <= LIMIT else 1)
+
+
+def compare(name: str, rng: random.Random) -> float:
+    raw, special = VARIANTS[name](rng, shape(rng))
+    text = raw.get("text_config", raw)
+    length = rng.randint(4 * 32 + 1, 520)
+    token_ids = np.random.default_rng(rng.randrange(2**32)).integers(0, text["vocab_size"] - 1, length).astype(np.int32)
+    with tempfile.TemporaryDirectory() as folder:
+        # What both compute with in bf16 and in fp32 are the same numbers: the files hold bf16.
+        reference.make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
+        wanted = reference.run(reference.load(folder), token_ids)
+        in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)
+        config = parse_config(raw, name)
+        errors = apart(ours(folder, config, "fp32", token_ids), wanted)
+        rounded = max(apart(ours(folder, config, "bf16", token_ids), wanted).values())
+    theirs = max(apart(in_bf16, wanted).values())
+    shown = f"{config.num_layers}x{config.d_model}, {config.num_heads}/{config.num_kv_heads} heads of {config.head_dim}"
+    columns = " ".join(f"{errors[site]:10.1e}" for site in SITES)
+    print(f"{name:18}  {columns}  {rounded:.1e} / {theirs:.1e}    {shown}, {length} tokens", flush=True)
+    return max(float("inf") if np.isnan(error) else error for error in errors.values())
+
+
+def ours(folder, config, dtype, token_ids):
+    layers = tuple(range(config.num_layers))
+    params = load_params(folder, config, config.num_layers, dtype, folder)
+    with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
+        got = jax.jit(lambda params, ids: run_blocks(params, ids, config, layers, dict))(params, token_ids[None])
+    return {site: np.asarray(got[site]).astype(np.float32)[:, 0] for site in SITES}
+
+
+def apart(got, wanted):
+    """{site: the largest relative L2 distance of a layer}"""
+    return {
+        site: max(
+            float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(got[site], wanted[site], strict=True)
+        )
+        for site in SITES
+    }
+
+
+def shape(rng: random.Random) -> dict:
+    kv_heads = rng.choice([1, 2, 4])
+    heads = kv_heads * rng.choice([1, 2, 3])
+    return {
+        "hidden_size": heads * 2 * rng.randint(4, 12),
+        "intermediate_size": rng.randint(20, 120),
+        "num_hidden_layers": rng.randint(2, 5),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": rng.randint(64, 300),
+        "max_position_embeddings": 1024,
+        "rms_norm_eps": rng.choice([1e-5, 1e-6]),
+    }
+
+
+def qwen2(rng, shape):
+    windowed = {
+        "use_sliding_window": rng.random() < 0.7,
+        "sliding_window": rng.randint(3, 32),
+        "max_window_layers": rng.randint(0, 2),
+    }
+    return shape | {"model_type": "qwen2", "hidden_act": "silu", "rope_theta": 1e6} | windowed, {}
+
+
+def qwen2_yarn(rng, shape):
+    scaling = {"type": "yarn", "factor": rng.choice([2.0, 4.0]), "original_max_position_embeddings": 64}
+    return shape | {"model_type": "qwen2", "rope_theta": 1e4, "rope_scaling": scaling}, {}
+
+
+def qwen3(rng, shape):
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
+    own = {"model_type": "qwen3", "head_dim": 2 * rng.randint(4, 12), "attention_bias": rng.random() < 0.5}
+    return shape | own | rope, {}
+
+
+def llama2(rng, shape):
+    without = {key: value for key, value in shape.items() if key != "num_key_value_heads"}
+    return without | {"model_type": "llama", "rope_scaling": None}, {"shards": 2}
+
+
+def llama3(rng, shape):
+    scaling = _LLAMA3 | {"factor": rng.choice([8.0, 32.0]), "original_max_position_embeddings": rng.choice([32, 128])}
+    biases = {"attention_bias": rng.random() < 0.5, "mlp_bias": rng.random() < 0.5}
+    return shape | {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": scaling, "head_dim": 16} | biases, {}
+
+
+def mistral(rng, shape):
+    return shape | {"model_type": "mistral", "rope_theta": 1e6, "sliding_window": rng.choice([None, rng.randint(3, 32)])}, {}
+
+
+def _gemma(rng, shape):
+    head_dim = 2 * rng.randint(4, 12)
+    own = {"head_dim": head_dim, "query_pre_attn_scalar": rng.randint(head_dim, 2 * head_dim)}
+    return shape | _GEMMA | own | {"sliding_window": rng.randint(3, 32), "attention_bias": rng.random() < 0.3}
+
+
+def gemma2(rng, shape):
+    return _gemma(rng, shape) | {"model_type": "gemma2", "attn_logit_softcapping": rng.choice([1.0, 50.0])}, {}
+
+
+def gemma3(rng, shape):
+    rope = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    own = {"model_type": "gemma3_text", "num_hidden_layers": 7, "sliding_window_pattern": rng.randint(2, 6)}
+    return _gemma(rng, shape) | own | rope, {}
+
+
+def gemma3_multimodal(rng, shape):
+    vision = {"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 16, "patch_size": 8}
+    text, _ = gemma3(rng, shape)
+    raw = {"model_type": "gemma3", "text_config": text, "vision_config": vision, "mm_tokens_per_image": 4}
+    return raw | {"image_token_index": text["vocab_size"] - 1}, {}
+
+
+VARIANTS = {
+    "qwen2": qwen2,
+    "qwen2, yarn": qwen2_yarn,
+    "qwen3": qwen3,
+    "llama 2": llama2,
+    "llama 3.1": llama3,
+    "mistral": mistral,
+    "gemma2": gemma2,
+    "gemma3": gemma3,
+    "gemma3, multimodal": gemma3_multimodal,
+}
+
+
+if __name__ == "__main__":
+    main()

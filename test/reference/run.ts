@@ -1,0 +1,43 @@
+/** Compares with the libraries that others use, in an environment of their own: `npm run test:reference [-- --seed N]`. */
+import {spawn} from 'node:child_process';
+import {createInterface} from 'node:readline';
+import {fileURLToPath} from 'node:url';
+import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const LOCK = fileURLToPath(new URL('requirements.lock', import.meta.url));
+
+/** Runs a command, shows what it prints, and answers its exit code and its last line. */
+function run(
+  command: string,
+  args: string[],
+  env: Record<string, string>,
+): Promise<{code: number; last: string}> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      cwd: ROOT,
+      env: {...process.env, ...env},
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let last = '';
+    createInterface({input: child.stdout}).on('line', line => {
+      last = line;
+      console.log(line);
+    });
+    child.once('error', reject);
+    child.once('close', code => resolve({code: code ?? 1, last}));
+  });
+}
+
+const script = 'source "$1/startup.sh"; make_environment "$2" "$3"';
+const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(LOCK), LOCK], {
+  UV_CACHE_DIR: UV_CACHE,
+});
+if (made.code !== 0 || !made.last) throw new Error(`Failed to make an environment from ${LOCK}: see above`);
+
+// Models are made here, never downloaded.
+const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
+const compared = await run(made.last, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
+const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];
+const tested = await run(made.last, pytest, offline);
+process.exitCode = compared.code || tested.code;
