@@ -66,7 +66,7 @@ def _in_own_process(name: str, folder: str, is_quick: bool) -> Report | None:
     result = os.path.join(folder, f"{name}.json")
     command = [sys.executable, "-m", __package__, name, "--folder", folder, "--json", result]
     command += ["--quick"] if is_quick else []
-    if subprocess.run(command, env=os.environ | _ENVIRONMENT | {"HF_HOME": folder}).returncode != 0:
+    if subprocess.run(command, env=os.environ | _ENVIRONMENT | {"HF_HOME": os.path.join(folder, f"{name}-home")}).returncode != 0:
         return None
     with open(result, encoding="utf-8") as file:
         (raw,) = json.load(file)["reports"]

@@ -18,6 +18,7 @@ _SHAPE = {
     "num_key_value_heads": 2,
     "vocab_size": 151_936,
 }
+HUB_NAME = "Qwen/Qwen2.5-0.5B"  # what libraries call a model of that shape
 _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
 
 
@@ -38,6 +39,16 @@ class Workplace:
             make_tiny_model(f"{folder}.unfinished", config=self.config)
             os.rename(f"{folder}.unfinished", folder)
         return folder
+
+    def put_in_hub_cache(self) -> None:
+        """For libraries that know models by hub names: HUB_NAME is ours, as if it had been downloaded (to HF_HOME)."""
+        revision = "0" * 40
+        folder = os.path.join(os.environ["HF_HOME"], "hub", f"models--{HUB_NAME.replace('/', '--')}")
+        os.makedirs(os.path.join(folder, "refs"))
+        os.makedirs(os.path.join(folder, "snapshots"))
+        with open(os.path.join(folder, "refs", "main"), "w", encoding="ascii") as file:
+            file.write(revision)
+        os.symlink(self.model, os.path.join(folder, "snapshots", revision))
 
     @property
     def layers(self) -> int:

@@ -66,6 +66,9 @@ def test_every_epoch_has_an_order_of_its_own(runs):
     three = as_rows(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False, epochs=3))
     assert len(three) == 3 * len(one)
     assert np.array_equal(three[0], one[0]) and not np.array_equal(three[len(one)], one[0])
+    # Other rows are mixed with each other, too.
+    first, second = (as_set(np.concatenate(three[begin : begin + 4])) for begin in (0, len(one)))
+    assert len(first & second) < 100
     for epoch in range(3):
         assert as_set(np.concatenate(three[epoch * len(one) : (epoch + 1) * len(one)])) == as_set(
             stored.rows("resid_post.0")

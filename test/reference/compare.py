@@ -39,7 +39,8 @@ def main() -> None:
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, jax {jax.__version__}; --seed {args.seed}")
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, jax)}
+    print(", ".join(f"{name} {version}" for name, version in versions.items()), f"--seed {args.seed}", sep="; ")
     print(f"{'':18}  {'fp32, limit 1e-5':^44}  bf16, worst site")
     print(f"{'family':18}  " + " ".join(f"{site:>10}"[-10:] for site in SITES) + "  here / transformers  shape")
     worst = 0.0
@@ -135,7 +136,8 @@ def llama3(rng, shape):
 
 
 def mistral(rng, shape):
-    return shape | {"model_type": "mistral", "rope_theta": 1e6, "sliding_window": rng.choice([None, rng.randint(3, 32)])}, {}
+    window = rng.choice([None, rng.randint(3, 32)])
+    return shape | {"model_type": "mistral", "rope_theta": 1e6, "sliding_window": window}, {}
 
 
 def _gemma(rng, shape):

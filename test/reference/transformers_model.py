@@ -55,7 +55,8 @@ def save(folder, tensors, shards):
         save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
         return
     names = sorted(tensors)
-    files = {name: f"model-{i * shards // len(names) + 1:05}-of-{shards:05}.safetensors" for i, name in enumerate(names)}
+    parts = {name: i * shards // len(names) + 1 for i, name in enumerate(names)}
+    files = {name: f"model-{part:05}-of-{shards:05}.safetensors" for name, part in parts.items()}
     for file in set(files.values()):
         part = {name: tensors[name] for name in names if files[name] == file}
         save_file(part, os.path.join(folder, file), metadata={"format": "pt"})
@@ -96,13 +97,15 @@ def run(model, token_ids):
     hooks = []
     for layer in text.layers:
         sandwich = hasattr(layer, "pre_feedforward_layernorm")
+        adds_attention = layer.post_attention_layernorm if sandwich else layer.self_attn
+        adds_mlp = layer.post_feedforward_layernorm if sandwich else layer.mlp
         before_mlp = layer.pre_feedforward_layernorm if sandwich else layer.post_attention_layernorm
         hooks += [
             layer.register_forward_pre_hook(on_input("resid_pre"), with_kwargs=True),
             before_mlp.register_forward_pre_hook(on_input("resid_mid"), with_kwargs=True),
             layer.register_forward_hook(on_output("resid_post")),
-            (layer.post_attention_layernorm if sandwich else layer.self_attn).register_forward_hook(on_output("attn_out")),
-            (layer.post_feedforward_layernorm if sandwich else layer.mlp).register_forward_hook(on_output("mlp_out")),
+            adds_attention.register_forward_hook(on_output("attn_out")),
+            adds_mlp.register_forward_hook(on_output("mlp_out")),
         ]
     with torch.no_grad():
         text(torch.as_tensor(np.asarray(token_ids))[None], use_cache=False)

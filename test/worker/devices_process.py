@@ -1,6 +1,6 @@
-"""Runs a model on however many devices XLA_FLAGS makes: `python devices_process.py OUT.npz '{"model": …, …}' [BYTES]`.
+"""Runs a model on the devices that XLA_FLAGS makes: `python devices_process.py OUT.npz SPEC_JSON [BYTES]`.
 
-OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], the stats of all, and how the devices were used.
+OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], the stats of all, and how devices were used.
 BYTES is the memory that a device is said to have.
 """
 

@@ -5,8 +5,8 @@ by the tests.
     /tmp/golden/bin/python test/worker/make_golden.py
 
 A folder is one model as it would come from the Hub, some with the keys of old config.json files and some with those
-that transformers 5 writes, with expected.npz beside it: the token ids, and each site of each layer, in fp32. transformers
-reads the folder itself, so the fixtures also say what it takes an old file to mean.
+that transformers 5 writes, with expected.npz beside it: the token ids, and each site of each layer, in fp32.
+transformers reads the folder itself, so the fixtures also say what it takes an old file to mean.
 """
 
 import os

@@ -35,7 +35,8 @@ def run_all(model, samples):
 
 @pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
-    model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8"), "/nowhere", None)
+    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
+    model = load_model(spec, "/nowhere", None)
     told = []
     model.warm_up(lambda done, total: told.append((done, total))).wait()
     shapes = batch_shapes(MAX_LENGTH, 1)

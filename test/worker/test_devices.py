@@ -43,8 +43,9 @@ def on_devices(tmp_path_factory):
         key = json.dumps([count, device_bytes, spec], sort_keys=True)
         if key not in answers:
             out = str(tmp_path_factory.mktemp("devices") / "out.npz")
+            memory = [str(device_bytes)] if device_bytes else []
             subprocess.run(
-                [sys.executable, f"{HERE}/devices_process.py", out, json.dumps(spec), *([str(device_bytes)] if device_bytes else [])],
+                [sys.executable, f"{HERE}/devices_process.py", out, json.dumps(spec), *memory],
                 env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
                 check=True,
                 timeout=300,
@@ -86,7 +87,8 @@ def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, s
         spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES, "tokens": tokens}
         many = on_devices(folder, 8, device_bytes=room_for(spec, split), tokens=tokens)
         assert many["layout"][:2].tolist() == [8 // split, split]
-        assert many["layout"][2] < 8 * one["layout"][2] / split * 1.3  # a device has its part, and whatever is not split
+        # A device has its part, and whatever is not split.
+        assert many["layout"][2] < 8 * one["layout"][2] / split * 1.3
         for name, rows in rows_of(one).items():
             found, expected = many[name].view(np.float32).astype(np.float64), rows.view(np.float32)
             assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected), name
@@ -102,7 +104,8 @@ def room_for(raw_spec, ways):
 
 
 def a_big_config(**changes):
-    return parse_config(TINY_CONFIG | {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64} | changes, "it")
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64}
+    return parse_config(TINY_CONFIG | heads | changes, "it")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def rejects(storage):
 
 
 def verified(storage, tmp_path, folder, **spec):
-    put_manifest(storage, model=folder, **spec)
+    put_manifest(storage, **({"model": folder} | spec))
     report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None)
     return report["ok"], report["streams"][0]["problems"] + report["problems"], report
 
@@ -199,6 +199,25 @@ def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out
             or entry["total_samples_in_shard"] <= 1
         )
     assert end == len(lines) - 1
+
+
+def test_a_line_of_several_samples_counts_them_all_stored_or_not(storage, tmp_path, tiny_folder):
+    task = {"train": [{"input": [[1, 2]], "output": [[2, 1]]}] * 2, "test": [{"input": [[3]], "output": [[4]]}]}
+    lines = [json.dumps({"task_id": str(number)} | task) for number in range(4)]
+    lines[2] = "junk"
+    spec = {"model": tiny_folder, "record": {"predictions_per_task": 3}, "layers": [1], "max_seq_length": 1024}
+    spec["shard_size_gb"] = 1e-5
+    work = a_work(a_stream(storage, lines), **spec)
+    control = Control()
+    assert run_extract(work, load_model(work.spec, str(tmp_path), bucket()), str(tmp_path), control) == "completed"
+    assert list(read_stream(outputs(storage), "safetensors")) == [0, 1, 2, 3, 4, 5, 9, 10, 11]
+    assert [(r["line"], r["sample_idx"], r["samples"]) for r in rejects(storage)] == [(3, 6, 3)]
+    assert (control.progress()["samples_done"], control.progress()["samples_total"]) == (12, 12)
+    summary = json.loads(outputs(storage)["metadata.json"])
+    assert (summary["total_samples"], summary["total_rejected"]) == (9, 3)
+    ok, problems, report = verified(storage, tmp_path, tiny_folder, **spec)
+    assert ok, problems
+    assert (report["samples"], report["stored_once"], report["rejected"]) == (12, 9, 3)
 
 
 BAD_LINES = [

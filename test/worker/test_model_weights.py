@@ -1,4 +1,4 @@
-"""Weights are files of strangers too: they fit the config wholly, or are refused with all that is wrong in one error."""
+"""Weights are files of strangers too: they fit the config wholly, or are refused with all that is wrong at once."""
 
 import json
 import os
@@ -150,7 +150,8 @@ def test_a_tensor_that_is_in_two_files_is_an_error(tmp_path):
 def test_an_index_that_lies_is_an_error_that_names_it(tmp_path, index, reason):
     split_model(tmp_path)
     write_index(tmp_path, index)
-    with pytest.raises(Failure, match=f"Failed to read model.safetensors.index.json of my-model: .*({reason})") as failure:
+    wanted = f"Failed to read model.safetensors.index.json of my-model: .*({reason})"
+    with pytest.raises(Failure, match=wanted) as failure:
         load(tmp_path)
     assert failure.value.kind == "model"
 
@@ -186,7 +187,8 @@ def header(tensors, data=b"\0" * 16):
 )
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(Failure, match="Failed to read model.safetensors of my-model: .*copy the model again") as failure:
+    wanted = "Failed to read model.safetensors of my-model: .*copy the model again"
+    with pytest.raises(Failure, match=wanted) as failure:
         load(tmp_path)
     assert failure.value.kind == "model"
 

@@ -251,3 +251,22 @@ def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_sam
     run_extract(a_work(a_stream(storage, text_lines(30), stream="8"), stream="008", tokens="::3"), model, str(tmp_path))
     assert phases[-1] == "running"
     model.warm_up().wait()
+
+
+def test_an_error_ends_an_upload_that_is_on_its_way(storage, tmp_path, warm_models, monkeypatch):
+    """A large shard on a slow network is not sent to its end when the stream has failed meanwhile."""
+    began, asked = threading.Event(), []
+
+    def endless(self, shard, pipeline):
+        if shard.plan.number == 1:
+            while True:
+                began.set()
+                asked.append(self._bucket.check())  # as before each part of an upload
+                time.sleep(0.01)
+        began.wait(10)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(extract_module.Uploader, "store", endless)
+    with pytest.raises(RuntimeError, match="broken"):
+        run_extract(a_work(a_stream(storage, text_lines(100)), shard_size_gb=SMALL), warm_models(), str(tmp_path))
+    assert asked

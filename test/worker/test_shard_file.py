@@ -330,6 +330,15 @@ sys.stdout.buffer.write(shard.read())
     assert len(contents) == 1 and len(contents.pop()) > 1000
 
 
+def test_a_pickle_does_not_depend_on_which_equal_values_are_one_object():
+    one, other = a_plan((2, 2)), a_plan((2, 2))
+    for plan, previews in ((one, ["same text"] * 2), (other, ["same text", "".join(["same", " text"])])):
+        for sample, preview in zip(plan.samples, previews, strict=True):
+            object.__setattr__(sample, "preview", preview)
+    rows, _ = some_rows(one)
+    assert encode("pkl.gz", one, rows).read() == encode("pkl.gz", other, rows).read()
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_the_checksum_of_a_shard_is_that_of_its_bytes(file_format):
     plan = a_plan((30, 40))

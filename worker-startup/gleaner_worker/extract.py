@@ -70,9 +70,11 @@ class _Extraction:
 
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control):
         self._work, self._model, self._control = work, model, control
+        self._pipeline = Pipeline(control.check_lease)
         self._stored = StoredShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
-        self._uploader = Uploader(work, model, bucket, folder, control, self._stored)
+        uploads = bucket.checked(self._pipeline.check)  # none goes on when a stage has failed
+        self._uploader = Uploader(work, model, uploads, folder, control, self._stored)
         self._warm: WarmUp | None = None
         self._lock = threading.Lock()
         self._unencoded: list[ShardInProgress] = []
@@ -90,8 +92,7 @@ class _Extraction:
     def _run(self, path: str) -> str:
         control = self._control
         control.phase = "running"
-        with Pipeline(control.check_lease) as self._pipeline:
-            pipeline = self._pipeline
+        with self._pipeline as pipeline:
             windows = pipeline.stage("read", read_windows(path, self._work.object, self._model.reader), ahead=1)
             plans = pipeline.stage("plan", self._plan(windows), ahead=1)
             running = pipeline.stage("device", self._compute(plans), ahead=1)
@@ -102,10 +103,11 @@ class _Extraction:
             if control.mode == "flush":
                 # No shard that is encoded waits for another; what is not encoded is saved as it is: what is computed now,
                 # and the batches that are on the device when they are in.
-                pipeline.each("late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS)
+                late_are_stored = pipeline.each("late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS)
                 self._partials.save(list(self._unencoded))
                 pipeline.wait_until(lambda: shards.has_ended)
                 self._partials.save(list(self._unencoded))
+                pipeline.wait_until(late_are_stored)
             pipeline.wait_until(are_stored)
         if self._uploader.is_committed:
             return "completed"

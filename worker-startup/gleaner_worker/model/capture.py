@@ -49,7 +49,7 @@ class Capture:
 
 def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Array, what: Capture, pin=lambda x: x):
     """Computes one batch: {"rows": {site: [L, B, W, D]}, "stats": {site: fp32 [L, B, K]}} and, for int8, "scale":
-    {site: fp32 [L, B, W]}.
+    {site: fp32 [L, B, W]}. bf16 rows are their bits, uint16: XLA's CPU would widen all layers to fp32 to add one.
 
     token_ids: int32 [B, T], padded on the right. counts: int32 [B], 0 for a dummy. By mode:
     all: W = T, and the first counts[b] rows of b are real; picks is not used.
@@ -88,6 +88,8 @@ def _store(x, real, dtype: str) -> dict[str, jax.Array]:
         rows = x.astype(STORED[dtype])
         value = rows.astype(jnp.float32)
         largest = jnp.abs(value).max(axis=2)  # [B, W]; NaN where a value is
+        if dtype == "bf16":
+            rows = jax.lax.bitcast_convert_type(rows, jnp.uint16)
         return {"rows": rows, "stats": _stats(value, largest, largest, real)}
     largest = jnp.abs(x).max(axis=2)
     scale = largest / _INT8_MAX

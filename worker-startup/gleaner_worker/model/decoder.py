@@ -121,8 +121,8 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
 
 
 def _of_layer(stack, layer):
-    """One layer's part of a parameter. bf16 may come as its bits, uint16: XLA's CPU would widen a whole stack of bf16 to
-    fp32, in every layer, to index it."""
+    """One layer's part of a parameter. bf16 may come as its bits, uint16: to index a stack of bf16, XLA's CPU would
+    widen all of it to fp32, in every layer."""
     part = jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False)
     return jax.lax.bitcast_convert_type(part, jnp.bfloat16) if part.dtype == jnp.uint16 else part
 
@@ -158,7 +158,7 @@ def _mlp(x, p, activation):
 
 
 def _by_rows(function, x):
-    """Applies to x [B, T, D] what treats all its rows alike; on a CPU in parts, so that what is between fits its caches."""
+    """Applies to x [B, T, D] what treats all rows alike; on a CPU in parts, so that what is between fits its caches."""
     b, t, d = x.shape
     size = max(_CPU_ROWS, -(-b * t // _MAX_PARTS))
     if jax.default_backend() != "cpu" or b * t <= size:

@@ -38,7 +38,7 @@ def set_up_jax(home: str) -> None:
 
 
 def programs() -> int:
-    """How many programs JAX has made ready in this process, of whatever computation, loaded from the cache or compiled."""
+    """How many programs JAX has made ready in this process, whatever for, loaded from the cache or compiled."""
     return _counts["programs"]
 
 

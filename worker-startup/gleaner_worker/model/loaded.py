@@ -110,7 +110,9 @@ class Model:
             {site: np.empty(shape[:2], np.float32) for site in scaled},
         )
 
-    def warm_up(self, tell: Callable[[int, int], None] = lambda done, total: None, likely: Iterable[int] = ()) -> WarmUp:
+    def warm_up(
+        self, tell: Callable[[int, int], None] = lambda done, total: None, likely: Iterable[int] = ()
+    ) -> WarmUp:
         """Begins to compile every batch shape that can occur, those of the `likely` widths first; returns at once.
 
         tell(done, total) is called from another thread. Batches of any shape can be started meanwhile.
@@ -159,7 +161,7 @@ def load_model(
 
     tell: hears what is being done. previous: a model that nobody uses any more; its weights are used again if they
     are the same, and else freed. device_bytes: the memory of one device, instead of what the device says. Raises
-    Failure("model") when anything about the model, its tokenizer, the chosen layers or tokens, or its size does not fit.
+    Failure("model") when anything about the model, its tokenizer, the chosen layers or tokens, or its size is no good.
     """
     device.set_up_jax(home)
     if run:

@@ -1,4 +1,4 @@
-"""How a model lies on the chips of this host: the batch split over `data`, and the weights over `model` if they must be.
+"""How a model lies on the chips of this host: the batch split over `data`, the weights over `model` if they must be.
 
 Data parallel is the rule: every device has all weights and computes batches of the very shapes that a lone one would,
 so how many there are changes no bit. Weights are split only when one device cannot hold them.
@@ -62,8 +62,8 @@ def choose_layout(
             "model",
             f"Failed to fit the model into {len(devices)} {devices[0].device_kind} of {_gb(limit)}: its weights are "
             f"{_gb(weights[1])}{', on each device ' if split else ''}{split} (its {what.config.num_heads} heads and "
-            f"{what.config.num_kv_heads} key/value heads decide over how many); take an accelerator with more memory or "
-            "more chips, ask for less deep `layers`, or for compute_dtype bf16",
+            f"{what.config.num_kv_heads} key/value heads decide over how many); take an accelerator with more memory "
+            "or more chips, ask for less deep `layers`, or for compute_dtype bf16",
         )
     fitting = [n for n in ways if weights[n] + batch_bytes(what, shapes, n) <= room]
     chosen = fitting[0] if fitting else ways[-1]
@@ -115,7 +115,7 @@ def batch_bytes(what: Capture, shapes: list[tuple[int, int]], ways: int) -> int:
 def place(params: dict, config: DecoderConfig, layout: Layout) -> dict:
     """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds them twice.
 
-    On a CPU the blocks' bf16 goes as its bits, uint16: see decoder._at.
+    On a CPU the blocks' bf16 goes as its bits, uint16: see decoder._of_layer.
     """
     as_bits = layout.mesh.devices.flat[0].platform == "cpu"
 

@@ -48,8 +48,8 @@ def check_tokens(spec: Spec, max_length: int) -> None:
             problem = f"the slice {spec.tokens} takes nothing from any sample of 1 to {max_length} tokens"
     elif absent := [position for position in spec.tokens if not -max_length <= position < max_length]:
         problem = (
-            f"position{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent[:20]))} cannot exist: a sample has at "
-            f"most {max_length} tokens (0 to {max_length - 1}, or -{max_length} to -1)"
+            f"position{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent[:20]))} cannot exist: a sample has "
+            f"at most {max_length} tokens (0 to {max_length - 1}, or -{max_length} to -1)"
         )
     if problem:
         raise Failure("model", f"Failed to choose tokens: {problem}; correct `tokens` or `max_seq_length` in run.json")

@@ -74,8 +74,8 @@ def _too_large(shape: tuple[int, int], layout: Layout, where: str, cause: str) -
 def _over_devices(what: Capture, layout: Layout):
     """capture, with the batch axis split by hand: a device runs what it would run alone, and asks the others nothing.
 
-    Only the split of the weights is left to the compiler. Every site is whole on each of the devices that share one copy
-    of the weights, so one of them gives it to the host. Nothing is donated: no output has an input's shape.
+    Only the split of the weights is left to the compiler. Every site is whole on each of the devices that share one
+    copy of the weights, so one of them gives it to the host. Nothing is donated: no output has an input's shape.
     """
 
     def whole(x):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ..failures import Failure
-from .capture import Capture
+from .capture import STORED, Capture
 from .program import is_out_of_memory
 
 _MAX_ABS, _NON_FINITE = 2, 3  # columns of capture.STATS
@@ -56,7 +56,9 @@ class HostBatch:
         self.counts = counts
         self.stats = {site: self._fold(pieces) for site, pieces in parts["stats"].items()}  # fp64 [L, K]
         self._stats = {site: np.concatenate(pieces, axis=1) for site, pieces in parts["stats"].items()}  # [L, B, K]
-        self._rows, self._scale = parts["rows"], parts.get("scale", {})
+        stored = STORED[what.dtype]  # bf16 comes as its bits
+        self._rows = {site: [piece.view(stored) for piece in pieces] for site, pieces in parts["rows"].items()}
+        self._scale = parts.get("scale", {})
         self._layers = what.layers
 
     def rows(self, site: str, b: int) -> np.ndarray:

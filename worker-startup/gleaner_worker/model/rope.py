@@ -138,7 +138,7 @@ def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
 
 
 def _yarn(rope: Rope, wavelength: np.ndarray) -> np.ndarray:
-    """Peng et al. 2023, section 3.2: a ramp over the dimensions between fast turns, kept, and slow ones, slowed down."""
+    """Peng et al. 2023, section 3.2: a ramp over the dimensions from fast turns, kept, to slow ones, slowed down."""
     dim = 2 * len(wavelength)
 
     def dimension(turns: float) -> float:

@@ -1,4 +1,4 @@
-"""The compiled programs of a model, one per batch shape: made ahead of use in the background, or when first asked for."""
+"""The compiled programs of a model, one per batch shape: made ahead in the background, or when first asked for."""
 
 import logging
 import os
@@ -52,8 +52,9 @@ class WarmUp:
         self._is_cancelled = False
         # One core at least stays free for those who use what is ready.
         count = min(len(self._shapes), max(1, min(4, (os.cpu_count() or 1) // 2)))
-        # No daemons: a process that ends while one of these compiles would be torn down under the compiler.
-        self._threads = [threading.Thread(target=self._run, name="compile") for _ in range(count)]
+        # No daemons, as the thread that asks may be: a process that ends while one of these compiles would be torn
+        # down under the compiler.
+        self._threads = [threading.Thread(target=self._run, name="compile", daemon=False) for _ in range(count)]
         for thread in self._threads:
             thread.start()
 

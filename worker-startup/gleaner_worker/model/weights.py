@@ -33,7 +33,7 @@ class StoredTensor:
 
     def read_into(self, target: np.ndarray) -> None:
         """Converts on the way, reading from the file's pages: there is never a second copy of the tensor."""
-        stored = np.memmap(self.path, np.uint8, "r", offset=0)[self.begin : self.end]
+        stored = np.memmap(self.path, np.uint8, "r")[self.begin : self.end]
         target[...] = stored.view(_STORED[self.dtype]).reshape(self.shape)
 
 
@@ -68,12 +68,13 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
         with open(path, "rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(start - 8))
-        return [
-            StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), *(start + at for at in entry["data_offsets"]))
-            for name, entry in header.items()
-            if name != "__metadata__"
-        ]
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        header.pop("__metadata__", None)
+        tensors = []
+        for name, entry in header.items():
+            begin, end = (start + offset for offset in entry["data_offsets"])
+            tensors.append(StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), begin, end))
+        return tensors
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Failure(
             "model", f"Failed to read {os.path.basename(path)} of {where}: {error}; copy the model again"
         ) from error

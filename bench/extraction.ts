@@ -1,0 +1,32 @@
+/**
+ * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --json FILE]`.
+ *
+ * The environment has what it is compared with (torch, transformers, SAELens, ...), from a list locked by hashes.
+ */
+import {spawnSync} from 'node:child_process';
+import {fileURLToPath} from 'node:url';
+import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../cli/python.ts';
+
+const LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));
+const HERE = fileURLToPath(new URL('.', import.meta.url));
+
+const made = spawnSync(
+  'bash',
+  [
+    '-c',
+    'source "$1/startup.sh"; make_environment "$2" "$3"',
+    'bash',
+    WORKER_FOLDER,
+    await environmentFolder(LOCK),
+    LOCK,
+  ],
+  {env: {...process.env, UV_CACHE_DIR: UV_CACHE}, stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8'},
+);
+const python = made.stdout.trim().split('\n').at(-1);
+if (made.status !== 0 || !python)
+  throw new Error(`Failed to make the environment of ${LOCK}: see the messages above`);
+const run = spawnSync(python, ['-m', 'extraction', ...process.argv.slice(2)], {
+  env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1'},
+  stdio: 'inherit',
+});
+process.exitCode = run.status ?? 1;
