@@ -58,7 +58,11 @@ def main() -> int:
 
 
 def _run(name: str, place: Workplace) -> Report:
-    return importlib.import_module(f".{_MODULES.get(name, name)}", __package__).run(place)
+    report = importlib.import_module(f".{_MODULES.get(name, name)}", __package__).run(place)
+    if not place.is_quick:
+        return report
+    # Of a tiny model no speed is promised.
+    return dataclasses.replace(report, figures=[dataclasses.replace(f, target=None) for f in report.figures])
 
 
 def _in_own_process(name: str, folder: str, is_quick: bool) -> Report | None:

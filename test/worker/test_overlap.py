@@ -122,6 +122,21 @@ def test_shards_are_uploaded_several_at_once_and_the_last_after_everything_else(
             assert len(names) == 1
 
 
+def test_the_last_shard_and_the_summary_wait_for_the_slowest_of_the_others(storage, tmp_path, warm_models):
+    stored_before = []
+
+    def slowly(name):
+        if name.endswith("shard_0002.safetensors"):
+            time.sleep(1.5)  # the others are stored in a fraction of it
+            stored_before.extend(outputs(storage))
+
+    storage.before_create = slowly
+    work = a_work(a_stream(storage, [*text_lines(100), "junk"]), shard_size_gb=SMALL)
+    assert run_extract(work, warm_models(), str(tmp_path)) == "completed"
+    shards = sorted(name for name in outputs(storage) if name.startswith("shard_"))
+    assert sorted(stored_before) == [name for name in shards[:-1] if "0002" not in name]
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_path, warm_models, order):
     spec = {"shard_size_gb": SMALL}

@@ -1,6 +1,7 @@
 """Ways in which an extraction is cut short: a lost lease, a drain, a machine that goes away with notice."""
 
 import json
+import re
 import threading
 import time
 
@@ -79,6 +80,11 @@ class Interruption:
         monkeypatch.setattr(extract_module, "put_batch", counting)
 
 
+def batches_of(name):
+    shard, first, last = re.fullmatch(r".*/shard_(\d+)\.e\d+\.b(\d+)-(\d+)\.safetensors", name).groups()
+    return [(shard, batch) for batch in range(int(first), int(last) + 1)]
+
+
 SPECS = [
     {},
     {"dtype": "int8", "tokens": "mean", "sites": ["resid_pre", "mlp_out"]},
@@ -114,6 +120,8 @@ def test_a_preempted_shard_goes_on_where_it_was_and_comes_out_the_same(
     assert epoch > 2
     assert outputs(storage) == undisturbed
     assert computed == calm.done  # no batch was computed twice
+    saved = [batch for name in storage.names(BUCKET, PARTIALS) for batch in batches_of(name)]
+    assert len(saved) == len(set(saved)) > 0  # nor saved twice
 
 
 def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
@@ -124,9 +132,10 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
     run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     undisturbed = outputs(storage)
     clean()
-    control, encode = Control(), extract_module.encode_shard
+    control, encode, encoded = Control(), extract_module.encode_shard, []
 
     def slow(*arguments):
+        encoded.append(1)
         control.request("flush")
         time.sleep(0.5)
         return encode(*arguments)
@@ -137,6 +146,7 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
         assert run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path), control) == "preempted"
     numbers = {name.removeprefix(PARTIALS)[:10] for name in storage.names(BUCKET, PARTIALS)}
     assert "shard_0001" in numbers and len(numbers) > 1
+    assert len(encoded) == 1  # the one that it was at
     with monkeypatch.context() as patch:
         second = Interruption(patch)
         assert run_extract(a_work(resource, epoch=2, shard_size_gb=SMALL), tiny_models(), str(tmp_path)) == "completed"
@@ -227,7 +237,9 @@ def spoil(storage, name, how):
 def test_a_partial_that_does_not_fit_is_passed_over(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
     resource = a_stream(storage, text_lines(600))
     spec = {"dtype": "int8"}
-    run_extract(a_work(resource, **spec), tiny_models(**spec), str(tmp_path))
+    with monkeypatch.context() as patch:
+        calm = Interruption(patch)
+        run_extract(a_work(resource, **spec), tiny_models(**spec), str(tmp_path))
     undisturbed = outputs(storage)
     clean()
     with monkeypatch.context() as patch:
@@ -236,8 +248,11 @@ def test_a_partial_that_does_not_fit_is_passed_over(storage, tmp_path, tiny_mode
         assert run_extract(work, tiny_models(**spec), str(tmp_path), interruption.control) == "preempted"
     for name in storage.names(BUCKET, PARTIALS):
         spoil(storage, name, damage)
-    assert run_extract(a_work(resource, epoch=2, **spec), tiny_models(**spec), str(tmp_path)) == "completed"
+    with monkeypatch.context() as patch:
+        second = Interruption(patch)
+        assert run_extract(a_work(resource, epoch=2, **spec), tiny_models(**spec), str(tmp_path)) == "completed"
     assert outputs(storage) == undisturbed
+    assert second.done == calm.done
 
 
 def test_partials_of_several_workers_are_put_together(storage, tmp_path, tiny_models, monkeypatch, clean):

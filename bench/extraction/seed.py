@@ -1,0 +1,141 @@
+"""End to end against the way extraction was done before: what SEED_WAY says, made again here for this comparison.
+
+Both sides take the same token ids of real records and put what they make into the same bucket on the loopback. The older
+way costs the same for every batch of four, as all are padded alike; one batch is measured and the rest extrapolated.
+"""
+
+import gzip
+import pickle
+import statistics
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.weights import load_params
+from gleaner_worker.objects import Bucket, FileContent
+from gleaner_worker.records.arc import encode_task
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from .job import load, put_stream, store
+from .sink import running_sink
+from .timing import Figure, Report, speed_up, take_turns
+from .workplace import Workplace, read_data
+
+CLAIM = "end to end against the older way, per sample, on the lengths of shared/data"
+SEED_WAY = (
+    "fp32, batches of 4 padded to 2,048 tokens, dense attention, all layers copied to the host with their padding, "
+    "pickled with gzip level 9 and uploaded, one after the other"
+)
+_BATCH, _LENGTH = 4, 2048
+_PROMPTS_PER_TASK = 8  # of an ARC task
+
+
+def run(place: Workplace) -> Report:
+    report = Report("seed", CLAIM, notes=[f"The older way: {SEED_WAY}."])
+    data = {"GSM8K": read_data("gsm8k-test.jsonl"), "ARC": read_data("arc-agi-training.jsonl")}
+    if None in data.values():
+        report.notes.append("skipped: shared/data is not there")
+        return report
+    texts = {"GSM8K": [r["prompt"] for r in data["GSM8K"]], "ARC": [encode_task(r) for r in data["ARC"]]}
+    ids = _tokenize(texts, 512 if place.is_quick else 8192)
+    length = 64 if place.is_quick else _LENGTH
+    seed = _SeedWay(place, length)
+    totals: dict[str, list[float]] = {}
+    with running_sink() as bucket:
+        models_ = {dtype: load(place, place.spec(dtype=dtype, max_seq_length=length)) for dtype in ("bf16", "fp32")}
+        for name, count, weight in (("GSM8K", 64, 1), ("ARC", 8, _PROMPTS_PER_TASK)):
+            # Every nth, so that short and long ones are there as in the whole.
+            chosen = ids[name][:: max(1, len(ids[name]) // count)][:count]
+            stream = put_stream(bucket, [{"tokens": sample} for sample in chosen])
+            sides = {"seed": partial(seed.run, chosen[:_BATCH], bucket)}
+            sides |= {d: partial(store, place, model, bucket, stream) for d, model in models_.items()}
+            seconds = take_turns(sides, 2, warm_up=place.is_quick)
+            each = {side: [s / (_BATCH if side == "seed" else len(chosen)) for s in times] for side, times in seconds.items()}
+            lengths = [len(sample) for sample in ids[name]]
+            detail = (
+                f"median {statistics.median(lengths):.0f} tokens, {sum(n > length for n in lengths)} of {len(lengths)} cut; "
+                f"{min(each['seed']):.2f} s a sample, ours {min(each['bf16']):.3f} (bf16) {min(each['fp32']):.3f} (fp32)"
+            )
+            report.figures.append(speed_up(f"{name}, ours stores bf16", each["seed"], each["bf16"], 10.0, detail))
+            report.figures.append(speed_up(f"{name}, ours stores fp32", each["seed"], each["fp32"]))
+            for side, times in each.items():
+                totals.setdefault(side, []).append(min(times) * len(ids[name]) * weight)
+    whole = {side: sum(parts) for side, parts in totals.items()}
+    detail = f"{whole['seed'] / 3600:.1f} h, ours {whole['bf16'] / 3600:.2f} h; extrapolated from the samples above"
+    report.figures.append(
+        Figure("all of both (8 prompts a task), bf16", whole["seed"] / whole["bf16"], 10.0, detail=detail)
+    )
+    return report
+
+
+class _SeedWay:
+    def __init__(self, place: Workplace, length: int):
+        config = parse_config(place.config, "the bench's model")
+        self._params = jax.device_put(load_params(place.model, config, config.num_layers, "fp32", "the bench's model"))
+        self._path, self._length, self._number = place.path("seed-shard.pkl.gz"), length, 0
+        shape = jax.ShapeDtypeStruct((_BATCH, length), jnp.int32)
+        self._forward = jax.jit(partial(_residuals, config=config)).lower(self._params, shape).compile()
+
+    def run(self, samples: list[list[int]], bucket: Bucket) -> None:
+        ids = np.zeros((_BATCH, self._length), np.int32)
+        for row, sample in enumerate(samples):
+            ids[row, : len(sample)] = sample[: self._length]
+        shard: dict[int, list[dict]] = {}
+        for layer, values in enumerate(self._forward(self._params, ids)):
+            host = np.array(values)
+            shard[layer] = [
+                {"sample_idx": row, "activation": host[row], "shape": host[row].shape, "text_preview": ""}
+                for row in range(_BATCH)
+            ]
+        with gzip.open(self._path, "wb", compresslevel=9) as file:
+            pickle.dump(shard, file)
+        self._number += 1
+        with open(self._path, "rb") as file:
+            bucket.create(f"seed/shard_{self._number:04}.pkl.gz", FileContent(self._path, file), {}, "application/gzip")
+
+
+def _residuals(params: dict, ids: jax.Array, config) -> list[jax.Array]:
+    """The residual stream after every block, [B, T, D] each: fp32 throughout, T x T scores, causal, no logits."""
+    b, t = ids.shape
+    heads, kv, size = config.num_heads, config.num_kv_heads, config.head_dim
+    angle = jnp.arange(t)[:, None] * config.ropes[0].theta ** (-jnp.arange(0, size, 2) / size)
+    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+
+    def norm(x, weight):
+        return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + config.norm_eps) * weight
+
+    def turned(x):
+        first, second = jnp.split(x, 2, -1)
+        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+    x, kept = params["embed"][ids], []
+    causal = jnp.tril(jnp.ones((t, t), bool))
+    for layer in range(config.num_layers):
+        p = {name: stack[layer] for name, stack in params["blocks"].items()}
+        h = norm(x, p["norm1"])
+        q = turned((h @ p["wq"].T + p["bq"]).reshape(b, t, heads, size))
+        k = turned((h @ p["wk"].T + p["bk"]).reshape(b, t, kv, size)).repeat(heads // kv, 2)
+        v = (h @ p["wv"].T + p["bv"]).reshape(b, t, kv, size).repeat(heads // kv, 2)
+        scores = jnp.where(causal, jnp.einsum("bqhd,bkhd->bhqk", q, k) / size**0.5, -jnp.inf)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+        x = x + mixed.reshape(b, t, -1) @ p["wo"].T
+        h = norm(x, p["norm2"])
+        x = x + (jax.nn.silu(h @ p["gate"].T) * (h @ p["up"].T)) @ p["down"].T
+        kept.append(x)
+    return kept
+
+
+def _tokenize(texts: dict[str, list[str]], vocab_size: int) -> dict[str, list[list[int]]]:
+    """By a byte-level BPE of these very texts, in which every digit is a token of its own, as in Qwen's: such lengths."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+    )
+    tokenizer.train_from_iterator([text for some in texts.values() for text in some], trainer)
+    return {name: [encoding.ids for encoding in tokenizer.encode_batch(some)] for name, some in texts.items()}
