@@ -127,7 +127,9 @@ class FakeStorage:
     def name_of(query, body):
         """Of the object that an upload begins."""
         start = {"multipart": body.find(b"{"), "resumable": 0}.get(query.get("uploadType"))
-        return None if start is None else json.JSONDecoder().raw_decode(body[start : start + 16384].decode("latin-1"))[0]["name"]
+        if start is None:
+            return None
+        return json.JSONDecoder().raw_decode(body[start : start + 16384].decode("latin-1"))[0]["name"]
 
     def route(self, method, path, query, headers, body):
         if match := re.fullmatch(r"/upload(?:/resumable)?/storage/v1/b/([^/]+)/o", path):

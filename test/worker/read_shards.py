@@ -12,7 +12,7 @@ import zstandard
 
 
 def read_shard(data, file_format):
-    """(sample index -> {"resid_post.0": fp32 [rows, d_model], …, "token_ids", "positions", "kept"}, metadata inside)."""
+    """({sample index: {"resid_post.0": fp32 [rows, d_model], …, "token_ids", "positions", "kept"}}, its metadata)."""
     if file_format == "pkl.gz":
         return _read_pickle(data), {}
     if file_format == "safetensors.zst":

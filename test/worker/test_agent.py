@@ -79,7 +79,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
 def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
 ):
-    resource = a_stream(storage, LONG)
+    resource = a_stream(storage, LONG * 6)  # the notice is looked for once a second
     cloud.leases = [a_work_answer(resource, model=tiny_folder)]
     process = agent()
     cloud.wait(lambda asked: running(asked, 200))

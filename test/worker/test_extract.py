@@ -75,7 +75,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
     spec = spec | {"layers": [0, 2]}
     model = tiny_models(**spec)
-    spec["shard_size_gb"] = model.row_bytes * (60 if selection.get("tokens", "all") != "all" else 400) / 1e9
+    spec["shard_size_gb"] = model.row_bytes * (30 if selection.get("tokens", "all") != "all" else 400) / 1e9
     work = a_work(a_stream(storage, numbered_lines(60)), **spec)
     control = Control()
     assert run_extract(work, model, str(tmp_path), control) == "completed"
@@ -149,7 +149,7 @@ def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
     ("dtype", "scale", "hint"), [("fp16", 1e6, "bf16 or fp32"), ("bf16", float("nan"), "the model's weights")]
 )
 def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_path, tiny_folder, dtype, scale, hint):
-    """The embedding of one token is spoilt: the first sample that has it is named, and nothing of its shard is stored."""
+    """The embedding of one token is spoilt: the sample that has it is named, and nothing of its shard is stored."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     tensors = safetensors.numpy.load_file(folder / "model.safetensors")
@@ -162,7 +162,8 @@ def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_pa
     spec = {"model": str(folder), "dtype": dtype, "sites": ["resid_pre"], "shard_size_gb": 20 * 3 * 32 * 2 * 3 / 1e9}
     work = a_work(a_stream(storage, lines), **spec)
     model = load_model(work.spec, str(tmp_path), bucket(), "my-run")
-    with pytest.raises(Failure, match=rf"resid_pre.0 has \d rows that are not finite, .*sample 25; .*{hint}") as failure:
+    told = rf"resid_pre.0 has \d rows that are not finite, .*sample 25; .*{hint}"
+    with pytest.raises(Failure, match=told) as failure:
         run_extract(work, model, str(tmp_path))
     assert failure.value.kind == "stream"
     ranges = [storage.metadata(BUCKET, name) for name in storage.names(BUCKET, "activations/my-run/tpu_7/")]
@@ -179,15 +180,14 @@ def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out
     storage, tmp_path, tiny_models, lengths, tokens_per_shard, file_format
 ):
     storage.clear("activations/", "datasets/")
-    lines = ["junk" if n is None else json.dumps({"tokens": [(7 * i + j) % 600 for j in range(n)]}) for i, n in enumerate(lengths)]
+    tokens = [n and [(7 * i + j) % 600 for j in range(n)] for i, n in enumerate(lengths)]
+    lines = ["junk" if ids is None else json.dumps({"tokens": ids}) for ids in tokens]
     spec = {"format": file_format, "shard_size_gb": tokens_per_shard * 200 / 1e9, "layers": [0]}
     model = tiny_models(format=file_format, layers=[0])
     assert run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path)) == "completed"
     stored = outputs(storage)
     samples = read_stream(stored, file_format)
-    assert {i: found["token_ids"] for i, found in samples.items()} == {
-        i: json.loads(lines[i])["tokens"] for i, n in enumerate(lengths) if n
-    }
+    assert {i: found["token_ids"] for i, found in samples.items()} == {i: ids for i, ids in enumerate(tokens) if ids}
     assert [r["sample_idx"] for r in rejects(storage)] == [i for i, n in enumerate(lengths) if n is None]
     end = -1
     for entry in json.loads(stored["metadata.json"])["shards"]:

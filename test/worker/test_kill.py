@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, text_lines
+from build import a_stream, a_work, a_work_answer, outputs, run_extract, text_lines
 from read_shards import read_stream
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extract_process.py")

@@ -41,7 +41,8 @@ def stream(lines, per_line=1):
             items.append(rejected(first, per_line))
             continue
         length, rows, kept = line
-        items += [sample(first + k, length, positions=range(min(rows, length)), kept="k" * kept) for k in range(per_line)]
+        positions = range(min(rows, length))
+        items += [sample(first + k, length, positions=positions, kept="k" * kept) for k in range(per_line)]
     return items
 
 

@@ -54,10 +54,10 @@ def verify(tmp_path):
     return run
 
 
-def rewrite(storage, name, change=lambda tensors: None, inside=None, **metadata):
+def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=False, **metadata):
     """Changes what is in a safetensors shard, checksums and all; its custom metadata stay, or get some of them anew.
 
-    inside: what the header says otherwise than before.
+    inside: what the header says otherwise than before. signed: nothing tells that the bytes are others.
     """
     data = storage.data(BUCKET, PREFIX + name)
     is_packed = name.endswith(".zst")
@@ -70,6 +70,8 @@ def rewrite(storage, name, change=lambda tensors: None, inside=None, **metadata)
     data = encode_tensors(tensors, said).read()
     if is_packed:
         data = b"".join(compress([np.frombuffer(data, np.uint8)], threads=1))
+    if signed:
+        metadata["crc32c"] = as_text(crc32c(data))
     storage.put(BUCKET, PREFIX + name, data, storage.metadata(BUCKET, PREFIX + name) | metadata)
 
 
@@ -307,6 +309,14 @@ def test_a_pickle_shard_with_other_samples_or_a_program_in_it(storage, tmp_path,
     assert "does not hold exactly the layers" in verify()[1]
     put({layer: data[layer][1:] for layer in sorted(data)})
     assert "holds 40 samples" in verify()[1]
+    for entries in data.values():
+        first, second = (entry["activation"] for entry in entries[:2])
+        entries[0]["activation"] = np.zeros((len(first) + 1, first.shape[1]), np.float32)
+        entries[1]["activation"] = np.zeros((len(second) - 1, first.shape[1]), np.float32)
+        for entry in entries[:2]:
+            entry["shape"] = entry["activation"].shape
+    put(data)
+    assert "holds 2 samples that are not as in the stream" in verify()[1]
     put({0: print})
     assert "is not a pickle that can be trusted: it asks for builtins.print" in verify()[1]
 
@@ -403,7 +413,10 @@ KINDS = [
             (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
             (lambda t: put(t, "mlp_out.1.scale", 0, 99), "says of mlp_out.1 max_abs"),
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
-            (lambda t: put(t, "kept", 5, ord("8")), "samples different, the first at line 1"),
+            (
+                lambda t: put(t, "kept", 5, ord("8")),
+                "holds 1 samples that are not as in the stream, the first at line 1",
+            ),
             (lambda t: t.pop("kept"), "lacks kept"),
             (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
         ],
@@ -411,9 +424,9 @@ KINDS = [
     (
         {"dtype": "fp16", "tokens": [3, 0, -1], "exclude_special": True},
         [
-            (lambda t: swap(t, "positions"), "samples different, the first at line"),
+            (lambda t: swap(t, "positions"), "holds 1 samples that are not as in the stream, the first at line"),
             (lambda t: put(t, "positions", 0, 9999), "it has positions that its samples lack"),
-            (lambda t: put(t, "row_offsets", 1, 4), "samples different, the first at line"),
+            (lambda t: put(t, "row_offsets", 1, 4), "holds 2 samples that are not as in the stream, the first at line"),
             (lambda t: put(t, "resid_post.1", (0, 0), np.inf), "has values in resid_post.1 that are not finite"),
             (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
         ],
@@ -421,7 +434,7 @@ KINDS = [
     (
         {"dtype": "fp32", "format": "safetensors.zst", "tokens": "mean"},
         [
-            (lambda t: put(t, "token_ids", 0, 5), "samples different, the first at line 1"),
+            (lambda t: put(t, "token_ids", 0, 5), "holds 1 samples that are not as in the stream, the first at line 1"),
             (lambda t: put(t, "resid_post.1", slice(None), 0), "says of resid_post.1 max_abs"),
             (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
         ],
@@ -445,10 +458,11 @@ def test_every_kind_of_run_is_verified_and_its_damage_found(
     name = shard_of(storage)
     data, metadata = storage.data(BUCKET, PREFIX + name), storage.metadata(BUCKET, PREFIX + name)
     for change, problem in changes:
-        rewrite(storage, name, change)
+        rewrite(storage, name, change, signed=True)
         report, problems = verify()
         assert not report["ok"]
         assert problem in problems, problems
+        assert "holds other bytes" not in problems
         storage.put(BUCKET, PREFIX + name, data, metadata)
 
 
@@ -492,6 +506,11 @@ def test_a_tensor_whose_checksum_is_another(stored, verify):
     report, problems = verify()
     assert not report["ok"]
     assert f"{name} is damaged: resid_post.2 has the checksum" in problems
+    name = PREFIX + "shard_0002.safetensors"
+    _, inside = parse_tensors(stored.data(BUCKET, name))
+    checksums = json.loads(inside["checksums"]) | {"token_ids": "AAAAAA=="}
+    rewrite(stored, "shard_0002.safetensors", inside={"checksums": json.dumps(checksums)})
+    assert f"{name} is damaged: token_ids has the checksum" in verify()[1]
 
 
 def test_a_summary_with_untrue_statistics(stored, verify):
@@ -555,3 +574,39 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
         report, problems = verify()
         assert not report["ok"]
         assert problem in problems, problems
+
+
+def test_a_pickle_of_a_selection_is_verified_too(storage, tmp_path, tiny_models, tiny_folder, verify):
+    spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
+    lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12))]
+    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    report, problems = verify()
+    assert report["ok"], problems
+    name = PREFIX + "shard_0001.pkl.gz"
+    metadata, data = storage.metadata(BUCKET, name), storage.data(BUCKET, name)
+    for change, problem in (
+        (lambda entry: entry["kept"].update(n=99), "tells something else of its samples in layer 2 than in 0"),
+        (lambda entry: entry["positions"].reverse(), "tells something else of its samples in layer 2 than in 0"),
+        (lambda entry: entry.pop("positions"), "sample 0 lacks positions"),
+        (lambda entry: entry.update(activation=np.float32(entry["activation"])), "sample 0 is float32 "),
+        (lambda entry: entry.update(shape=(1, 32)), "and says [1, 32]"),
+    ):
+        content = pickle.loads(gzip.decompress(data))  # our own
+        change(content[2][0])
+        storage.put(BUCKET, name, gzip.compress(pickle.dumps(content, 4)), metadata)
+        report, problems = verify()
+        assert not report["ok"]
+        assert problem in problems, problems
+    for change in (
+        lambda entry: entry["kept"].update(n=99),
+        lambda entry: entry["positions"].reverse(),
+        lambda entry: entry.update(text_preview="another"),
+    ):
+        content = pickle.loads(gzip.decompress(data))
+        for layer in content.values():
+            change(layer[0])
+        changed = gzip.compress(pickle.dumps(content, 4))
+        storage.put(BUCKET, name, changed, metadata | {"crc32c": as_text(crc32c(changed))})
+        report, problems = verify()
+        assert (report["ok"], report["different"]) == (False, 1), problems

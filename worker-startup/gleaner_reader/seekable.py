@@ -3,7 +3,9 @@
 https://github.com/facebook/zstd/blob/dev/contrib/seekable_format/zstd_seekable_compression_format.md
 """
 
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Protocol
 
@@ -60,11 +62,16 @@ class Plain:
             raise ShardError(f"{self.url} cannot be read: it ends at byte {plain[-1]}, before byte {end}")
         first, last = np.searchsorted(plain, [begin, end - 1], "right") - 1
         data = memoryview(self._file.read(int(packed[first]), int(packed[last + 1])))
-        parts = []
-        for frame in range(first, last + 1):
-            start = int(packed[frame] - packed[first])
-            stop = int(packed[frame + 1] - packed[first])
-            parts.append(self._decompress(data[start:stop], int(plain[frame + 1] - plain[frame]), frame))
+
+        def unpack(frame: int) -> bytes:
+            start, stop = (int(place - packed[first]) for place in packed[frame : frame + 2])
+            return self._decompress(data[start:stop], int(plain[frame + 1] - plain[frame]), frame)
+
+        if first == last:
+            parts = [unpack(first)]
+        else:
+            with ThreadPoolExecutor(os.cpu_count(), "zstd") as pool:
+                parts = list(pool.map(unpack, range(first, last + 1)))
         skipped = begin - int(plain[first])
         whole = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
         return whole[skipped : skipped + end - begin]

@@ -33,7 +33,7 @@ _UPLOADS = 4  # at once
 _MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is encoded, and those on their way
 _MEMORY_SHARE = 0.5  # of this machine's, for shards
 
-# A batch on its way from the device: its shard, its number, and what is awaited; the last of a shard is (shard, None, None).
+# A batch on its way from the device: its shard, its number, and what is awaited. (shard, None, None) ends a shard.
 Running = tuple[ShardInProgress, int | None, Pending | None]
 
 
@@ -101,8 +101,8 @@ class _Extraction:
             are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS)
             pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
             if control.mode == "flush":
-                # No shard that is encoded waits for another; what is not encoded is saved as it is: what is computed now,
-                # and the batches that are on the device when they are in.
+                # No shard that is encoded waits for another. What is not encoded is saved as it is: what is computed
+                # now, and the batches that are on the device when they are in.
                 late_are_stored = pipeline.each("late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS)
                 self._partials.save(list(self._unencoded))
                 pipeline.wait_until(lambda: shards.has_ended)
@@ -161,7 +161,7 @@ class _Extraction:
         return shard
 
     def _warm_up(self, shard: ShardInProgress) -> None:
-        """Begins to compile all batch shapes, this shard's first; its batches are computed as soon as theirs is there."""
+        """Begins to compile all batch shapes, this shard's first; each is used as soon as it is there."""
         model = self._model
         shapes = batch_shapes(model.reader.max_length, model.devices)
         if self._warm or all(model.is_ready(*shape) for shape in shapes):

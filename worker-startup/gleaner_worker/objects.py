@@ -43,7 +43,7 @@ class ObjectInfo:
 
 
 class Content(Protocol):
-    """What is uploaded: a seekable file that knows its size and its checksum, so nothing is read twice to learn them."""
+    """What is uploaded: a seekable file that knows its size and checksum, so nothing is read twice to learn them."""
 
     size: int
     crc32c: str  # base64
@@ -124,7 +124,7 @@ class Bucket:
             return None
 
     def read_range(self, name: str, generation: int, begin: int, end: int) -> bytes:
-        """Bytes begin to end (exclusive; fewer where the object ends) of that generation; FileNotFoundError without it."""
+        """Bytes begin to end (exclusive; fewer where the object ends) of that generation. Raises FileNotFoundError."""
         return self._retry(
             f"read gs://{self.name}/{name}",
             lambda: self._bucket.blob(name, generation=generation).download_as_bytes(

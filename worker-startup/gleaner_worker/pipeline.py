@@ -74,8 +74,10 @@ class Pipeline:
         return lambda: not working
 
     def wait_until(self, is_true: Callable[[], bool]) -> None:
-        """Returns when is_true() (asked again after every change, and now and then); raises Stopped when a stage failed,
-        and whatever `check` raises."""
+        """Returns when is_true(), which is asked again after every change, and now and then.
+
+        Raises Stopped when a stage failed, and whatever `check` raises.
+        """
         with self._changed:
             while True:
                 if self._stopping:
