@@ -2,8 +2,8 @@
 export type Prices = Record<string, {usd: number; spot_usd: number}>;
 
 /**
- * On-demand list prices of us regions as of 2025; spot is taken as 30 % of them, the ratio that Google published for v2 and v3
- * (4.50 and 1.35 dollars for a v2-8). The document `prices/chips` overrides any of them, and should: spot prices move.
+ * On-demand prices of us regions as they were known in 2025, not checked against the price page since; spot is taken as 30 % of
+ * them, the ratio of the 4.50 and 1.35 dollars that a v2-8 cost. The document `prices/chips` overrides any of them, and should.
  */
 export const LIST_PRICES: Prices = {
   v2: {usd: 1.125, spot_usd: 0.3375},
