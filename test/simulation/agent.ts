@@ -1,7 +1,7 @@
 /** What runs on a TPU VM, in virtual time: it boots, leases, stores shards, beats beside its work, and believes what it is told. */
 import {shardObject} from '../../shared/core/names.ts';
 import type {Objects} from '../../shared/ports.ts';
-import {planShards, shardMetadata, storedText} from './streams.ts';
+import {type Plan, planShards, shardMetadata, storedText} from './streams.ts';
 
 export type Answer = {status: number; body: Record<string, unknown>};
 
@@ -98,7 +98,7 @@ export class SimAgent {
     if (!bytes || info?.generation !== generation)
       return ['failed', {kind: 'stream', reason: `generation ${generation} of ${object} is gone`}];
     this.#phase = 'running';
-    for (const plan of planShards(Buffer.from(bytes).toString('utf8'))) {
+    for (const plan of this.#asUploaded(planShards(Buffer.from(bytes).toString('utf8')))) {
       if (this.hasEnded || this.#orders === 'stop') return ['lost', null];
       if (this.#world.isFaulty()) return ['failed', {kind: 'infrastructure', reason: 'the disk is full'}];
       const name = shardObject(work.run, work.stream, plan.shard, 'safetensors');
@@ -111,6 +111,16 @@ export class SimAgent {
       if (this.#orders === 'drain' && !plan.final) return ['drained', null];
     }
     return ['completed', null];
+  }
+
+  /** Several uploads are under way at once: a shard may be stored before the one in front of it, but for the last. */
+  #asUploaded(plans: Plan[]): Plan[] {
+    const order = [...plans];
+    for (let place = 0; place + 2 < order.length; place++) {
+      const [first, second] = [order[place], order[place + 1]];
+      if (first && second && this.#world.seconds(0, 1) < 0.3) order.splice(place, 2, second, first);
+    }
+    return order;
   }
 
   #progress(): object | null {

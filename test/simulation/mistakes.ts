@@ -40,10 +40,6 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
-    name: 'a lease that is renewed and released without its epoch',
-    edits: [{file: 'shared/core/lease.ts', find: 'stream.lease?.epoch === claim.epoch && ', replace: ''}],
-  },
-  {
     name: 'a lease whose epoch does not grow',
     edits: [
       {
@@ -60,16 +56,6 @@ export const MISTAKES: Mistake[] = [
         file: 'shared/core/lease.ts',
         find: "(stream.status === 'in_progress' && isExpired(stream, now))",
         replace: "stream.status === 'in_progress'",
-      },
-    ],
-  },
-  {
-    name: 'a worker that is believed when it says that a stream is complete',
-    edits: [
-      {
-        file: 'shared/core/lease.ts',
-        find: "    case 'completed':\n",
-        replace: "    case 'completed':\n      if (claim.epoch > 0) return {...free, status: 'completed'};\n",
       },
     ],
   },
@@ -134,10 +120,6 @@ export const MISTAKES: Mistake[] = [
       {file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'},
       {file: 'shared/shell/workers.ts', find: 'function managed(', replace: 'export function managed('},
     ],
-  },
-  {
-    name: 'a beat that goes off while a zone does not answer',
-    edits: [{file: 'shared/shell/look.ts', find: 'busy || isBlind ||', replace: 'busy ||'}],
   },
   {
     name: 'a control message that is done again when it comes again',
