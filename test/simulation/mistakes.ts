@@ -132,17 +132,6 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
-    name: 'a heartbeat of an earlier life that counts',
-    edits: [
-      {
-        file: 'shared/shell/leases.ts',
-        find: '    worker.incarnation === request.incarnation &&\n',
-        replace: '',
-      },
-      {file: 'shared/shell/leases.ts', find: ' || worker.incarnation !== request.incarnation)', replace: ')'},
-    ],
-  },
-  {
     name: 'an agent that lives and stands still is left alone',
     edits: [
       {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, now)', replace: ''},
