@@ -146,8 +146,9 @@ export async function serve(
     };
     answer()
       .then(reply => send(reply, request, response))
-      // What a refused client still sends is read past: it hears the answer only when its bytes are out.
-      .then(() => request.resume())
+      // What a refused client still sends is read past: it hears the answer only when its bytes are out. A handler
+      // that stopped in the middle of the body is still listening, and a stream with such a listener does not flow.
+      .then(() => request.removeAllListeners('readable').resume())
       .catch(error => {
         options.trouble(error, `${request.method} ${request.url}`);
         response.destroy();

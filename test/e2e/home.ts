@@ -81,7 +81,10 @@ export class TestHome {
       createInterface({input: child.stdout}).once('line', resolve);
       child.once('exit', code => reject(new Error(`local up ended with ${code}: ${said}`)));
     });
-    this.ready = JSON.parse(await first);
+    const late = sleep(120_000, undefined, {ref: false}).then(() => {
+      throw new Error(`local up is not ready after 120 s: ${said}`);
+    });
+    this.ready = JSON.parse(await Promise.race([first, late]));
     const {project, bucket, url} = this.ready;
     this.objects = openObjects({project, bucket, endpoint: url});
   }

@@ -49,6 +49,14 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.equal(back[499_999], 49);
   });
 
+  it('hears of a refusal that comes while the bytes are still on their way', async () => {
+    const name = 'refused early';
+    const options = {resumable: false, preconditionOpts: {ifGenerationMatch: 0}};
+    await bucket.file(name).save('first', options);
+    for (let i = 0; i < 20; i++)
+      await assert.rejects(bucket.file(name).save(Buffer.alloc(2_000_000, i), options), {code: 412});
+  });
+
   it('creates once: the second writer gets 412 and changes nothing', async () => {
     const file = bucket.file('once');
     for (const resumable of [false, true]) {
