@@ -125,6 +125,7 @@ def test_key_and_value_heads_are_whole_where_there_are_too_few():
     assert parameter_axes("wo", (3, 64, 64), config, 4) == (None, None, "model")
     assert parameter_axes("embed", (600, 64), config, 4) == (None, "model")
     assert parameter_axes("down", (3, 64, 49), config, 4) == ()  # 49 does not divide
+    assert parameter_axes("b_gate", (3, 96), config, 4) == parameter_axes("b_up", (3, 96), config, 4) == (None, "model")
 
 
 def test_a_model_that_no_split_fits_is_refused_with_the_sizes():

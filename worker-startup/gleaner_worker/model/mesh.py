@@ -17,7 +17,7 @@ from .config import DecoderConfig
 
 # Of a device's memory, what weights and one batch may take together; the rest is the runtime's, and fragments.
 _USABLE = 0.92
-_OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "bgate", "up", "bup"}  # [L, out, ...]
+_OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv"}
 _INPUT_PARAMETERS = {"wo", "down"}  # [L, out, in]: their biases are added once, after the sum over devices
 
