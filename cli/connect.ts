@@ -9,6 +9,8 @@ import {addressIn} from './home.ts';
 export type Connection = {
   /** Where Cloud Storage is; undefined for Google's own. */
   storage_endpoint: string | undefined;
+  /** Where Pub/Sub is; undefined for Google's own, null where nothing would take a message. */
+  pubsub_endpoint: string | null | undefined;
   project: string;
   bucket: string;
   /** `sqlite:FILE` or `firestore`. */
@@ -38,6 +40,7 @@ export async function connect({port, dir}: Where): Promise<Connection> {
   if (bucket && project)
     return {
       storage_endpoint: undefined,
+      pubsub_endpoint: undefined,
       project,
       bucket,
       store: process.env.GLEANER_STORE ?? 'firestore',
@@ -84,6 +87,7 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
 export function running(info: LocalInfo): Connection {
   return {
     storage_endpoint: info.url,
+    pubsub_endpoint: info.pubsub_endpoint,
     project: info.project,
     bucket: info.bucket,
     store: `sqlite:${info.store_file}`,
@@ -101,5 +105,5 @@ async function openFolder(folder: string): Promise<Connection> {
   const live = await runningIn(dir);
   if (live) return running(live);
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
-  return {...running(cloud), close: () => cloud.close()};
+  return {...running(cloud), pubsub_endpoint: null, close: () => cloud.close()};
 }

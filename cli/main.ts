@@ -69,6 +69,16 @@ program
   .addOption(json())
   .action(async (run, options) => (await import('./verify.ts')).verify(run, options));
 
+program
+  .command('rebuild')
+  .description('make runs, streams, shards and checkpoints again from the bucket, while workers go on')
+  .argument('[run]', 'run id; without it, every run that the bucket holds', runId)
+  .option('--dry-run', 'change nothing: say what differs from the bucket, and exit 1 if anything does')
+  .addOption(port())
+  .addOption(dir('the folder of a local cloud; only --dry-run may be asked of one that does not run'))
+  .addOption(json())
+  .action(async (run, options) => (await import('./rebuild.ts')).rebuild(run, options));
+
 function portNumber(text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 0 || value > 65535)

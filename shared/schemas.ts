@@ -37,6 +37,7 @@ export const controlMessage = z.discriminatedUnion('action', [
   z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
   z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
   z.strictObject({action: z.enum(['recreate', 'delete']), worker: workerNameText}),
+  z.strictObject({action: z.literal('rebuild'), run: runId.optional()}),
   z
     .strictObject({
       action: z.literal('configure'),

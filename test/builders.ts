@@ -3,7 +3,7 @@
 import {type Config, loadConfig} from '../shared/config.ts';
 import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
-import {NO_STREAMS, type Run} from '../shared/core/run.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
 import {iso} from '../shared/core/time.ts';
 import {newWorker, type Worker} from '../shared/core/worker.ts';
@@ -47,7 +47,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     pool: 'tpu',
     priority: 0,
     budget_usd: null,
-    version: 0,
+    ...NO_ORDERS,
     spent_usd: 0,
     cost_usd: 0,
     ...NO_STREAMS,

@@ -20,6 +20,7 @@ export type ControlMessage =
   | {action: RunAction; run: string}
   | {action: 'retry'; run: string; stream?: string | undefined}
   | {action: 'cancel'; run: string; stream: string}
+  | {action: 'rebuild'; run?: string | undefined}
   | ({action: 'configure'; run: string; if_version?: number | undefined} & RunSettings)
   | ({action: 'scale'; pool: string; if_version?: number | undefined} & PoolSettings)
   | {action: 'recreate' | 'delete'; worker: string};
@@ -60,7 +61,12 @@ export function decideRunAction(
       return refuse();
     case 'stop':
       if (run.status === 'completed') return refuse();
-      return become('cancelled', `${name} stopped for good`);
+      if (run.status === 'cancelled') return become('cancelled', '');
+      return {
+        kind: 'applied',
+        next: {...run, status: 'cancelled', stopped_at: iso(now), updated_at: iso(now)},
+        what: `${name} stopped for good`,
+      };
     default:
       return action satisfies never;
   }
@@ -115,6 +121,18 @@ export function decideRetry(stream: Stream, now: number): Decision<Stream> {
   return {kind: 'applied', next, what: `stream ${of} is tried again`};
 }
 
+export const CANCELLED = 'cancelled by a message; retry revives it';
+
+/** The streams that stay cancelled, also when the Store is lost. */
+export function cancelledAfter(
+  run: Run,
+  action: 'retry' | 'cancel',
+  streams: readonly string[],
+): Run['cancelled_streams'] {
+  const others = run.cancelled_streams.filter(stream => !streams.includes(stream));
+  return action === 'cancel' ? [...others, ...streams].sort() : others;
+}
+
 /** `cancel`: the stream is parked as it is; its worker is told at its next heartbeat. */
 export function decideCancel(stream: Stream, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
@@ -122,7 +140,7 @@ export function decideCancel(stream: Stream, now: number): Decision<Stream> {
   const next = {
     ...revokeLease(stream, now),
     status: 'failed' as const,
-    last_error: 'cancelled by a message; retry revives it',
+    last_error: CANCELLED,
     updated_at: iso(now),
   };
   return {kind: 'applied', next, what: `stream ${of} is cancelled`};

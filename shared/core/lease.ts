@@ -48,6 +48,16 @@ export function renewLease(stream: Stream, claim: Claim, lease_s: number, now: n
   return {...stream, lease: {...stream.lease, expires_at: iso(now + lease_s * 1000)}};
 }
 
+/**
+ * A lease of an epoch that was never granted is one that a lost Store had granted: its holder goes on under it, if nobody else
+ * was given the stream meanwhile.
+ */
+export function adoptLease(stream: Stream, claim: Claim, lease_s: number, now: number): Stream | undefined {
+  if (claim.epoch <= stream.epoch || !isClaimable(stream, now)) return undefined;
+  const lease = {...claim, expires_at: iso(now + lease_s * 1000)};
+  return {...stream, status: 'in_progress', epoch: claim.epoch, lease, updated_at: iso(now)};
+}
+
 /** Takes the stream back from whoever has it; the work stored so far stays counted. */
 export function revokeLease(stream: Stream, now: number): Stream {
   if (stream.status !== 'in_progress') return stream;

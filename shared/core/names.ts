@@ -59,6 +59,16 @@ export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
 
+/** What messages have made of a run, so that a lost Store does not undo it. */
+export function ordersObject(run: string): string {
+  return `activations/${runSegment(run)}orders.json`;
+}
+
+/** The same of a pool. */
+export function poolObject(pool: string): string {
+  return `pools/${pool}.json`;
+}
+
 /** What the model of a run is made of, as the first worker that loaded it found it. */
 export function modelObject(run: string): string {
   return `activations/${runSegment(run)}model.json`;

@@ -1,5 +1,5 @@
 import type {StreamStatus} from './stream.ts';
-import {iso} from './time.ts';
+import {isOlderThan, iso} from './time.ts';
 
 /** `paused` and `cancelled` are people's words; the others follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
@@ -20,6 +20,11 @@ export type Run<Spec = {[key: string]: unknown}> = {
   cost_usd: number;
   /** Grows with every message that configured it. */
   version: number;
+  /** Streams that a message cancelled and none has retried. */
+  cancelled_streams: string[];
+  stopped_at: string | null;
+  /** When this document was made of a manifest that was there before it: then the Store was lost. */
+  rebuilt_at: string | null;
   streams_pending: number;
   streams_in_progress: number;
   streams_completed: number;
@@ -46,6 +51,9 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
+/** What people have said of a run so far: nothing. */
+export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null};
+
 export type StreamFacts = {
   stream: string;
   status: StreamStatus;
@@ -56,6 +64,13 @@ export type StreamFacts = {
   total_shards: number;
   total_bytes: number;
 };
+
+/**
+ * A run that was just made again gives nothing out for the time of a lease, so that whoever works on it can say so first.
+ */
+export function isSettled({rebuilt_at}: Run, lease_s: number, now: number): boolean {
+  return rebuilt_at === null || isOlderThan(rebuilt_at, lease_s, now);
+}
 
 /** Workers may be leased streams of this run. */
 export function isRunnable(run: Run): boolean {

@@ -126,3 +126,11 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
     updated_at: iso(now),
   };
 }
+
+/** The stream with what the bucket holds, also where that is less than it said: whoever works on it goes on. */
+export function withRebuilt(stream: Stream, progress: Progress, now: number): Stream {
+  const {status} = stream;
+  const rebuilt = {...stream, ...progress, updated_at: iso(now)};
+  if (progress.finished) return {...rebuilt, status: 'completed', lease: null, last_error: null};
+  return {...rebuilt, status: status === 'completed' ? 'pending' : status};
+}

@@ -1,6 +1,6 @@
 import {accrue, type Costs} from './cost.ts';
 import {causeOfDeath, type Death} from './death.ts';
-import {isOlderThan, iso} from './time.ts';
+import {isOlderThan, iso, msOf} from './time.ts';
 
 /**
  * The life of a slot. `creating`: the node was asked for. `booting`: the node is READY, its agent has not spoken.
@@ -117,6 +117,35 @@ export function newWorker(
     created_at: iso(now),
     updated_at: iso(now),
   };
+}
+
+/**
+ * A node that no document knows, as a lost Store leaves it: it goes on as if it had just been asked for. What it has cost since
+ * it was made is counted.
+ */
+export function adoptNode(
+  worker: Worker,
+  node: Pick<Worker, 'incarnation' | 'ready_at'>,
+  seen_at: string,
+): Worker {
+  return {
+    ...worker,
+    ...node,
+    phase: 'creating',
+    phase_since_at: seen_at,
+    asked_at: seen_at,
+  };
+}
+
+/**
+ * Adopted so lately that its agent may not have said yet what it works on: until then nobody knows that it is not wanted. Only a
+ * node that is older than its document is READY before it.
+ */
+export function isUnheard(worker: Worker, lease_s: number, now: number): boolean {
+  const {phase, ready_at, created_at} = worker;
+  const isAdopted = ready_at !== null && msOf(ready_at) < msOf(created_at);
+  const isEarly = phase === 'creating' || phase === 'booting' || phase === 'idle';
+  return isAdopted && isEarly && !isOlderThan(created_at, lease_s, now);
 }
 
 /** The phases in which an agent may hold a lease and be heard. */

@@ -2,6 +2,7 @@ import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {
   type ControlMessage,
+  cancelledAfter,
   type Decision,
   decideCancel,
   decideConfigure,
@@ -20,9 +21,12 @@ import {Rejected} from '../errors.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {takeRun} from './intake.ts';
+import {registerRun, takeRun} from './intake.ts';
+import {keepPoolOrders, keepRunOrders} from './orders.ts';
+import {rebuild} from './rebuild.ts';
 import {poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
+import {readPool} from './workers.ts';
 
 const KEPT_DAYS = 90;
 
@@ -41,13 +45,14 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
   const path = paths.control(documentId(message_id));
   try {
     const message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
-    if (message.action === 'start') await takeRun(deps, message.run);
+    const rebuilt = await makeKnown(deps, message);
     const {outcome, reason} = await deps.store.transaction(async tx => {
       if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};
-      return apply(deps, tx, path, text, message);
+      return apply(deps, tx, path, text, message, rebuilt);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if (message.action === 'stop') await revokeLeases(deps, message.run);
+    if (outcome === 'applied') await keepOrders(deps, message);
     if (outcome === 'applied') await deps.ticker.on();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
@@ -60,12 +65,45 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
   }
 }
 
+/** A lost Store may not know what the message is about, and the bucket does. Answers what `rebuild` did. */
+async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
+  switch (message.action) {
+    case 'start':
+      await takeRun(deps, message.run);
+      return '';
+    case 'rebuild':
+      return rebuild(deps, message.run);
+    case 'scale':
+    case 'recreate':
+    case 'delete':
+      await readPool(deps);
+      return '';
+    case 'pause':
+    case 'resume':
+    case 'stop':
+    case 'configure':
+    case 'retry':
+    case 'cancel':
+      if (!(await deps.store.get(paths.run(message.run)))) await registerRun(deps, message.run);
+      return '';
+    default:
+      return message satisfies never;
+  }
+}
+
+async function keepOrders(deps: Deps, message: ControlMessage): Promise<void> {
+  if (message.action === 'rebuild') return;
+  if ('run' in message) await keepRunOrders(deps, message.run);
+  else await keepPoolOrders(deps);
+}
+
 async function apply(
   deps: Deps,
   tx: Transaction,
   path: string,
   text: string,
   message: ControlMessage,
+  rebuilt: string,
 ): Promise<Outcome> {
   const now = deps.now();
   const conclude = <T>(
@@ -113,6 +151,10 @@ async function apply(
       const decide = action === 'recreate' ? decideRecreate : decideDelete;
       return conclude(decide(worker, await workerRecords.get(tx, worker)), workerRecords.set, {worker});
     }
+    case 'rebuild': {
+      const about = message.run === undefined ? {} : {run: message.run};
+      return record(tx, path, text, {outcome: 'applied', reason: rebuilt}, about, now);
+    }
     default:
       return message satisfies never;
   }
@@ -122,7 +164,7 @@ async function apply(
 async function onStreams(
   deps: Deps,
   tx: Transaction,
-  {run, stream}: {run: string; stream?: string | undefined},
+  {action, run, stream}: {action: 'retry' | 'cancel'; run: string; stream?: string | undefined},
   decide: (stream: Stream) => Decision<Stream>,
 ): Promise<Outcome> {
   const parent = await runRecords.get(tx, run);
@@ -138,8 +180,13 @@ async function onStreams(
   const decisions = found.map(decide);
   const changed = decisions.filter(decision => decision.kind === 'applied');
   for (const {next} of changed) streamRecords.set(tx, next);
-  const reopens = changed.some(({next}) => isUnfinished(next)) && !isOpen(parent);
-  if (reopens) runRecords.set(tx, {...parent, status: 'active', updated_at: iso(deps.now())});
+  if (changed.length > 0) {
+    const reopens = changed.some(({next}) => isUnfinished(next)) && !isOpen(parent);
+    const streams = changed.map(({next}) => next.stream);
+    const cancelled_streams = cancelledAfter(parent, action, streams);
+    const status = reopens ? 'active' : parent.status;
+    runRecords.set(tx, {...parent, status, cancelled_streams, updated_at: iso(deps.now())});
+  }
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
   const nothing =
     stream === undefined ? `run "${run}" has no failed stream` : `there is no stream ${run}/${stream}`;

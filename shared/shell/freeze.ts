@@ -20,10 +20,19 @@ export type Frozen = {spec: RunSpecInput; spec_hash: string};
 /** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
 const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
-/** Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says. */
-export async function freezeSpec(deps: Deps, run: string): Promise<Frozen & {placement: RunPlacement}> {
+/**
+ * Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says.
+ * `frozen_at`: when the manifest was written that was there before.
+ */
+export async function freezeSpec(
+  deps: Deps,
+  run: string,
+): Promise<Frozen & {placement: RunPlacement; frozen_at: string | null}> {
   const frozen = await readManifest(deps, run);
-  if (frozen) return {...frozen, placement: await readPlacement(deps, run)};
+  if (frozen) {
+    const frozen_at = (await deps.objects.head(manifestObject(run)))?.created_at ?? null;
+    return {...frozen, placement: await readPlacement(deps, run), frozen_at};
+  }
   const {spec, placement} = completeSpec(await readSpec(deps, run), deps.config);
   if (placement.pool !== deps.config.pool.pool)
     throw new Rejected(
@@ -35,7 +44,11 @@ export async function freezeSpec(deps: Deps, run: string): Promise<Frozen & {pla
     Buffer.from(manifestText({run, spec, spec_hash})),
     {content_type: 'application/json'},
   );
-  return {...((outcome === 'exists' && (await readManifest(deps, run))) || {spec, spec_hash}), placement};
+  return {
+    ...((outcome === 'exists' && (await readManifest(deps, run))) || {spec, spec_hash}),
+    placement,
+    frozen_at: null,
+  };
 }
 
 async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {

@@ -1,12 +1,14 @@
+import {CANCELLED} from '../core/control.ts';
 import {datasetPrefix, isRunId, parseDatasetObject, parseOutputObject, workerIdOf} from '../core/names.ts';
-import {isOpen, NO_STREAMS, type Run} from '../core/run.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
-import {iso} from '../core/time.ts';
+import {iso, msOf} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {parseRunSpec, type RunSpecInput} from '../spec.ts';
 import type {Deps} from './deps.ts';
 import {freezeSpec, isSameSpec, readText} from './freeze.ts';
+import {type RunOrders, readOrders} from './orders.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -44,14 +46,18 @@ function runOf(name: string): {run?: string} {
   return file !== undefined && isRunId(run) ? {run} : {};
 }
 
-/** Registers every stream of a run that lies in the bucket, as if each had just been dropped. */
+/** Registers every stream of a run that lies in the bucket, as if each had just been dropped, and sees to its work. */
 export async function takeRun(deps: Deps, run: string): Promise<void> {
+  await registerRun(deps, run);
+  await wake(deps);
+}
+
+export async function registerRun(deps: Deps, run: string): Promise<void> {
   for (const object of await deps.objects.list(datasetPrefix(run))) {
     const dataset = parseDatasetObject(object.name);
     if (dataset.kind === 'stream' && dataset.run === run)
       await unlessBroken(deps, () => registerStream(deps, object.name, run, dataset.stream));
   }
-  await wake(deps);
 }
 
 /**
@@ -96,7 +102,7 @@ export async function catchUp(
   if (present && present.generation !== generation) await registerStream(deps, object, run, stream);
 }
 
-async function wake(deps: Deps): Promise<void> {
+export async function wake(deps: Deps): Promise<void> {
   await deps.ticker.on();
   await lookForWork(deps);
 }
@@ -120,7 +126,12 @@ async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
 }
 
 /** True when there is something for a tick to look at: work, or a change that its run must show. */
-async function registerStream(deps: Deps, name: string, run: string, stream: string): Promise<boolean> {
+export async function registerStream(
+  deps: Deps,
+  name: string,
+  run: string,
+  stream: string,
+): Promise<boolean> {
   const object = await deps.objects.head(name);
   if (!object) return false;
   const parent = await ensureRun(deps, run);
@@ -130,20 +141,28 @@ async function registerStream(deps: Deps, name: string, run: string, stream: str
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
-    if (current.status === 'cancelled') {
+    // What was there before the stop is made again as it was, should the Store have been lost.
+    const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
+    if (current.status === 'cancelled' && (existing || isLate)) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
       return {refused, changed: false};
     }
-    const {next, refusal, text} = register(object, existing, run, stream, {
+    const registered = register(object, existing, run, stream, {
       bucket: deps.objects.bucket,
       model,
       now,
     });
+    const {refusal, text} = registered;
+    const isCancelled = !existing && current.cancelled_streams.includes(stream);
+    const next: Stream = isCancelled
+      ? {...registered.next, status: 'failed', last_error: CANCELLED}
+      : registered.next;
     if (next !== existing) {
       streamRecords.set(tx, next);
       tell(tx, {kind: 'stream', run, stream, object: name, text}, now);
     }
-    if ((next !== existing || isUnfinished(next)) && !isOpen(current))
+    const isLeft = current.status === 'completed' || current.status === 'failed';
+    if ((next !== existing || isUnfinished(next)) && isLeft)
       runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
     return {refused: refusal, changed: next !== existing};
   });
@@ -200,12 +219,14 @@ function unlessEmpty(registered: Registered): Registered {
 }
 
 /** The run with its frozen spec; a run whose `run.json` is bad is recorded as failed and waits for a good one. */
-async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
+export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const known = await runRecords.get(deps.store, run);
   if (known?.spec) return known;
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
+  let orders: RunOrders | undefined;
   let reason: string | null = null;
   try {
+    orders = await readOrders(deps, run);
     frozen = await freezeSpec(deps, run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
@@ -216,9 +237,11 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
     if (current?.spec || current?.status === 'cancelled') return current;
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
+    const isRebuilt = frozen?.frozen_at && now - msOf(frozen.frozen_at) > deps.config.lease_s * 1000;
     const next: Run = {
       run,
       ...NO_STREAMS,
+      ...NO_ORDERS,
       created_at: iso(now),
       updated_at: iso(now),
       status: frozen ? 'active' : 'failed',
@@ -230,7 +253,8 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
       budget_usd: frozen?.placement.budget_usd ?? null,
       spent_usd: 0,
       cost_usd: 0,
-      version: 0,
+      rebuilt_at: isRebuilt ? iso(now) : null,
+      ...(orders && obeyed(orders, frozen !== undefined)),
     };
     runRecords.set(tx, next);
     const text =
@@ -238,4 +262,10 @@ async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
     tell(tx, {kind: reason ? 'rejected' : 'run', run, text}, now);
     return next;
   });
+}
+
+/** A run that waits for a good `run.json` waits for it whatever was said, but for a stop. */
+function obeyed({schema: _, run: __, status, reason, ...orders}: RunOrders, isFrozen: boolean): Partial<Run> {
+  const isSaid = status === 'cancelled' || (isFrozen && status === 'paused');
+  return {...orders, cost_usd: orders.spent_usd, ...(isSaid ? {status, reason} : {})};
 }

@@ -1,4 +1,5 @@
 import {
+  adoptLease,
   byPreference,
   type Candidate,
   grantLease,
@@ -9,7 +10,7 @@ import {
   renewLease,
 } from '../core/lease.ts';
 import {outputPrefix, paths} from '../core/names.ts';
-import {isOpen, isRunnable, type Run} from '../core/run.ts';
+import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
@@ -41,7 +42,9 @@ export function answerWorker(deps: Deps, request: WorkerRequest): Promise<Worker
 }
 
 async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
-  const worker = await livingWorker(deps, request);
+  const known = await workerRecords.get(deps.store, request.worker);
+  if (!known) return ok({action: 'wait', retry_s: deps.config.heartbeat_s, reason: unknown(request)});
+  const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
   if (worker.recreate) return ok({...wait, reason: `${worker.name} is to be made again`});
@@ -74,7 +77,7 @@ async function candidates(deps: Deps, worker: Worker, loaded: string | null): Pr
     for (const stream of streamRecords.parseAll(open, broken)) {
       // An agent that asks for work has none: a lease in its name is left from before its host restarted.
       const own = isLeasedTo(stream, holder);
-      if (!isClaimable(stream, now) && !own) continue;
+      if (!own && !(isClaimable(stream, now) && isSettled(run, deps.config.lease_s, now))) continue;
       const {spec_hash, priority, created_at} = run;
       found.push({
         run: run.run,
@@ -136,11 +139,17 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     const worker = await workerRecords.get(tx, request.worker);
     const stream = claim ? await streamRecords.get(tx, claim.run, claim.stream) : undefined;
     const run = claim ? await runRecords.get(tx, claim.run) : undefined;
-    if (!isCurrent(worker, request))
-      return ok({...say('exit', notWanted(request)), heartbeat_s: deps.config.heartbeat_s});
+    const {heartbeat_s, lease_s} = deps.config;
+    // No document is ever deleted: one that is not there was lost, and the next look makes it again.
+    if (!worker) return ok({...say('continue', unknown(request)), heartbeat_s});
+    if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
+    if (claim && (!stream || !run)) return ok({...say('continue', unknown(request)), heartbeat_s});
+    const held = claim && {...claim, ...holderOf(request)};
+    const isFree = worker.work === null || worker.work === `${claim?.run}/${claim?.stream}`;
     const renewed =
-      claim && stream && run && isOpen(run)
-        ? renewLease(stream, {...claim, ...holderOf(request)}, deps.config.lease_s, now)
+      held && stream && run && isOpen(run)
+        ? (renewLease(stream, held, lease_s, now) ??
+          (isFree ? adoptLease(stream, held, lease_s, now) : undefined))
         : undefined;
     if (renewed) streamRecords.set(tx, renewed);
     const work = renewed ? `${renewed.run}/${renewed.stream}` : null;
@@ -149,7 +158,7 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     return ok({
       ...verdict(request, spoken, renewed, run),
       lease_expires_at: renewed?.lease?.expires_at ?? null,
-      heartbeat_s: deps.config.heartbeat_s,
+      heartbeat_s,
     });
   });
 }
@@ -210,14 +219,6 @@ function releaseText(request: Release, stream: Stream): string {
   return `${what}, ${request.failure.reason}${end}`;
 }
 
-async function livingWorker(
-  deps: Deps,
-  request: {worker: string; incarnation: number},
-): Promise<Worker | undefined> {
-  const worker = await workerRecords.get(deps.store, request.worker);
-  return isCurrent(worker, request) ? worker : undefined;
-}
-
 /** A slot that is `creating` is heard too: its node can boot before a tick has seen it READY. */
 function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
   return (
@@ -229,6 +230,10 @@ function isCurrent(worker: Worker | undefined, request: {incarnation: number}): 
 
 function holderOf(request: {worker: string; incarnation: number}) {
   return {worker: request.worker, incarnation: request.incarnation};
+}
+
+function unknown({worker}: {worker: string}): string {
+  return `the documents of ${worker} or its work are lost; the next look makes them again`;
 }
 
 function notWanted(request: {worker: string; incarnation: number}): string {

@@ -14,18 +14,16 @@ import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 import {openRuns, unfinishedStreams} from './runs.ts';
 import {tell} from './timeline.ts';
-import {lookAtWorkers, readFleet, readPool} from './workers.ts';
+import {adoptNodes, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
 
 /**
  * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost.
  * With nothing left to do it switches the beat off, and on again if something came meanwhile.
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
-  const at_ms = deps.now();
-  const {tpus, unreachable} = await deps.tpus.list();
-  const look = {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
+  const look = await lookAtNodes(deps);
   await takeMissedStreams(deps);
-  const fleet = await readFleet(deps);
+  const fleet = await adoptNodes(deps, look, await readFleet(deps));
   const living = costOfLiving(fleet.workers.values(), deps.now());
   const failures: unknown[] = [];
   for (const run of await openRuns(deps)) {
@@ -37,7 +35,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   if (failures.length > 0) throw failures[0];
   // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
   const pool = await readPool(deps);
-  const isBlind = unreachable.some(zone => pool.zones.includes(zone));
+  const isBlind = look.unreachable.some(zone => pool.zones.includes(zone));
   if (busy || isBlind || (await isAnythingLeft(deps))) return;
   await deps.ticker.off();
   if (await isAnythingLeft(deps)) await deps.ticker.on();
@@ -47,7 +45,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
  * Expires leases, audits checkpoints against the bucket, and sums the run up. A run is called completed when its manifest says
  * what was stored.
  */
-async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Promise<void> {
+export async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Promise<void> {
   const stored = await deps.store.query(paths.streams(run.run));
   const looked: StreamFacts[] = [];
   const streams = streamRecords.parseAll(stored, (error, stream) => {

@@ -10,6 +10,7 @@ import type {Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {keepRunOrders} from './orders.ts';
 import {poolRecords, runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -48,7 +49,9 @@ export async function holdTheSpent(
     const why = overspent(run.budget_usd, spent, isKnown) ?? (poolIsOver && `of the pool, ${poolIsOver}`);
     if (!why) continue;
     over.add(run.run);
-    if (isRunnable(run)) await pause(deps, run, why);
+    if (!isRunnable(run)) continue;
+    await pause(deps, run, why);
+    await keepRunOrders(deps, run.run);
   }
   const isFor = (worker: Worker) => worker.work?.split('/')[0] ?? worker.charged_to ?? '';
   const named = [...workers.values()].filter(worker => poolIsOver || over.has(isFor(worker)));

@@ -73,7 +73,7 @@ async function clearPartials(deps: Deps, run: string, stream: string): Promise<v
 
 function foldListing(stream: Stream, spec_hash: string, objects: ObjectInfo[]) {
   try {
-    const shards = objects.flatMap(object => readShard(stream, object));
+    const shards = readShards(stream, objects);
     return foldShards(stream, {spec_hash, stream_crc32c: stream.crc32c}, shards);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
@@ -81,8 +81,14 @@ function foldListing(stream: Stream, spec_hash: string, objects: ObjectInfo[]) {
   }
 }
 
-/** The shard an object is; objects beside the shards are none. Throws `Rejected` for a shard that says it is another. */
-function readShard(stream: Stream, object: ObjectInfo): Shard[] {
+type Named = Pick<Stream, 'run' | 'stream'>;
+
+/** The shards among the objects of a stream's folder. Throws `Rejected` for a shard that says it is another. */
+export function readShards(stream: Named, objects: readonly ObjectInfo[]): Shard[] {
+  return objects.flatMap(object => readShard(stream, object));
+}
+
+function readShard(stream: Named, object: ObjectInfo): Shard[] {
   const named = parseOutputObject(object.name);
   if (!named) return [];
   const {schema: _, run, stream: of, ...facts} = parseValue(shardMetadata, object.metadata, object.name);
@@ -96,6 +102,6 @@ function storedText(of: string, shard: Shard): string {
   return `Shard ${shard.shard} of ${of} stored: samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
 }
 
-function createdAt(objects: ObjectInfo[], name: string): string | null {
+export function createdAt(objects: readonly ObjectInfo[], name: string): string | null {
   return objects.find(object => object.name === name)?.created_at ?? null;
 }

@@ -7,8 +7,10 @@ import type {Prices} from '../core/prices.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
 import {
+  adoptNode,
   decideWorker,
   isAlive,
+  isUnheard,
   newWorker,
   type Observation,
   type Wanted,
@@ -20,6 +22,7 @@ import type {Tpu, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
 import {billsFor, holdTheSpent, priceOf, readPrices} from './money.ts';
+import {restorePool} from './orders.ts';
 import {poolRecords, streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {unfinishedStreams} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -31,7 +34,11 @@ const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
-  const {workers, wanted, prices} = await plan(deps, await readFleet(deps));
+  const fleet = await readFleet(deps);
+  const planned = await plan(deps, fleet);
+  const isNew = [...planned.wanted].some(name => !fleet.workers.has(name));
+  // A slot without a document may have a node all the same, if the Store was lost.
+  const {workers, wanted, prices} = isNew ? await plan(deps, await adoptUnknown(deps, fleet)) : planned;
   for (const name of wanted)
     await lookAtSlot(deps, NOT_LOOKED, {name, wanted: 'wanted', seen: workers.get(name)}, prices);
 }
@@ -48,13 +55,56 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
   return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken};
 }
 
+/** Nodes as Cloud TPU lists them now. */
+export async function lookAtNodes(deps: Deps): Promise<Look> {
+  const at_ms = deps.now();
+  const {tpus, unreachable} = await deps.tpus.list();
+  return {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
+}
+
+async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {
+  return adoptNodes(deps, await lookAtNodes(deps), fleet);
+}
+
+/**
+ * Makes the document again of each of our nodes that has none: the Store was lost, and what the node is doing is worth more than
+ * a new one. If it is not wanted, or not well, the same look finds that out.
+ */
+export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Fleet): Promise<Fleet> {
+  const all = new Map(workers);
+  for (const tpu of look.tpus.values()) {
+    const place = parseWorkerName(tpu.name);
+    const incarnation = incarnationOf(tpu);
+    if (all.has(tpu.name) || broken.has(tpu.name) || !isManaged(tpu)) continue;
+    if (!place || place.zone !== tpu.zone || incarnation === null) continue;
+    const pool = await readPool(deps);
+    const usd_per_hour = priceOf(await readPrices(deps), pool, place.zone);
+    const adopted = await deps.store.transaction(async tx => {
+      const known = await workerRecords.get(tx, tpu.name);
+      if (known) return known;
+      const now = deps.now();
+      const ready_at = tpu.state === 'READY' ? tpu.created_at : null;
+      const fresh = {...newWorker(tpu.name, place, now), usd_per_hour};
+      const worker = adoptNode(fresh, {incarnation, ready_at}, iso(look.at_ms));
+      workerRecords.set(tx, worker);
+      const text = `${tpu.name} is ${tpu.state} and no document knows it: it goes on as incarnation ${incarnation}`;
+      tell(tx, {kind: 'worker', worker: tpu.name, text}, now);
+      return worker;
+    });
+    all.set(tpu.name, adopted);
+  }
+  return {workers: all, broken};
+}
+
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
 export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
   const {workers, broken} = fleet;
   const {wanted, dismissed, prices} = await plan(deps, fleet);
   let busy = false;
+  for (const [name, worker] of workers)
+    if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
-    const need = wanted.has(name) ? 'wanted' : dismissed.has(name) ? 'dismissed' : 'unwanted';
+    const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     const slot: Slot = {name, wanted: need, seen: workers.get(name)};
     const is_gone = broken.has(name) ? !look.tpus.has(name) : await lookAtSlot(deps, look, slot, prices);
     busy ||= !is_gone;
@@ -85,9 +135,17 @@ async function plan(deps: Deps, {workers, broken}: Fleet) {
   };
 }
 
-/** A document that somebody broke is as good as none: the pool is then what it was deployed as. */
+/**
+ * A document that somebody broke is as good as none: the pool is then what it was deployed as. One that is not there is made
+ * again as messages had left it.
+ */
 export async function readPool(deps: Deps): Promise<Pool> {
-  return (await unlessBroken(deps, () => poolRecords.get(deps.store, deps.config.pool))) ?? deps.config.pool;
+  const deployed = deps.config.pool;
+  const pool = await unlessBroken(deps, async () => {
+    if (await deps.store.get(paths.pool(deployed.pool))) return poolRecords.get(deps.store, deployed);
+    return restorePool(deps);
+  });
+  return pool ?? deployed;
 }
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */

@@ -182,14 +182,18 @@ describe('a worker that does not know that it was replaced', () => {
     await assertRecovered(world);
   });
 
-  it('never was of ours is told to exit', async () => {
+  it('has no document waits for the look that makes one, or takes its node away', async () => {
     const world = new World();
     const from = {worker: 'tpu-us-east1-c-7', incarnation: 1, host: 0};
-    for (const request of [
-      {action: 'lease', ...from, loaded: null},
-      {action: 'heartbeat', ...from, phase: 'idle', lease: null, progress: null},
-    ])
-      assert.equal((await world.api(request)).body.action, 'exit');
+    const asked = await world.api({action: 'lease', ...from, loaded: null});
+    const beat = await world.api({
+      action: 'heartbeat',
+      ...from,
+      phase: 'idle',
+      lease: null,
+      progress: null,
+    });
+    assert.deepEqual([asked.body.action, beat.body.action], ['wait', 'continue']);
     const lease = {run: 'my-run', stream: '000', epoch: 1};
     assert.equal(
       (await world.api({action: 'release', ...from, lease, outcome: 'drained', failure: null})).status,

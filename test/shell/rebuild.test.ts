@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
+import {CANCELLED} from '../../shared/core/control.ts';
+import {adoptLease, isLeasedTo} from '../../shared/core/lease.ts';
+import type {Document} from '../../shared/ports.ts';
+import {surveyRun} from '../../shared/shell/rebuild.ts';
 import {someLines} from '../agent.ts';
+import {aStream, T0} from '../builders.ts';
 import {World} from '../world.ts';
 
 type Frozen = {name: string; spec: {seed: number}; spec_hash: string};
@@ -8,6 +13,7 @@ const {frozen}: {frozen: Frozen[]} = JSON.parse(
   readFileSync(new URL('../fixtures/spec-cases.json', import.meta.url), 'utf8'),
 );
 
+const ORDERS = 'activations/my-run/orders.json';
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
@@ -88,22 +94,119 @@ describe('a database that was lost', () => {
     }
   });
 
-  it('leaves no TPU behind that nobody knows, and the workers of that time change nothing', async () => {
+  it('takes no worker with it: what it has in hand it stores, under the lease it has', async () => {
     const world = await aWipedWorld();
     const old = world.agent(A0);
     const {lease} = old;
     const from = {worker: A0, incarnation: old.incarnation, host: 0};
-    assert.equal(
-      (await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null})).body.action,
-      'exit',
+    const beat = {action: 'heartbeat', ...from, phase: 'running', lease, progress: null};
+    assert.equal((await world.api(beat)).body.action, 'continue', 'nobody knows it yet');
+    await world.tick();
+    assert.deepEqual(
+      [(await world.worker(A0))?.phase, (await world.worker(A0))?.incarnation],
+      ['booting', old.incarnation],
     );
-    assert.equal(
-      (await world.api({action: 'release', ...from, lease, outcome: 'failed', failure: null})).status,
-      409,
-    );
+    const {action, lease_expires_at} = (await world.api(beat)).body;
+    assert.deepEqual([action, typeof lease_expires_at], ['continue', 'string']);
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.lease?.worker, stream?.epoch], [A0, lease?.epoch]);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
-    assert.equal(new Set(world.tpus.made).size, world.tpus.made.length, 'no number was used twice');
+    await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
+    assert.deepEqual([world.tpus.made.length, old.told.filter(word => word !== 'exit')], [1, []]);
+  });
+
+  const A1 = 'tpu-us-central1-a-1';
+  /** Two workers at work, on streams of so many lines, and time enough for the manifest to be old. */
+  async function aBusyWorld(lines: [number, number]): Promise<World> {
+    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
+    world.drop('my-run', 0, someLines(lines[0]));
+    world.drop('my-run', 1, someLines(lines[1], 'b'));
+    const isBusy = () => [A0, A1].every(name => world.agents.get(name)?.state === 'working');
+    await world.until('both at work', isBusy, 30, 1);
+    for (const wait of [50_000, 50_000]) {
+      world.now += wait;
+      for (const agent of world.agents.values()) await agent.beat();
+    }
+    return world;
+  }
+
+  it('gives nothing out for the time of a lease, so that no second worker is put on a stream', async () => {
+    const world = await aBusyWorld([40, 40]);
+    await world.wipe();
+    await world.tick();
+    const restarted = world.boot(A0);
+    const worker = world.agent(A1);
+    const {lease} = worker;
+    for (let step = 0; step < 3; step++) await restarted.step();
+    assert.equal(restarted.state, 'asking', 'nothing is given out before the others spoke');
+    await worker.beat();
+    world.now += 91_000;
+    await worker.beat();
+    await restarted.step();
+    assert.deepEqual([restarted.state, worker.state, worker.told], ['working', 'working', []]);
+    assert.notEqual(restarted.lease?.stream, lease?.stream);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+    await world.assertStoredOnce('my-run', '001', someLines(40, 'b'));
+  });
+
+  it('takes away no node before its worker could say what it works on', async () => {
+    const world = await aBusyWorld([6, 40]);
+    const [first, second] = [world.agent(A0), world.agent(A1)];
+    const [done, busy] = first.lease?.stream === '000' ? [first, second] : [second, first];
+    for (let step = 0; step < 9; step++) await done.step();
+    await world.deliverAll();
+    assert.deepEqual([done.state, busy.state], ['asking', 'working']);
+    await world.wipe();
+    await world.tick();
+    await world.tick();
+    const phases = async () => [(await world.worker(A0))?.phase, (await world.worker(A1))?.phase];
+    assert.deepEqual(
+      await phases(),
+      ['booting', 'booting'],
+      'one stream is left, and nobody knows whose it is',
+    );
+    await busy.beat();
+    world.now += 91_000;
+    await busy.beat();
+    await world.tick();
+    const kept = [A0, A1].find(name => world.agents.get(name) === busy) ?? '';
+    assert.equal((await world.worker(kept))?.phase, 'working');
+    assert.deepEqual((await phases()).sort(), ['deleting', 'working']);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(40, 'b'));
+    assert.deepEqual([world.tpus.made.length, busy.told.filter(word => word !== 'exit')], [2, []]);
+  });
+
+  it('does not give out again what a worker of that time has, nor believe one whose number was given again', () => {
+    const stream = aStream({epoch: 4});
+    const claim = {worker: A0, incarnation: 2, epoch: 4};
+    assert.equal(adoptLease(stream, claim, 180, T0), undefined, 'an epoch that was granted here');
+    const adopted = adoptLease(stream, {...claim, epoch: 5}, 180, T0) ?? assert.fail();
+    assert.deepEqual([adopted.epoch, adopted.status, isLeasedTo(adopted, claim)], [5, 'in_progress', true]);
+    assert.equal(adoptLease(adopted, {...claim, epoch: 6}, 180, T0), undefined, 'somebody has it');
+    assert.equal(adoptLease(aStream({status: 'failed'}), {...claim, epoch: 6}, 180, T0), undefined);
+  });
+
+  it('leaves no TPU behind that nobody knows and nobody wants', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await world.objects.delete('datasets/my-run/stream_000.jsonl');
+    await world.wipe();
+    await world.untilAsleep();
+    assert.equal(world.tpus.nodes.size, 0);
+  });
+
+  it('makes no second node of a name when a stream is dropped before the first tick', async () => {
+    const world = await aWipedWorld();
+    world.drop('other', 0, someLines(2));
+    await world.deliverAll();
+    assert.equal((await world.worker(A0))?.incarnation, world.agent(A0).incarnation);
+    await world.untilAsleep();
+    assert.equal(world.tpus.made.length, 1);
+    await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
   it('does not mix contents: a stream that was overwritten meanwhile fails by the shards it has', async () => {
@@ -113,6 +216,266 @@ describe('a database that was lost', () => {
     const stream = await world.stream('my-run', '000');
     assert.equal(stream?.status, 'failed');
     assert.match(stream?.last_error ?? '', /shard_0001.safetensors was made from other content/);
+  });
+});
+
+describe('what was said', () => {
+  /** A world where my-run works, to which something was said before its database was lost. */
+  async function aToldWorld(...messages: object[]): Promise<World> {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    world.drop('my-run', 1, someLines(4, 'b'));
+    const stored = async () => (await world.stream('my-run', '000'))?.total_shards ?? 0;
+    await world.until('some shards', async () => (await stored()) >= 2, 20, 1);
+    for (const message of messages) world.control(message);
+    await world.deliverAll();
+    await world.minutes(6, 0);
+    await world.wipe();
+    world.control({action: 'start', run: 'my-run'});
+    return world;
+  }
+
+  it('stop is final, and what was stored is still counted', async () => {
+    const world = await aToldWorld({action: 'stop', run: 'my-run'});
+    const made = world.tpus.made.length;
+    const stored = await world.objects.list('activations/my-run/tpu_0/shard_');
+    assert.ok(stored.length > 0 && stored.length < 10);
+    await world.untilAsleep();
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, world.tpus.made.length], ['cancelled', made]);
+    assert.equal((await world.stream('my-run', '000'))?.total_shards, stored.length);
+    assert.deepEqual(await world.timeline('rejected'), []);
+    world.drop('my-run', 2, someLines(2));
+    await world.untilAsleep();
+    assert.match((await world.timeline('rejected')).join(), /was stopped, and a stop is final/);
+    assert.equal(await world.stream('my-run', '002'), undefined);
+  });
+
+  it('pause holds until resume, and configure keeps its version', async () => {
+    const world = await aToldWorld(
+      {action: 'configure', run: 'my-run', priority: 4, budget_usd: 9},
+      {action: 'pause', run: 'my-run'},
+    );
+    world.queue.length = 0;
+    await world.tick();
+    await world.untilAsleep();
+    const {status, priority, budget_usd, version, spent_usd} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([status, priority, budget_usd, version], ['paused', 4, 9, 1]);
+    assert.ok(spent_usd > 0, 'and what it had cost by then');
+    world.control({action: 'resume', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('cancel parks its stream until retry', async () => {
+    const world = await aToldWorld({action: 'cancel', run: 'my-run', stream: '000'});
+    await world.untilAsleep();
+    const cancelled = await world.stream('my-run', '000');
+    assert.deepEqual([cancelled?.status, cancelled?.last_error], ['failed', CANCELLED]);
+    await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
+    world.control({action: 'retry', run: 'my-run', stream: '000'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.wipe();
+    world.control({action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed', 'and retry is not forgotten');
+  });
+
+  it('delete keeps its TPU away until recreate, and scale keeps its size', async () => {
+    const world = await aToldWorld({action: 'scale', workers_per_zone: 2}, {action: 'delete', worker: A0});
+    world.queue.length = 0;
+    await world.tick();
+    await world.until('the other slot', () => world.tpus.nodes.has('tpu-us-central1-a-1'), 9, 1);
+    assert.deepEqual([world.tpus.nodes.has(A0), (await world.worker(A0))?.held], [false, true]);
+    await world.untilAsleep();
+    world.control({action: 'recreate', worker: A0});
+    await world.deliverAll();
+    assert.equal(JSON.parse(world.objects.text('pools/tpu.json')).held.length, 0);
+  });
+
+  it('is obeyed by a message that is the first to reach the empty database', async () => {
+    const world = await aWipedWorld();
+    const id = world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+  });
+
+  it('is written where nothing was said before, and only then', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    world.control({action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    assert.deepEqual([world.objects.names('pools/'), await world.objects.head(ORDERS)], [[], undefined]);
+  });
+
+  it('cannot be undone by spoiling what keeps it', async () => {
+    const world = await aToldWorld({action: 'stop', run: 'my-run'});
+    world.objects.put(ORDERS, '{"status": "active"}');
+    await world.untilAsleep();
+    const run = await world.run('my-run');
+    assert.equal(run?.status, 'failed');
+    assert.match(run?.reason ?? '', /orders.json is not valid/);
+    assert.deepEqual([...world.tpus.nodes.keys()], []);
+  });
+});
+
+describe('rebuild', () => {
+  const documents = async (world: World) => {
+    const runs = await world.store.query('runs');
+    const streams = (await Promise.all(runs.map(({path}) => world.store.query(`${path}/streams`)))).flat();
+    const shards = (await Promise.all(streams.map(({path}) => world.store.query(`${path}/shards`)))).flat();
+    const still = ({path, data}: {path: string; data: object}) => {
+      const past = ['created_at', 'updated_at', 'rebuilt_at', 'epoch', 'cost_usd', 'spent_usd'];
+      return [path, Object.entries(data).filter(([field]) => !past.includes(field))];
+    };
+    return [...runs, ...streams, ...shards].map(still);
+  };
+
+  async function aDoneWorld(): Promise<World> {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    world.drop('my-run', 1, someLines(5, 'b'));
+    world.drop('other', 0, someLines(3, 'c'));
+    await world.untilAsleep();
+    return world;
+  }
+
+  it('makes the documents of every run again as they were, and costs no TPU', async () => {
+    const world = await aDoneWorld();
+    const before = await documents(world);
+    const made = world.tpus.made.length;
+    await world.wipe();
+    const id = world.control({action: 'rebuild'});
+    await world.deliverAll();
+    assert.match(String((await world.store.get(`control/${id}`))?.reason), /2 runs .*: my-run, other/);
+    await world.untilAsleep();
+    assert.deepEqual(await documents(world), before);
+    assert.equal(world.tpus.made.length, made);
+  });
+
+  const damages: {
+    name: string;
+    path: string;
+    change: (data: Document) => Document | undefined;
+    says: RegExp;
+  }[] = [
+    {
+      name: 'a count that is too high',
+      path: 'runs/my-run/streams/000',
+      change: data => ({...data, total_shards: 99, last_processed_sample_idx: 500}),
+      says: /last_processed_sample_idx is 500, and 19 in the bucket/,
+    },
+    {
+      name: 'a stream that says it is not done',
+      path: 'runs/my-run/streams/000',
+      change: data => ({...data, status: 'failed', last_error: 'somebody wrote this'}),
+      says: /it is failed, and its last shard is in the bucket/,
+    },
+    {
+      name: 'a document that nobody can read',
+      path: 'runs/my-run/streams/000',
+      change: data => ({...data, epoch: 'seven'}),
+      says: /1 broken/,
+    },
+    {
+      name: 'a stream without a document',
+      path: 'runs/my-run/streams/001',
+      change: () => undefined,
+      says: /1 missing/,
+    },
+    {
+      name: 'a run that nobody can read',
+      path: 'runs/my-run',
+      change: data => ({...data, status: 'asleep'}),
+      says: /all were right/,
+    },
+    {
+      name: 'a shard without a document',
+      path: 'runs/my-run/streams/000/shards/0003',
+      change: () => undefined,
+      says: /9 shards have a document/,
+    },
+    {
+      name: 'a shard that never was',
+      path: 'runs/my-run/streams/000/shards/0011',
+      change: () => ({shard: 11}),
+      says: /11 shards have a document/,
+    },
+  ];
+  for (const {name, path, change, says} of damages)
+    it(`mends ${name}, and leaves the rest alone`, async () => {
+      const world = await aDoneWorld();
+      const before = await documents(world);
+      await world.store.transaction(async tx => {
+        const damaged = change((await tx.get(path)) ?? {});
+        if (damaged) tx.set(path, damaged);
+        else tx.delete(path);
+      });
+      const id = world.control({action: 'rebuild', run: 'my-run'});
+      await world.deliverAll();
+      const record = await world.store.get(`control/${id}`);
+      assert.equal(record?.outcome, 'applied', String(record?.reason));
+      assert.match(`${record?.reason} ${await world.timeline('stream')}`, says);
+      await world.untilAsleep();
+      assert.deepEqual(await documents(world), before);
+    });
+
+  it('takes back what the bucket has no more, and that alone is computed again', async () => {
+    const world = await aDoneWorld();
+    await world.objects.delete('activations/my-run/tpu_0/shard_0010.safetensors');
+    const kept = await world.objects.list('activations/my-run/tpu_0/shard_');
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    const after = await world.objects.list('activations/my-run/tpu_0/shard_');
+    assert.deepEqual(after.slice(0, kept.length), kept);
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('of a run in mid-work disturbs nobody, however often it is asked for', async () => {
+    const world = await aWipedWorld();
+    for (let minute = 0; minute < 12; minute++) {
+      world.control({action: 'rebuild', run: 'my-run'});
+      await world.minute(1);
+    }
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
+    assert.equal(world.tpus.made.length, 1);
+  });
+
+  it('of a run that the bucket does not have is refused by name', async () => {
+    const world = new World(ONE_SLOT);
+    const id = world.control({action: 'rebuild', run: 'no-run'});
+    await world.deliverAll();
+    const record = await world.store.get(`control/${id}`);
+    assert.deepEqual(
+      [record?.outcome, record?.reason],
+      ['rejected', 'there is nothing to rebuild: datasets/no-run/ holds no stream'],
+    );
+  });
+
+  it('is only looked for by a survey, which writes nothing', async () => {
+    const world = await aDoneWorld();
+    await world.store.transaction(async tx => tx.delete('runs/my-run/streams/001'));
+    const before = await documents(world);
+    const survey = await surveyRun(world.deps, 'my-run');
+    assert.deepEqual(
+      survey.map(({stream, finding, stored_shards, known_shards}) => [
+        stream,
+        finding,
+        stored_shards,
+        known_shards,
+      ]),
+      [
+        ['000', 'right', 10, 10],
+        ['001', 'missing', 3, 0],
+      ],
+    );
+    assert.deepEqual([await documents(world), world.queue], [before, []]);
   });
 });
 

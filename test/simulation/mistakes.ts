@@ -119,6 +119,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'},
       {file: 'shared/shell/workers.ts', find: 'function managed(', replace: 'export function managed('},
+      {file: 'shared/shell/workers.ts', find: 'if (all.has(tpu.name) ||', replace: 'if (true ||'},
     ],
   },
   {

@@ -4,6 +4,7 @@ The last shard is the commit point of a stream: every other shard, rejects.jsonl
 """
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from .plan import ShardPlan
 from .stored import StoredShards
 from .summary import same_summary, shard_entry, stream_summary
 from .write import CONTENT_TYPES, ShardBytes
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,7 @@ class Uploader:
         if found:
             # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
             self._stored.accept(plan, found)
+        log.info("%s %s", "Found" if found else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
 

@@ -1,0 +1,100 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import {openStore} from '../shared/compose.ts';
+import {paths} from '../shared/core/names.ts';
+import {openBus} from '../shared/google/bus.ts';
+import {openObjects} from '../shared/google/objects.ts';
+import type {Document, Store} from '../shared/ports.ts';
+import {
+  describeSurvey,
+  runsInBucket,
+  type Sources,
+  type StreamSurvey,
+  surveyRun,
+} from '../shared/shell/rebuild.ts';
+import {type Connection, connect, type Where} from './connect.ts';
+import {CliError} from './errors.ts';
+import {printable} from './view.ts';
+
+/** A function may take minutes over a run of many streams. */
+const WAIT_S = 600;
+const POLL_MS = 250;
+
+type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
+
+/**
+ * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. With `dry_run` nothing is
+ * sent: the documents are compared with the bucket here, and exit 1 says that something is not right.
+ */
+export async function rebuild(
+  run: string | undefined,
+  options: Where & {json?: boolean; dryRun?: boolean},
+): Promise<void> {
+  const connection = await connect(options);
+  const store = openStore(connection);
+  try {
+    const {project, bucket, storage_endpoint} = connection;
+    const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
+    const runs = run === undefined ? await runsInBucket(sources) : [run];
+    if (options.dryRun) return await compare(sources, runs, options.json);
+    const ids = new Map<string, string>();
+    for (const each of runs) ids.set(each, await publish(connection, {action: 'rebuild', run: each}));
+    const outcomes = [];
+    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
+    const lines = outcomes.map(({outcome, reason}) =>
+      outcome === 'applied' ? reason : `refused: ${reason}`,
+    );
+    print(options.json, {runs: outcomes}, lines.length > 0 ? lines : ['the bucket holds no stream']);
+    if (outcomes.some(({outcome}) => outcome !== 'applied')) process.exitCode = 1;
+  } finally {
+    await store.close();
+    await connection.close();
+  }
+}
+
+async function compare(sources: Sources, runs: string[], json: boolean | undefined): Promise<void> {
+  const reports: RunReport[] = [];
+  for (const run of runs) {
+    const found = await surveyRun(sources, run);
+    if (found.length === 0) throw new CliError(`the bucket holds no stream of a run "${run}"`);
+    const wrong = found.filter(({finding}) => finding !== 'right');
+    reports.push({run, right: wrong.length === 0, summary: describeSurvey(run, found), wrong});
+  }
+  const lines = reports.flatMap(({run, right, summary, wrong}) => [
+    summary,
+    ...wrong.map(({stream, finding, stored_shards, known_shards, why}) => {
+      const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
+      return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
+    }),
+    ...(right
+      ? []
+      : [`  gcloud pubsub topics publish control --message='{"action":"rebuild","run":"${run}"}'`]),
+  ]);
+  print(json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);
+  if (reports.some(({right}) => !right)) process.exitCode = 1;
+}
+
+async function publish({project, pubsub_endpoint}: Connection, message: Document): Promise<string> {
+  if (pubsub_endpoint === null)
+    throw new CliError('the local cloud of this folder does not run: start it with `gleaner local up`');
+  if (pubsub_endpoint !== undefined) process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
+  return openBus({project}).publish('control', message);
+}
+
+/** What the functions recorded of a message; they may not have it yet. */
+async function outcomeOf(store: Store, id: string): Promise<{outcome: string; reason: string}> {
+  for (const end = Date.now() + WAIT_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
+    const record = await store.get(paths.control(id));
+    if (record) return {outcome: String(record.outcome), reason: String(record.reason)};
+  }
+  throw new CliError(
+    `message ${id} was published and not recorded in ${WAIT_S} s: see the log of the function on-control`,
+  );
+}
+
+function warn(severity: string, message: string): void {
+  if (severity !== 'INFO') process.stderr.write(`${message}\n`);
+}
+
+function print(json: boolean | undefined, value: object, lines: string[]): void {
+  process.stdout.write(json ? `${JSON.stringify(value)}\n` : `${lines.map(printable).join('\n')}\n`);
+}

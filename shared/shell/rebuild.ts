@@ -1,0 +1,209 @@
+/** Work state made again from the bucket: runs, streams, shards and checkpoints, while workers go on. */
+import {foldShards, NOTHING_STORED, type Progress, type Shard} from '../core/checkpoint.ts';
+import {datasetPrefix, outputPrefix, parseDatasetObject, paths} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
+import {type Stream, withRebuilt} from '../core/stream.ts';
+import {Rejected} from '../errors.ts';
+import type {ObjectInfo} from '../ports.ts';
+import type {Deps} from './deps.ts';
+import {ensureRun, registerStream, wake} from './intake.ts';
+import {lookAtRun} from './look.ts';
+import {createdAt, readShards} from './progress.ts';
+import {runRecords, streamRecords, unlessBroken} from './records.ts';
+import {tell} from './timeline.ts';
+
+/** What a look needs: `gleaner rebuild --dry-run` has no more. */
+export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
+
+/**
+ * How a stream's documents compare with the bucket. `waits`: its run has no spec yet, so nothing can be said. `faulty`: its shards
+ * do not belong together, which no document can mend.
+ */
+export type Finding = 'right' | 'missing' | 'broken' | 'different' | 'waits' | 'faulty';
+
+export type StreamSurvey = {
+  run: string;
+  stream: string;
+  object: string;
+  finding: Finding;
+  /** Shards that count in the bucket, and those that the documents count. */
+  stored_shards: number;
+  known_shards: number;
+  why: string | null;
+};
+
+/** Shard documents of one transaction: Firestore takes 10 MiB, and each is well under 1 KiB. */
+const SHARDS_AT_ONCE = 200;
+const ATTEMPTS = 5;
+
+/** Every run that has a stream in the bucket. */
+export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<string[]> {
+  const runs = new Set<string>();
+  for (const {name} of await objects.list('datasets/')) {
+    const dataset = parseDatasetObject(name);
+    if (dataset.kind === 'stream') runs.add(dataset.run);
+  }
+  return [...runs].sort();
+}
+
+/** Compares the documents of each stream of a run with the bucket, and changes nothing. */
+export async function surveyRun(deps: Sources, run: string): Promise<StreamSurvey[]> {
+  const found: StreamSurvey[] = [];
+  for (const object of await streamObjects(deps, run)) found.push((await survey(deps, run, object)).survey);
+  return found;
+}
+
+/** The stream objects of a run by index; of two with one index, the one that was there first. */
+async function streamObjects({objects}: Pick<Deps, 'objects'>, run: string): Promise<ObjectInfo[]> {
+  const byStream = new Map<string, ObjectInfo>();
+  for (const object of await objects.list(datasetPrefix(run))) {
+    const dataset = parseDatasetObject(object.name);
+    if (dataset.kind !== 'stream' || dataset.run !== run) continue;
+    const other = byStream.get(dataset.stream);
+    if (!other || object.created_at < other.created_at) byStream.set(dataset.stream, object);
+  }
+  return [...byStream.values()];
+}
+
+type StoredShard = Shard & {stored_at: string | null};
+type Look = {
+  survey: StreamSurvey;
+  known: Stream | undefined;
+  progress: Progress;
+  shards: StoredShard[];
+};
+
+async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<Look> {
+  const dataset = parseDatasetObject(object.name);
+  if (dataset.kind !== 'stream') throw new Error(`${object.name} is no stream`);
+  const {stream} = dataset;
+  let known: Stream | undefined;
+  let parent: Run | undefined;
+  let broken: string | null = null;
+  try {
+    parent = await runRecords.get(deps.store, run);
+    known = await streamRecords.get(deps.store, run, stream);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    broken = error.message;
+  }
+  // Listed after the documents were read: what they count is in the listing.
+  const listing = await deps.objects.list(outputPrefix(run, stream));
+  const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
+  const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
+    survey: {...about, finding, stored_shards: progress.total_shards, why},
+    known,
+    progress,
+    shards: shards.map(shard => ({...shard, stored_at: createdAt(listing, shard.object)})),
+  });
+  const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
+  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
+  const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c: object.crc32c}, read);
+  if (!folded || folded.kind === 'error') {
+    const why = folded?.reason ?? 'a shard says that it is another; the log says which';
+    return known ? answer('faulty', why) : answer('missing', why);
+  }
+  const {progress, counted} = folded;
+  if (broken !== null) return answer('broken', broken, progress, counted);
+  if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
+  if (!parent || !known)
+    return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
+  const told = differenceOf(known, progress);
+  const documents = await deps.store.count(paths.shards(run, stream));
+  if (told) return answer('different', told, progress, counted);
+  if (documents !== progress.total_shards)
+    return answer('different', `${documents} shards have a document`, progress, counted);
+  return answer('right', null, progress, counted);
+}
+
+function differenceOf(known: Stream, progress: Progress): string | null {
+  const fields = Object.keys(progress) as (keyof Progress)[];
+  const field = fields.find(name => known[name] !== progress[name]);
+  if (field) return `${field} is ${known[field]}, and ${progress[field]} in the bucket`;
+  if ((known.status === 'completed') !== progress.finished)
+    return `it is ${known.status}, and its last shard is ${progress.finished ? '' : 'not '}in the bucket`;
+  return null;
+}
+
+/**
+ * Makes the documents of one run again, or, without one, sends a message for each run that the bucket has. Answers what was done.
+ * What is right is left alone, so it may be repeated, and run beside workers and other functions.
+ */
+export async function rebuild(deps: Deps, run: string | undefined): Promise<string> {
+  if (run === undefined) {
+    const runs = await runsInBucket(deps);
+    for (const each of runs) await deps.bus.publish('control', {action: 'rebuild', run: each});
+    return `${runs.length} runs are made again, each by a message of its own: ${runs.slice(0, 20).join(', ')}`;
+  }
+  const objects = await streamObjects(deps, run);
+  if (objects.length === 0)
+    throw new Rejected(`there is nothing to rebuild: ${datasetPrefix(run)} holds no stream`);
+  await dropBroken(deps, paths.run(run), () => runRecords.get(deps.store, run));
+  await ensureRun(deps, run);
+  const found: StreamSurvey[] = [];
+  for (const object of objects) found.push(await rebuildStream(deps, run, object));
+  const parent = await runRecords.get(deps.store, run);
+  if (parent) await lookAtRun(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
+  await wake(deps);
+  return describeSurvey(run, found);
+}
+
+export function describeSurvey(run: string, found: readonly StreamSurvey[]): string {
+  const shards = found.reduce((sum, {stored_shards}) => sum + stored_shards, 0);
+  const count = (finding: Finding) => found.filter(each => each.finding === finding).length;
+  const kinds: Finding[] = ['missing', 'broken', 'different', 'waits', 'faulty'];
+  const wrong = kinds.filter(kind => count(kind) > 0).map(kind => `${count(kind)} ${kind}`);
+  const were = wrong.length > 0 ? wrong.join(', ') : 'all were right';
+  return `${run} is as the bucket says: ${found.length} streams with ${shards} shards; ${were}`;
+}
+
+/** What was found before it was mended. */
+async function rebuildStream(deps: Deps, run: string, object: ObjectInfo): Promise<StreamSurvey> {
+  const {survey: first} = await survey(deps, run, object);
+  const {stream} = first;
+  await dropBroken(deps, paths.stream(run, stream), () => streamRecords.get(deps.store, run, stream));
+  if (first.finding === 'missing' || first.finding === 'broken')
+    await registerStream(deps, object.name, run, stream);
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const look = await survey(deps, run, object);
+    if (look.survey.finding !== 'different' || (await mend(deps, look))) return first;
+  }
+  throw new Error(
+    `Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times meanwhile; the message comes again`,
+  );
+}
+
+/** A document that cannot be read is worth less than none: what it said is made of the bucket. */
+async function dropBroken(deps: Deps, path: string, read: () => Promise<unknown>): Promise<void> {
+  try {
+    await read();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    deps.log('WARNING', `${error.message}; it is made again`);
+    await deps.store.transaction(async tx => tx.delete(path));
+  }
+}
+
+/** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
+async function mend(
+  deps: Deps,
+  {survey: {run, stream, why}, known, progress, shards}: Look,
+): Promise<boolean> {
+  for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
+    await deps.store.transaction(async tx => {
+      for (const shard of shards.slice(first, first + SHARDS_AT_ONCE))
+        tx.set(paths.shard(run, stream, shard.shard), {...shard});
+    });
+  const stored = await deps.store.query(paths.shards(run, stream));
+  const extra = stored.filter(({data}) => !(Number(data.shard) <= progress.total_shards));
+  return deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (!current || current.updated_at !== known?.updated_at) return false;
+    const now = deps.now();
+    streamRecords.set(tx, withRebuilt(current, progress, now));
+    for (const {path} of extra) tx.delete(path);
+    const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
+    tell(tx, {kind: 'stream', run, stream, text}, now);
+    return true;
+  });
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import {readdirSync, readFileSync, rmSync} from 'node:fs';
+import {join} from 'node:path';
+import {gleaner, SPEC, TestHome, texts} from './home.ts';
+
+/** The shards that workers computed and stored, one for each time that they did, as the consoles of their VMs say. */
+function computed(home: TestHome, run: string): string[] {
+  const logs = join(home.dir, 'logs');
+  const text = readdirSync(logs)
+    .map(name => readFileSync(join(logs, name), 'utf8'))
+    .join('\n');
+  return [...text.matchAll(/(?:Stored|Found) (activations\/[\w/-]+\/shard_[\w.]+)/g)]
+    .map(match => match[1] ?? '')
+    .filter(name => name.startsWith(`activations/${run}/`))
+    .sort();
+}
+
+describe('a local cloud whose database is lost in mid-run', function () {
+  this.timeout(600_000);
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start();
+  });
+  after(() => home.remove());
+
+  it('is rebuilt from the bucket: a stop stays, nothing stored is computed again, and all is verified', async () => {
+    await home.drop('datasets/halted/run.json', SPEC);
+    await home.drop('datasets/halted/stream_000.jsonl', texts(400, 'halted'));
+    await home.drop('datasets/my-run/run.json', SPEC);
+    for (const index of [0, 1])
+      await home.drop(`datasets/my-run/stream_00${index}.jsonl`, texts(700, `s${index}`));
+    await home.publish({action: 'stop', run: 'halted'});
+    const stop = await home.until(
+      'the stop',
+      () => home.view('halted'),
+      view => view?.run.status === 'cancelled',
+    );
+    assert.ok(stop);
+    const view = () => home.view('my-run');
+    const some = (found: Awaited<ReturnType<typeof view>>) =>
+      found?.streams.some(stream => stream.total_shards >= 3) ?? false;
+    await home.until('some shards', view, some);
+    await home.stop();
+    for (const suffix of ['', '-wal', '-shm']) rmSync(join(home.dir, `state.db${suffix}`), {force: true});
+
+    const lost = await gleaner(['rebuild', '--dry-run', '--json', '--dir', home.dir]);
+    assert.equal(lost.code, 1, lost.stderr);
+    const {runs} = JSON.parse(lost.stdout);
+    assert.deepEqual(
+      runs.map(({run, wrong}: {run: string; wrong: {finding: string}[]}) => [
+        run,
+        wrong.map(({finding}) => finding),
+      ]),
+      [
+        ['halted', ['missing']],
+        ['my-run', ['missing', 'missing']],
+      ],
+    );
+    const asleep = await gleaner(['rebuild', '--dir', home.dir]);
+    assert.deepEqual([asleep.code, /does not run: start it/.test(asleep.stderr)], [1, true]);
+
+    await home.up();
+    const made = await gleaner(['rebuild', '--dir', home.dir]);
+    assert.equal(made.code, 0, made.stderr);
+    assert.match(made.stdout, /my-run is as the bucket says: 2 streams with \d+ shards/);
+    const right = await gleaner(['rebuild', '--dry-run', '--dir', home.dir]);
+    assert.equal(right.code, 0, right.stdout);
+    assert.equal((await home.view('halted'))?.run.status, 'cancelled');
+    const ended = await home.runEnds('my-run', 300);
+    assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
+    const report = await home.verify('my-run');
+    assert.equal(report.ok, true, JSON.stringify(report));
+    const stored = await home.objects.list('activations/my-run/tpu_');
+    const shards = stored.map(({name}) => name).filter(name => name.includes('/shard_'));
+    assert.deepEqual(computed(home, 'my-run'), shards.sort());
+    assert.equal((await home.view('halted'))?.run.status, 'cancelled');
+    assert.deepEqual((await home.state()).tpus, []);
+  });
+});
