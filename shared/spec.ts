@@ -2,6 +2,7 @@
 import {createHash} from 'node:crypto';
 import {z} from 'zod';
 import type {Config} from './config.ts';
+import type {Assignment} from './core/pool.ts';
 import {parseJson} from './schemas.ts';
 
 export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
@@ -121,6 +122,15 @@ const fields = {
     .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool: lower-case letters, digits and dashes')
     .meta(about('the TPUs to use', 'tpu')),
   priority: whole(-1000, 1000).meta(about('between runs that share the TPUs; higher goes first', 0)),
+  affinity: z
+    .enum(['any', 'fixed'])
+    .meta(
+      about(
+        'fixed: stream N is for the TPU with number N - stream_offset alone, counted over the zones',
+        'any',
+      ),
+    ),
+  stream_offset: whole(0, 999_999_999).meta(about('the stream of the first TPU, where affinity is fixed', 0)),
   budget_usd: z
     .number()
     .positive()
@@ -145,6 +155,7 @@ type Issue = [path: (string | number)[], message: string];
 
 function* contradictions(spec: z.infer<typeof frozenSpec>): Generator<Issue> {
   const {format, dtype, sites = [], layers, tokens, keep = [], record = {}, max_seq_length = 2048} = spec;
+  const {affinity, stream_offset} = spec;
   if (format === 'pkl.gz' && (dtype === 'bf16' || dtype === 'int8'))
     yield [['dtype'], 'expected fp32 or fp16, which pkl.gz can hold'];
   if (format === 'pkl.gz' && sites.length > 1)
@@ -161,6 +172,8 @@ function* contradictions(spec: z.infer<typeof frozenSpec>): Generator<Issue> {
       ['tokens'],
       `expected a slice that holds tokens of a sample of at most ${max_seq_length} (max_seq_length)`,
     ];
+  if ((stream_offset ?? 0) > 0 && affinity !== 'fixed')
+    yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
   if (record.field && record.template)
     yield [['record'], 'expected field or template, not both: a template names its fields itself'];
   if (record.template && (record.encoder || (record.predictions_per_task ?? 1) > 1))
@@ -201,7 +214,7 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
 }
 
 /** How a run is worked on: it may change what a run costs, never what its shards hold. */
-export type RunPlacement = {pool: string; priority: number; budget_usd: number | null};
+export type RunPlacement = {pool: string; priority: number; budget_usd: number | null} & Assignment;
 
 /** What a run extracts, complete: `run.json` over the defaults. Frozen when the first stream of the run is accepted. */
 export type RunSpec = Required<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
@@ -212,7 +225,8 @@ export function completeSpec(
   input: RunSpecInput,
   {default_model}: Pick<Config, 'default_model'>,
 ): {spec: RunSpec; placement: RunPlacement} {
-  const {pool = 'tpu', priority = 0, budget_usd = null, ...given} = input;
+  const {pool = 'tpu', priority = 0, budget_usd = null, ...others} = input;
+  const {affinity = 'any', stream_offset = 0, ...given} = others;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
   const spec: RunSpec = {
@@ -239,7 +253,7 @@ export function completeSpec(
     keep: given.keep ?? [],
     seed: given.seed ?? 42,
   };
-  return {spec, placement: {pool, priority, budget_usd}};
+  return {spec, placement: {pool, priority, budget_usd, affinity, stream_offset}};
 }
 
 /**

@@ -46,6 +46,8 @@ export function aRun(changes: Partial<Run> = {}): Run {
     spec_hash: SPEC_HASH,
     pool: 'tpu',
     priority: 0,
+    affinity: 'any',
+    stream_offset: 0,
     budget_usd: null,
     ...NO_ORDERS,
     spent_usd: 0,

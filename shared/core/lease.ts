@@ -120,6 +120,7 @@ function blame(stream: Stream, reason: string): Stream {
 export type Candidate = {
   run: string;
   spec_hash: string;
+  model: string;
   priority: number;
   run_created_at: string;
   stream: string;
@@ -127,13 +128,19 @@ export type Candidate = {
   own: boolean;
 };
 
-/** Best first: its own, then the run whose model is loaded, then priority (higher first), then the older run, then the index. */
-export function byPreference(loaded_spec_hash: string | null): (a: Candidate, b: Candidate) => number {
-  const rank = (c: Candidate) => (c.spec_hash === loaded_spec_hash ? 0 : 1);
+/** What the worker has in memory: all of it for runs of the same spec, the weights for others of the same model. */
+export type Loaded = {model: string; spec_hash: string} | null;
+
+/**
+ * Best first: its own, then priority (higher first), then the run that needs the least loading, then the older run, then the
+ * index. Priority is what people said, so it comes before what a worker happens to have.
+ */
+export function byPreference(loaded: Loaded): (a: Candidate, b: Candidate) => number {
+  const rank = (c: Candidate) => (c.spec_hash === loaded?.spec_hash ? 0 : c.model === loaded?.model ? 1 : 2);
   return (a, b) =>
     Number(b.own) - Number(a.own) ||
-    rank(a) - rank(b) ||
     b.priority - a.priority ||
+    rank(a) - rank(b) ||
     a.run_created_at.localeCompare(b.run_created_at) ||
     a.run.localeCompare(b.run) ||
     Number(a.stream) - Number(b.stream);

@@ -31,6 +31,25 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
   );
 }
 
+/**
+ * Which TPUs may work on a run. `any`: whichever is free. `fixed`: stream N is for the slot with number N - stream_offset, counted
+ * over all zones as `slotsOf` has them: one stream a worker, and the same one also when its TPU was made again.
+ */
+export type Assignment = {affinity: 'any' | 'fixed'; stream_offset: number};
+
+/** The slots that a stream of the run may go to: undefined is any, and none is a stream that the pool has no slot for. */
+export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string[] | undefined {
+  if (run.affinity === 'any') return undefined;
+  const number = worker_id - run.stream_offset;
+  const zone = pool.zones[Math.floor(number / pool.workers_per_zone)];
+  if (number < 0 || zone === undefined) return [];
+  return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
+}
+
+export function isFor(pool: Pool, run: Assignment, worker_id: number, worker: string): boolean {
+  return slotsFor(pool, run, worker_id)?.includes(worker) ?? true;
+}
+
 /** Those furthest on in their work are kept first, so that a shrinking pool loses what costs least to lose. */
 const KEEP_ORDER: Record<Phase, number> = {
   working: 0,
@@ -48,12 +67,15 @@ const STUCK_DELETE_S = 600;
 export type WantedOptions = {
   /** Slots whose document cannot be read. */
   broken?: ReadonlySet<string>;
+  /** Slots that have an unfinished stream which no other may work on. */
+  fixed?: ReadonlySet<string>;
   /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
   allowances?: ReadonlyMap<string, number>;
 };
 
 /**
- * The names of the slots that should have a TPU: as many as there are unfinished streams, and no more than there are slots.
+ * The names of the slots that should have a TPU: those with a stream that is theirs alone, as many others as there are unfinished
+ * streams for anybody, and no more than there are slots.
  * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
  * passed over while it waits or its zone gives none now, and so is one whose document is broken.
  */
@@ -62,7 +84,7 @@ export function wantedSlots(
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken = new Set(), allowances = new Map()}: WantedOptions = {},
+  {broken = new Set(), allowances = new Map(), fixed = new Set()}: WantedOptions = {},
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
@@ -72,7 +94,9 @@ export function wantedSlots(
   };
   const left = new Map(allowances);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
-  const candidates = slotsOf(pool).filter(({name, zone}) => {
+  // What a zone gives goes first to those that nobody can stand in for.
+  const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
+  const candidates = inOrder.filter(({name, zone}) => {
     if (broken.has(name) || workers.get(name)?.held) return false;
     if (!isEmpty(name)) return true;
     const worker = workers.get(name);
@@ -81,7 +105,8 @@ export function wantedSlots(
     left.set(zone, allowed - 1);
     return allowed > 0;
   });
-  const sorted = candidates.map((slot, order) => ({name: slot.name, order}));
+  const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
+  const sorted = candidates.filter(({name}) => !fixed.has(name)).map(({name}, order) => ({name, order}));
   sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);
-  return new Set(sorted.slice(0, unfinished_streams).map(slot => slot.name));
+  return new Set([...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)]);
 }

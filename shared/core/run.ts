@@ -13,6 +13,9 @@ export type Run<Spec = {[key: string]: unknown}> = {
   spec_hash: string | null;
   pool: string;
   priority: number;
+  /** Which TPUs of the pool may work on which stream: see pool.ts. */
+  affinity: 'any' | 'fixed';
+  stream_offset: number;
   /** Dollars that its work may cost; null is no limit. */
   budget_usd: number | null;
   /** What the TPUs that have ended cost it, and what it has cost in all, as of the last tick. */

@@ -1,5 +1,6 @@
 import {CANCELLED} from '../core/control.ts';
 import {datasetPrefix, isRunId, parseDatasetObject, parseOutputObject, workerIdOf} from '../core/names.ts';
+import {slotsFor} from '../core/pool.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
@@ -12,7 +13,7 @@ import {type RunOrders, readOrders} from './orders.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
-import {lookForWork} from './workers.ts';
+import {lookForWork, readPool} from './workers.ts';
 
 /** An object was finalised: a stream to work on, the spec of a run, a shard, or nothing of ours. */
 export async function takeObject(deps: Deps, name: string): Promise<void> {
@@ -137,6 +138,7 @@ export async function registerStream(
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
   const {model = ''} = parent.spec as RunSpecInput;
+  const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
   const {refused, changed} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const now = deps.now();
@@ -159,7 +161,9 @@ export async function registerStream(
       : registered.next;
     if (next !== existing) {
       streamRecords.set(tx, next);
-      tell(tx, {kind: 'stream', run, stream, object: name, text}, now);
+      const slots = pool && slotsFor(pool, current, next.worker_id);
+      const which = slots && (slots.length > 0 ? `; it is for ${slots}` : noSlot(current, next.worker_id));
+      tell(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);
     }
     const isLeft = current.status === 'completed' || current.status === 'failed';
     if ((next !== existing || isUnfinished(next)) && isLeft)
@@ -173,6 +177,10 @@ export async function registerStream(
   }
   const advanced = await advanceStream(deps, run, stream);
   return changed || (advanced !== undefined && isUnfinished(advanced));
+}
+
+function noSlot({stream_offset}: Run, worker_id: number): string {
+  return `; it waits, for the pool has no TPU with number ${worker_id - stream_offset}, which is its own (affinity: fixed): scale the pool`;
 }
 
 type Registered = {next: Stream; refusal: string | undefined; text: string};
@@ -251,6 +259,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       pool: frozen?.placement.pool ?? deps.config.pool.pool,
       priority: frozen?.placement.priority ?? 0,
       budget_usd: frozen?.placement.budget_usd ?? null,
+      affinity: frozen?.placement.affinity ?? 'any',
+      stream_offset: frozen?.placement.stream_offset ?? 0,
       spent_usd: 0,
       cost_usd: 0,
       rebuilt_at: isRebuilt ? iso(now) : null,

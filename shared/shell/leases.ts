@@ -6,10 +6,12 @@ import {
   holds,
   isClaimable,
   isLeasedTo,
+  type Loaded,
   releaseLease,
   renewLease,
 } from '../core/lease.ts';
 import {outputPrefix, paths} from '../core/names.ts';
+import {isFor} from '../core/pool.ts';
 import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
@@ -20,6 +22,7 @@ import {catchUp} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
+import {readPool} from './workers.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
 
@@ -48,7 +51,7 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
   if (worker.recreate) return ok({...wait, reason: `${worker.name} is to be made again`});
-  for (const open of await candidates(deps, worker, request.loaded?.spec_hash ?? null)) {
+  for (const open of await candidates(deps, worker, request.loaded ?? null)) {
     const {run, stream} = open;
     await unlessBroken(deps, () => catchUp(deps, open));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
@@ -65,24 +68,29 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
 type Open = Candidate & {object: string; generation: string};
 
 /** The streams this worker may have, best first. */
-async function candidates(deps: Deps, worker: Worker, loaded: string | null): Promise<Open[]> {
+async function candidates(deps: Deps, worker: Worker, loaded: Loaded): Promise<Open[]> {
   const now = deps.now();
   const holder = {worker: worker.name, incarnation: worker.incarnation};
   const broken = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
   const found: Open[] = [];
-  for (const run of runRecords.parseAll(active, broken)) {
+  const runs = runRecords.parseAll(active, broken);
+  const isAnyFixed = runs.some(({affinity}) => affinity === 'fixed');
+  const pool = isAnyFixed ? await readPool(deps) : deps.config.pool;
+  for (const run of runs) {
     if (!isRunnable(run) || run.pool !== worker.pool) continue;
     const open = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
     for (const stream of streamRecords.parseAll(open, broken)) {
       // An agent that asks for work has none: a lease in its name is left from before its host restarted.
       const own = isLeasedTo(stream, holder);
-      if (!own && !(isClaimable(stream, now) && isSettled(run, deps.config.lease_s, now))) continue;
+      const isFree = isClaimable(stream, now) && isSettled(run, deps.config.lease_s, now);
+      if (!own && !(isFree && isFor(pool, run, stream.worker_id, worker.name))) continue;
       const {spec_hash, priority, created_at} = run;
       found.push({
         run: run.run,
         stream: stream.stream,
         spec_hash: spec_hash ?? '',
+        model: String(run.spec?.model ?? ''),
         priority,
         run_created_at: created_at,
         own,

@@ -53,6 +53,8 @@ const runDocument: z.ZodType<Run> = z.object({
   spec_hash: text.nullable(),
   pool: text,
   priority: z.number().int(),
+  affinity: z.enum(['any', 'fixed']).default('any'),
+  stream_offset: count.default(0),
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   cost_usd: z.number(),

@@ -1,17 +1,25 @@
-import {paths} from '../core/names.ts';
+import {paths, workerIdOf} from '../core/names.ts';
+import {type Pool, slotsFor} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
 import type {Deps} from './deps.ts';
 import {runRecords, UNFINISHED} from './records.ts';
 
-/** How many unfinished streams the runnable runs of each pool have. */
-export async function unfinishedStreams(deps: Deps): Promise<Map<string, number>> {
-  const unfinished = new Map<string, number>();
+/**
+ * What the runnable runs of a pool have left: streams that any slot may work on, and slots that have one which is theirs alone. A
+ * stream that the pool has no slot for waits for a larger one.
+ */
+export type Left = {streams: number; fixed: Set<string>};
+
+export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
+  const left: Left = {streams: 0, fixed: new Set()};
   for (const run of await openRuns(deps)) {
-    if (!isRunnable(run)) continue;
-    const count = await deps.store.count(paths.streams(run.run), [UNFINISHED]);
-    unfinished.set(run.pool, (unfinished.get(run.pool) ?? 0) + count);
+    if (!isRunnable(run) || run.pool !== pool.pool) continue;
+    if (run.affinity === 'any') left.streams += await deps.store.count(paths.streams(run.run), [UNFINISHED]);
+    else
+      for (const {id} of await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]}))
+        for (const slot of slotsFor(pool, run, workerIdOf(id)) ?? []) left.fixed.add(slot);
   }
-  return unfinished;
+  return left;
 }
 
 export async function openRuns(deps: Deps): Promise<Run[]> {

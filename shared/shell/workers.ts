@@ -24,7 +24,7 @@ import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
 import {billsFor, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {restorePool} from './orders.ts';
 import {poolRecords, streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
-import {unfinishedStreams} from './runs.ts';
+import {whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
@@ -123,7 +123,7 @@ async function plan(deps: Deps, {workers, broken}: Fleet) {
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );
-  const unfinished = (await unfinishedStreams(deps)).get(pool.pool) ?? 0;
+  const {streams, fixed} = await whatIsLeft(deps, pool);
   const now = deps.now();
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const out = new Set([...broken, ...dismissed]);
@@ -131,7 +131,7 @@ async function plan(deps: Deps, {workers, broken}: Fleet) {
     workers,
     dismissed,
     prices,
-    wanted: wantedSlots(pool, workers, unfinished, now, {broken: out, allowances}),
+    wanted: wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed}),
   };
 }
 

@@ -232,6 +232,7 @@ describe('leases', () => {
   const candidate = (changes: Partial<Candidate>): Candidate => ({
     run: 'r',
     spec_hash: 's',
+    model: 'm',
     priority: 0,
     run_created_at: at(0),
     stream: '000',
@@ -244,8 +245,23 @@ describe('leases', () => {
       first: {own: true, spec_hash: 'other'},
       second: {spec_hash: 'loaded'},
     },
-    {name: 'the loaded spec before priority', first: {spec_hash: 'loaded'}, second: {priority: 9}},
+    {name: 'priority before what it has loaded', first: {priority: 1}, second: {spec_hash: 'loaded'}},
     {name: 'priority before age', first: {priority: 1, run_created_at: at(9)}, second: {}},
+    {
+      name: 'the loaded spec before an older run',
+      first: {spec_hash: 'loaded', run_created_at: at(9)},
+      second: {},
+    },
+    {
+      name: 'the loaded model before an older run',
+      first: {model: 'loaded model', run_created_at: at(9)},
+      second: {},
+    },
+    {
+      name: 'the loaded spec before another one of its model',
+      first: {spec_hash: 'loaded', model: 'loaded model', run_created_at: at(9)},
+      second: {model: 'loaded model'},
+    },
     {name: 'a negative priority last', first: {}, second: {priority: -1}},
     {name: 'the older run before the index', first: {stream: '009'}, second: {run_created_at: at(1)}},
     {name: 'the index as a number', first: {stream: '999'}, second: {stream: '1000'}},
@@ -258,6 +274,6 @@ describe('leases', () => {
   for (const {name, first, second} of preferences)
     it(`a worker gets ${name}`, () => {
       const [a, b] = [candidate(first), candidate(second)];
-      assert.deepEqual([b, a].sort(byPreference('loaded')), [a, b]);
+      assert.deepEqual([b, a].sort(byPreference({model: 'loaded model', spec_hash: 'loaded'})), [a, b]);
     });
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {type Pool, slotsOf, wantedSlots} from '../../shared/core/pool.ts';
+import {isFor, type Pool, slotsFor, slotsOf, wantedSlots} from '../../shared/core/pool.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
@@ -117,6 +117,64 @@ describe('zones that give no node now', () => {
     assert.deepEqual(names([], 2, {'us-central1-a': 1}), [A0, B0].sort());
     assert.deepEqual(names([worker(A1, 'working')], 2, {'us-central1-a': 0}), [A1, B0].sort());
     assert.deepEqual(names([], 9, {'us-central1-a': 0, 'europe-west4-b': 1}), [B0]);
+  });
+});
+
+describe('a fixed assignment', () => {
+  const run = (stream_offset: number) => ({affinity: 'fixed' as const, stream_offset});
+
+  it('gives stream k + stream_offset to the k-th slot over all zones, as the seeds number them', () => {
+    assert.deepEqual(
+      [0, 1, 2, 3, 4].map(stream => slotsFor(POOL, run(0), stream)),
+      [[A0], [A1], [B0], [B1], []],
+    );
+    assert.deepEqual(
+      [7, 8, 11, 12].map(stream => slotsFor(POOL, run(8), stream)),
+      [[], [A0], [B1], []],
+    );
+    assert.equal(slotsFor(POOL, {affinity: 'any', stream_offset: 0}, 99), undefined);
+    assert.deepEqual(slotsFor({...POOL, workers_per_zone: 0}, run(0), 0), []);
+  });
+
+  it('has one slot for a stream and one stream for a slot, whatever the pool and the offset', () => {
+    fc.assert(
+      fc.property(fc.nat(5), fc.nat(40), fc.nat(99), (workers_per_zone, stream_offset, stream) => {
+        const pool = {...POOL, workers_per_zone};
+        const slots = slotsFor(pool, run(stream_offset), stream) ?? assert.fail();
+        const names = slotsOf(pool).map(({name}) => name);
+        assert.deepEqual(slots, names.slice(stream - stream_offset).slice(0, stream < stream_offset ? 0 : 1));
+        for (const name of names)
+          assert.equal(isFor(pool, run(stream_offset), stream, name), slots.includes(name));
+      }),
+    );
+  });
+
+  it('wants every slot that has a stream of its own, and for the others as many as there are streams for anybody', () => {
+    const names = [A0, A1, B0, B1];
+    fc.assert(
+      fc.property(
+        fc.tuple(...names.map(() => fc.constantFrom(...PHASES))),
+        fc.subarray<string>([...names]),
+        fc.subarray<string>([...names]),
+        fc.nat(5),
+        (phases, own, blocked, streams) => {
+          const workers = names.map((name, index) =>
+            worker(name, phases[index] ?? 'gone', {blocked_until_at: blocked.includes(name) ? at(60) : null}),
+          );
+          const known = new Map(workers.map(each => [each.name, each]));
+          const chosen = wantedSlots(POOL, known, streams, T0, {fixed: new Set(own)});
+          const available = workers.filter(each => each.phase !== 'gone' || each.blocked_until_at === null);
+          const others = available.filter(({name}) => !own.includes(name));
+          for (const {name} of available) if (own.includes(name)) assert.ok(chosen.has(name), name);
+          assert.equal(chosen.size, available.length - others.length + Math.min(streams, others.length));
+        },
+      ),
+    );
+  });
+
+  it('goes first where a zone gives only some nodes', () => {
+    const options = {fixed: new Set([A1]), allowances: new Map([['us-central1-a', 1]])};
+    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options)], [A1, B0]);
   });
 });
 

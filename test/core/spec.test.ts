@@ -65,6 +65,8 @@ describe('run.json', () => {
       says: ['no modle', 'model, revision'],
     },
     {name: 'half a character in its model', text: '{"model": "\\ud800"}', says: ['model', 'Unicode']},
+    {name: 'an offset for nobody', text: '{"stream_offset": 8}', says: ['stream_offset', 'affinity "fixed"']},
+    {name: 'an affinity that there is not', text: '{"affinity": "sticky"}', says: ['affinity']},
     {
       name: 'half a character in its template',
       text: '{"record": {"template": "\\udc00"}}',
@@ -97,7 +99,9 @@ describe('run.json', () => {
 
   it('says what it costs apart from what its shards hold', () => {
     const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
-    assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null});
+    const {affinity, stream_offset} = placement;
+    assert.deepEqual([affinity, stream_offset], ['any', 0]);
+    assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null, affinity, stream_offset});
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
 

@@ -156,7 +156,9 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "record": ({}, lambda value: isinstance(value, dict), "an object"),
     "keep": ([], lambda value: _is_each_once(value, _is_text, least=0), "a list of names, each once"),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
-    "pool": (None, lambda _: True, ""),  # this and the next two are the control plane's
+    "pool": (None, lambda _: True, ""),  # this and the next four are the control plane's
+    "affinity": (None, lambda _: True, ""),
+    "stream_offset": (None, lambda _: True, ""),
     "priority": (None, lambda _: True, ""),
     "budget_usd": (None, lambda _: True, ""),
 }
