@@ -74,6 +74,9 @@ async function pytest(): Promise<Counts> {
     '-rs',
     '-p',
     'no:cacheprovider',
+    // A process for each core; `worksteal`, because some tests take a thousand times as long as others.
+    '--numprocesses=auto',
+    '--dist=worksteal',
     'test/worker',
     'test/reader',
   ]);
