@@ -3,7 +3,7 @@ import {join, resolve} from 'node:path';
 import {type Where as LocalPlaces, startLocalCloud} from '../local/cloud.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {addressIn} from './home.ts';
+import {addressIn, tinyModel} from './home.ts';
 
 /** What a command needs to know of the cloud it works on. */
 export type Connection = {
@@ -13,6 +13,8 @@ export type Connection = {
   pubsub_endpoint: string | null | undefined;
   project: string;
   bucket: string;
+  /** The model of a run that names none, where this machine can know it. */
+  default_model: string | undefined;
   /** `sqlite:FILE` or `firestore`. */
   store: string;
   close(): Promise<void>;
@@ -41,6 +43,7 @@ export async function connect({port, dir}: Where): Promise<Connection> {
     return {
       storage_endpoint: undefined,
       pubsub_endpoint: undefined,
+      default_model: process.env.GLEANER_DEFAULT_MODEL,
       project,
       bucket,
       store: process.env.GLEANER_STORE ?? 'firestore',
@@ -88,6 +91,7 @@ export function running(info: LocalInfo): Connection {
   return {
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,
+    default_model: tinyModel(info.bucket),
     project: info.project,
     bucket: info.bucket,
     store: `sqlite:${info.store_file}`,

@@ -74,7 +74,7 @@ function logTo(file: string): (line: LogLine) => void {
   };
 }
 
-function tinyModel(bucket: string): string {
+export function tinyModel(bucket: string): string {
   return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
 }
 

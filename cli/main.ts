@@ -70,6 +70,32 @@ program
   .action(async (run, options) => (await import('./verify.ts')).verify(run, options));
 
 program
+  .command('estimate')
+  .description('say before a run how many tokens, shards, bytes, hours and dollars it will be, from a sample')
+  .argument('<what>', 'a JSONL file, gs://BUCKET/datasets/RUN/, a stream in a bucket, or a run id')
+  .option('--spec <file>', "a run.json, instead of the run's own or the defaults")
+  .option('--model <model>', 'another model than the spec says')
+  .option('--accelerator <type>', 'of each TPU', 'v5litepod-1')
+  .option('--zone <zone>', 'where they are, for their price', 'us-central1-a')
+  .option('--workers <n>', 'how many of them work at once', positive, 1)
+  .option(
+    '--sample-bytes <n>',
+    'how much of the streams is read; all of them where they have no more',
+    bytes,
+    6_291_456,
+  )
+  .option('--tokens-per-second <n>', 'what one TPU does, measured, instead of what is assumed', rate)
+  .option(
+    '--like <run>',
+    'an earlier run of the same kind: what it did for its money, instead of what is assumed',
+    runId,
+  )
+  .addOption(port())
+  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(json())
+  .action(async (what, options) => (await import('./estimate.ts')).estimate(what, options));
+
+program
   .command('rebuild')
   .description('make runs, streams, shards and checkpoints again from the bucket, while workers go on')
   .argument('[run]', 'run id; without it, every run that the bucket holds', runId)
@@ -89,6 +115,18 @@ function portNumber(text: string): number {
 function positive(text: string): number {
   const value = natural(text);
   if (value < 1) throw new InvalidArgumentError('a whole number from 1 up.');
+  return value;
+}
+
+function bytes(text: string): number {
+  const value = Number(text);
+  if (!/^\d{3,12}$/.test(text)) throw new InvalidArgumentError('a whole number of bytes from 100 up.');
+  return value;
+}
+
+function rate(text: string): number {
+  const value = Number(text);
+  if (!(value > 0 && Number.isFinite(value))) throw new InvalidArgumentError('a number above 0.');
   return value;
 }
 

@@ -1,4 +1,5 @@
 import {openStore} from '../shared/compose.ts';
+import {usdPerMillionTokens} from '../shared/core/cost.ts';
 import type {Run} from '../shared/core/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {connect, type Where} from './connect.ts';
@@ -13,7 +14,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       const runs = await listRuns(store);
       print(
         options.json,
-        runs,
+        runs.map(withRates),
         runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket'],
       );
       return;
@@ -25,7 +26,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       view.run.status === 'completed'
         ? await readResult(openObjects({project, bucket, endpoint: storage_endpoint}), run)
         : null;
-    print(options.json, {...view, result}, [
+    print(options.json, {...view, run: withRates(view.run), result}, [
       runLine(view.run),
       ...(result ? resultLines(result) : []),
       ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
@@ -45,8 +46,21 @@ function runLine(run: Run): string {
   return (
     `${run.run}  ${run.status}${why}  ${run.streams_completed} of ${streams} streams, ` +
     `${run.total_samples_processed} samples, ${run.rejected_samples} rejected, ${run.total_shards} shards, ` +
-    `${(run.total_bytes / 1e6).toFixed(1)} MB`
+    `${(run.total_bytes / 1e6).toFixed(1)} MB${costText(run)}`
   );
+}
+
+function withRates(run: Run) {
+  return {...run, usd_per_million_tokens: usdPerMillionTokens(run)};
+}
+
+/** `, $1.24 of $20.00 ($0.3100 a million tokens)`; nothing where no TPU has cost anything yet. */
+function costText(run: Run): string {
+  if (run.cost_usd === 0) return '';
+  const budget = run.budget_usd === null ? '' : ` of $${run.budget_usd.toFixed(2)}`;
+  const rate = usdPerMillionTokens(run);
+  const each = rate === null ? '' : ` ($${rate.toPrecision(3)} a million tokens)`;
+  return `, $${run.cost_usd.toFixed(2)}${budget}${each}`;
 }
 
 function print(json: boolean | undefined, value: object, lines: string[]): void {

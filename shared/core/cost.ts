@@ -61,3 +61,11 @@ export function pausedForMoney(run: Run, why: string, now: number): Run {
   const reason = `its budget allows no more: ${why}; configure a larger budget_usd, then resume`;
   return {...run, status: 'paused', reason, updated_at: iso(now)};
 }
+
+/** What a million tokens have cost, or null before there are any. Tokens that are computed and not stored yet are in the cost alone. */
+export function usdPerMillionTokens({
+  cost_usd,
+  total_tokens,
+}: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
+  return total_tokens > 0 ? (cost_usd / total_tokens) * 1e6 : null;
+}

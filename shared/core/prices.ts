@@ -2,17 +2,32 @@
 export type Prices = Record<string, {usd: number; spot_usd: number}>;
 
 /**
- * On-demand prices of us regions as they were known in 2025, not checked against the price page since; spot is taken as 30 % of
- * them, the ratio of the 4.50 and 1.35 dollars that a v2-8 cost. The document `prices/chips` overrides any of them, and should.
+ * List prices. A generation alone is its price in the us regions, and for regions that are not named.
+ *
+ * All but v6e: as Google's Billing API gives them, by way of the catalog that SkyPilot makes of it (skypilot-catalog,
+ * catalogs/v5/gcp/vms.csv at commit 0129130f), read 2026-11-21; of v2 and v3, single hosts. Spot is 30 % of the list up to v4
+ * and 50 % from v5 on. Spot prices change up to once a month: the document `prices/chips` overrides any of these, and should.
+ *
+ * v6e is in no source that was at hand: 2.70 is what was public in 2025, and spot the 50 % of the generation before.
  */
 export const LIST_PRICES: Prices = {
   v2: {usd: 1.125, spot_usd: 0.3375},
+  'v2@europe-west4': {usd: 1.2375, spot_usd: 0.37125},
+  'v2@asia-east1': {usd: 1.305, spot_usd: 0.3915},
   v3: {usd: 2, spot_usd: 0.6},
-  v4: {usd: 3.22, spot_usd: 0.966},
-  v5litepod: {usd: 1.2, spot_usd: 0.36},
-  v5p: {usd: 4.2, spot_usd: 1.26},
-  v6e: {usd: 2.7, spot_usd: 0.81},
+  'v3@europe-west4': {usd: 2.2, spot_usd: 0.66},
+  v4: {usd: 3.22, spot_usd: 0.97},
+  v5litepod: {usd: 1.2, spot_usd: 0.6},
+  'v5litepod@europe-west4': {usd: 1.56, spot_usd: 0.78},
+  'v5litepod@us-south1': {usd: 1.416, spot_usd: 0.708},
+  v5p: {usd: 4.2, spot_usd: 2.1},
+  'v5p@europe-west4': {usd: 4.2525, spot_usd: 2.1315},
+  'v5p@us-south1': {usd: 4.779, spot_usd: 2.3954},
+  v6e: {usd: 2.7, spot_usd: 1.35},
 };
+
+/** Of a generation, whether its list price was compared with a public source. */
+export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
 
 /** How many chips a type has: its number counts cores up to v4 and for v5p, of which a chip has two, and chips otherwise. */
 export function chipsOf(accelerator: string): {generation: string; chips: number} | undefined {

@@ -18,7 +18,7 @@ import {tell} from './timeline.ts';
 const prices = z.record(z.string(), z.object({usd: z.number().min(0), spot_usd: z.number().min(0)}));
 
 /** The list prices, and over them what `prices/chips` says. A document that is broken is logged and changes none. */
-export async function readPrices(deps: Deps): Promise<Prices> {
+export async function readPrices(deps: Pick<Deps, 'store' | 'log'>): Promise<Prices> {
   const given = await deps.store.get(paths.prices());
   if (!given) return LIST_PRICES;
   const parsed = await unlessBroken(deps, async () => parseValue(prices, given, paths.prices()));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {accrue, costOfLiving, overspent, totalOf} from '../../shared/core/cost.ts';
+import {accrue, costOfLiving, overspent, totalOf, usdPerMillionTokens} from '../../shared/core/cost.ts';
 import {chipsOf, LIST_PRICES, usdPerHour} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
@@ -27,6 +27,9 @@ describe('the price of a node', () => {
     assert.equal(price('v6e-8', 'us-east5-b', false), 8 * 2.7);
     assert.equal(price('v3-8', 'us-central1-a', false), 8);
     assert.equal(price('v9-8', 'us-central1-a', true), null);
+    assert.equal(price('v5litepod-8', 'us-east5-c', true), 4.8);
+    assert.equal(price('v5litepod-8', 'europe-west4-a', true), 6.24);
+    assert.equal(price('v5p-8', 'us-south1-a', false), 19.116);
   });
 });
 
@@ -92,5 +95,12 @@ describe('a budget', () => {
     assert.equal(overspent(10, 9.99, true), undefined);
     assert.match(overspent(10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
     assert.match(overspent(10, 0, false) ?? '', /prices\/chips/);
+  });
+});
+
+describe('what a million tokens cost', () => {
+  it('is the cost over the tokens, and unknown before there are any', () => {
+    assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 12_000_000}), 0.25);
+    assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 0}), null);
   });
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {LIST_PRICES} from '../../shared/core/prices.ts';
 import {someLines} from '../agent.ts';
 import {World} from '../world.ts';
 
@@ -8,7 +9,8 @@ const ONE_SLOT = {
   GLEANER_ACCELERATOR: 'v6e-8',
 };
 /** v6e-8 on spot, as the list has it. */
-const USD_PER_MINUTE = (8 * 0.81) / 60;
+const USD_PER_HOUR = 8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN);
+const USD_PER_MINUTE = USD_PER_HOUR / 60;
 
 async function aWorldWith(run_json: object, set: Record<string, string> = {}): Promise<World> {
   const world = new World({...ONE_SLOT, ...set});
@@ -38,7 +40,7 @@ describe('money', () => {
     assert.equal(run.status, 'paused');
     assert.match(
       run.reason ?? '',
-      /budget allows no more: \$\d+\.\d\d of \$0\.43 are spent; configure a larger/,
+      /budget allows no more: \$\d+\.\d\d of \$0\.72 are spent; configure a larger/,
     );
     assert.ok(
       run.spent_usd >= 4 * USD_PER_MINUTE && run.spent_usd <= 7 * USD_PER_MINUTE,
@@ -85,7 +87,7 @@ describe('money', () => {
   it('prices/chips overrides the list, and a broken one is logged and changes nothing', async () => {
     for (const [given, usd_per_hour] of [
       [{v6e: {usd: 9, spot_usd: 2}}, 16],
-      [{v6e: 'cheap'}, 8 * 0.81],
+      [{v6e: 'cheap'}, USD_PER_HOUR],
     ] as const) {
       const world = new World(ONE_SLOT);
       await world.store.transaction(async tx => tx.set('prices/chips', given));

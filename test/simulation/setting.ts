@@ -1,5 +1,6 @@
 /** What every part of a world shares: its seed, its clock, its services, its faults, and what was seen and noted. */
 import type {Config} from '../../shared/config.ts';
+import {LIST_PRICES} from '../../shared/core/prices.ts';
 import {aConfig, T0} from '../builders.ts';
 import {SimObjects, SimTpus} from './cloud.ts';
 import {CALM, type Faults} from './faults.ts';
@@ -11,7 +12,7 @@ export const MINUTE_MS = 60_000;
 
 export const MOST_CREATES_PER_HOUR = 8;
 /** The list price of the default accelerator. */
-const SPOT_V5E_USD = 0.36;
+const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 
 /** Short limits: a world lives for an hour or two. */
 const LIMITS = {

@@ -1,0 +1,301 @@
+import {existsSync} from 'node:fs';
+import {mkdir, readFile} from 'node:fs/promises';
+import {join, resolve} from 'node:path';
+import {openStore} from '../shared/compose.ts';
+import {usdPerMillionTokens} from '../shared/core/cost.ts';
+import {
+  ASSUMED,
+  assumedRate,
+  hoursOf,
+  measuredRate,
+  type Numbers,
+  type Rate,
+  type Sampled,
+  type Span,
+  storedBytes,
+  times,
+} from '../shared/core/estimate.ts';
+import {datasetPrefix, isRunId, manifestObject, specObject} from '../shared/core/names.ts';
+import {chipsOf, LIST_PRICES, type Prices, UNVERIFIED, usdPerHour} from '../shared/core/prices.ts';
+import {Rejected} from '../shared/errors.ts';
+import {openObjects} from '../shared/google/objects.ts';
+import {manifest} from '../shared/manifest.ts';
+import {parseJson} from '../shared/schemas.ts';
+import {readPrices} from '../shared/shell/money.ts';
+import {runRecords} from '../shared/shell/records.ts';
+import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
+import {type Connection, connect, type Where} from './connect.ts';
+import {CliError} from './errors.ts';
+import {CACHE, runWorkerModule} from './python.ts';
+import {printable} from './view.ts';
+
+type Options = Where & {
+  json?: boolean;
+  spec?: string;
+  model?: string;
+  accelerator: string;
+  zone: string;
+  workers: number;
+  sampleBytes: number;
+  tokensPerSecond?: number;
+  like?: string;
+};
+
+const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
+const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
+
+/** What is to be estimated, and what the worker's module needs to find it. */
+type Target = {what: string; args: string[]; input: RunSpecInput};
+
+/** Prints what a run would be: nothing is created, and nothing is read but a sample of the streams and the model's small files. */
+export async function estimate(target: string, options: Options): Promise<void> {
+  const connection = await connectIfThere(target, options);
+  const store = connection && openStore(connection);
+  try {
+    const found = await findTarget(target, options, connection);
+    const default_model = connection?.default_model ?? DEFAULT_MODEL;
+    const {spec} = completeSpec(options.model ? {...found.input, model: options.model} : found.input, {
+      default_model,
+    });
+    const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
+    const sampled = await sample(spec, args, connection);
+    const prices = store ? await readPrices({store, log: warn}) : LIST_PRICES;
+    const before =
+      options.like === undefined ? undefined : await runLike(options.like, store, options, prices);
+    const report = reportOn(found.what, spec, sampled, options, prices, before);
+    process.stdout.write(
+      options.json ? `${JSON.stringify(report)}\n` : `${describe(report).map(printable).join('\n')}\n`,
+    );
+  } catch (error) {
+    if (error instanceof Rejected) throw new CliError(error.message);
+    throw error;
+  } finally {
+    await store?.close();
+    await connection?.close();
+  }
+}
+
+/** A file of this machine needs no cloud; what is in a bucket, and an earlier run, do. */
+async function connectIfThere(target: string, options: Options): Promise<Connection | undefined> {
+  try {
+    return await connect(options);
+  } catch (error) {
+    const isNamed = options.port !== undefined || options.dir !== undefined || options.like !== undefined;
+    if (!(error instanceof CliError) || isNamed) throw error;
+    if (existsSync(target) || target.startsWith('gs://')) return undefined;
+    throw isRunId(target) ? error : new CliError(`there is no file ${target}`);
+  }
+}
+
+async function findTarget(
+  target: string,
+  options: Options,
+  connection: Connection | undefined,
+): Promise<Target> {
+  const input = options.spec === undefined ? undefined : await readSpecFile(options.spec);
+  if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: input ?? {}};
+  const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
+  if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: input ?? {}};
+  if (!isRunId(target) || !connection)
+    throw new CliError(`there is no file ${target}, and no run is called so`);
+  const args = ['--bucket', connection.bucket, '--prefix', datasetPrefix(target)];
+  return {what: `run ${target}`, args, input: input ?? (await specOfRun(connection, target))};
+}
+
+async function readSpecFile(path: string): Promise<RunSpecInput> {
+  const text = await readFile(path, 'utf8').catch((error: Error) => {
+    throw new CliError(`Failed to read the spec ${path}: ${error.message}`);
+  });
+  return parseRunSpec(text, path);
+}
+
+/** As it is frozen, or as it would be. */
+async function specOfRun(connection: Connection, run: string): Promise<RunSpecInput> {
+  const {project, bucket, storage_endpoint} = connection;
+  const objects = openObjects({project, bucket, endpoint: storage_endpoint});
+  const read = async (name: string, max_bytes: number) => {
+    const bytes = await objects.read(name, {max_bytes});
+    return bytes && Buffer.from(bytes).toString('utf8');
+  };
+  const frozen = await read(manifestObject(run), MAX_MANIFEST_BYTES);
+  if (frozen !== undefined) return parseJson(manifest, frozen, manifestObject(run)).spec;
+  const written = await read(specObject(run), MAX_SPEC_BYTES);
+  return written === undefined ? {} : parseRunSpec(written, specObject(run));
+}
+
+async function sample(spec: RunSpec, args: string[], connection: Connection | undefined): Promise<Sampled> {
+  const home = join(CACHE, 'models');
+  await mkdir(home, {recursive: true});
+  const endpoint = connection?.storage_endpoint;
+  // A model in a bucket needs a client too, whatever the streams are.
+  const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
+  const {code, stdout, stderr} = await runWorkerModule(
+    ['gleaner_worker.estimate', '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
+    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
+    () => {},
+  );
+  const last = stdout.at(-1);
+  if (code !== 0 || !last)
+    throw new CliError(
+      stderr.at(-1) ?? `Failed to estimate: the sampler ended with ${code} and said nothing`,
+    );
+  return JSON.parse(last) as Sampled;
+}
+
+type Earlier = {run: string; usd_per_million_tokens: number; tokens_per_s: number | null};
+
+/** What an earlier run did: its cost a million tokens, and the rate of its TPUs that follows from what they cost. */
+async function runLike(
+  name: string,
+  store: ReturnType<typeof openStore> | undefined,
+  {accelerator, zone}: Options,
+  prices: Prices,
+): Promise<Earlier> {
+  const run = store && (await runRecords.get(store, name));
+  const usd_per_million_tokens = run ? usdPerMillionTokens(run) : null;
+  if (!run || usd_per_million_tokens === null || usd_per_million_tokens === 0)
+    throw new CliError(
+      `run "${name}" says nothing of costs: it has stored no token, or its TPUs cost nothing`,
+    );
+  const usd = usdPerHour(prices, {accelerator, spot: true, zone});
+  const tokens_per_s = usd === null ? null : (usd / usd_per_million_tokens) * (1e6 / 3600);
+  return {run: name, usd_per_million_tokens, tokens_per_s};
+}
+
+export type Report = ReturnType<typeof reportOn>;
+
+function reportOn(
+  what: string,
+  spec: RunSpec,
+  sampled: Sampled,
+  options: Options,
+  prices: Prices,
+  earlier: Earlier | undefined,
+) {
+  const {accelerator, zone, workers} = options;
+  const {format, dtype, compute_dtype} = spec;
+  const numbers = {format, dtype, compute_dtype} as Numbers;
+  const machine = {accelerator, workers};
+  const rate = rateOf(sampled, numbers, options, earlier);
+  const hours = rate && hoursOf(sampled, rate, machine);
+  const dollars = (spot: boolean) => {
+    const usd = usdPerHour(prices, {accelerator, spot, zone});
+    return usd === null || !hours ? null : times(hours.tpu, usd);
+  };
+  const generation = chipsOf(accelerator)?.generation ?? '';
+  return {
+    what,
+    spec,
+    ...sampled,
+    stored_bytes: storedBytes(sampled, numbers),
+    machine: {
+      accelerator,
+      zone,
+      workers,
+      spot_usd_per_hour: usdPerHour(prices, {accelerator, spot: true, zone}),
+    },
+    tokens_per_second: rate ?? null,
+    tpu_hours: hours?.tpu ?? null,
+    clock_hours: hours?.clock ?? null,
+    usd: {spot: dollars(true), on_demand: dollars(false)},
+    prices_are: {
+      listed: prices[generation] === LIST_PRICES[generation],
+      verified: !UNVERIFIED.has(generation),
+    },
+    earlier: earlier ?? null,
+    assumed:
+      rate && !options.tokensPerSecond && !earlier
+        ? ASSUMED
+        : {start_s: ASSUMED.start_s, preemption: ASSUMED.preemption},
+  };
+}
+
+function rateOf(
+  sampled: Sampled,
+  numbers: Numbers,
+  {accelerator, workers, tokensPerSecond}: Options,
+  earlier: Earlier | undefined,
+): Rate | undefined {
+  if (tokensPerSecond !== undefined) return measuredRate(tokensPerSecond, 'what --tokens-per-second says');
+  if (earlier?.tokens_per_s)
+    return measuredRate(earlier.tokens_per_s, `what run ${earlier.run} did for its money`);
+  return assumedRate(sampled, numbers, {accelerator, workers});
+}
+
+function describe(report: Report): string[] {
+  const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
+  const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
+  const how = report.exact
+    ? 'all of it was read'
+    : `from ${sample.lines} lines in ${sample.blocks} places, ${bytes(sample.bytes)}; ranges are 95 % of what the places differ`;
+  const lines = [
+    `${report.what}: ${report.streams} ${report.streams === 1 ? 'stream' : 'streams'}, ${bytes(report.stream_bytes)}; ${how}`,
+    `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
+    `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
+    ...report.reject_reasons.map(({reason, samples}) => `               ${samples} in the sample: ${reason}`),
+    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
+    `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
+    `  bytes      ${span(report.stored_bytes, bytes)}`,
+  ];
+  if (!rate || !report.tpu_hours || !report.clock_hours)
+    return [
+      ...lines,
+      `  hours      unknown: nobody knows the speed of ${machine.accelerator}; say --tokens-per-second`,
+    ];
+  const {spot, on_demand} = report.usd;
+  const from = report.prices_are.listed
+    ? `list prices${report.prices_are.verified ? ' of 2026-11-21' : ', NOT VERIFIED'}; prices/chips overrides them`
+    : 'prices/chips';
+  return [
+    ...lines,
+    `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
+    `  hours      ${span(report.tpu_hours, hours)} of TPU; ${span(report.clock_hours, hours)} on the clock with ${Math.min(machine.workers, report.streams)} at work`,
+    `  dollars    ${spot ? `${span(spot, usd)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, usd)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
+    ...assumptions(report),
+  ];
+}
+
+function assumptions({assumed}: Report): string[] {
+  const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
+  const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
+  if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];
+  const {utilisation, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  return [
+    `  assumed    ${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)}); ` +
+      `${upload_bytes_per_s.estimate / 1e9} GB/s from a VM to the bucket (${upload_bytes_per_s.low / 1e9} to ${upload_bytes_per_s.high / 1e9}), ` +
+      `${chip_to_host_bytes_per_s.estimate / 1e9} GB/s from a chip to its host; ${start}; ${more}`,
+    '             none of these was measured on a TPU: --tokens-per-second or --like RUN put a measurement in their place',
+  ];
+}
+
+function span({estimate, low, high}: Span, text: (value: number) => string): string {
+  const [middle, from] = [text(estimate), text(low)];
+  const to = high === null ? 'unknown' : text(high);
+  return from === to ? middle : `${middle} (${from} to ${to})`;
+}
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)} %`;
+}
+
+function whole(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
+function bytes(value: number): string {
+  const unit = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  const power = Math.min(unit.length - 1, Math.floor(Math.log10(Math.max(value, 1)) / 3));
+  return `${(value / 1000 ** power).toPrecision(3)} ${unit[power]}`;
+}
+
+function hours(value: number): string {
+  return value < 1 ? `${(value * 60).toPrecision(2)} min` : `${value.toPrecision(3)} h`;
+}
+
+function usd(value: number): string {
+  return value < 10 ? `$${value.toFixed(2)}` : `$${whole(value)}`;
+}
+
+function warn(severity: string, message: string): void {
+  if (severity !== 'INFO') process.stderr.write(`${message}\n`);
+}

@@ -1,0 +1,120 @@
+"""The estimate against the real thing: the worker's own plan of the same streams."""
+
+import gzip
+import json
+import random
+
+import pytest
+from gleaner_worker.estimate.__main__ import estimate
+from gleaner_worker.estimate.blocks import FileSource, sample_blocks
+from gleaner_worker.estimate.count import Counts, extrapolate
+from gleaner_worker.failures import Failure
+from gleaner_worker.model.tiny import make_tiny_model
+from gleaner_worker.spec import parse_spec
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    make_tiny_model(str(folder), 0)
+    return str(folder)
+
+
+def lines(count, seed=0, bad_every=0):
+    chance = random.Random(seed)
+    for number in range(count):
+        if bad_every and number % bad_every == 0:
+            yield "not JSON\n"
+        else:
+            words = (f"w{chance.randrange(97)}" for _ in range(chance.randrange(5, 80)))
+            yield json.dumps({"text": " ".join(words)}) + "\n"
+
+
+def a_file(folder, name, text):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return FileSource(str(path))
+
+
+def a_spec(model, **keys):
+    base = {"model": model, "layers": "all", "sites": ["resid_post"], "dtype": "bf16", "format": "safetensors"}
+    rest = {"shard_size_gb": 0.002, "max_seq_length": 2048, "over_long": "reject", "seed": 42}
+    return parse_spec(base | rest | keys)
+
+
+def run(model, sources, tmp_path, sample_bytes, **keys):
+    return estimate(a_spec(model, **keys), sources, str(tmp_path), None, sample_bytes)
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"tokens": "last"}, {"tokens": "mean"}, {"layers": [2]}, {"dtype": "int8"}, {"max_seq_length": 64}]
+)
+def test_a_sample_says_what_all_of_it_says(model, tmp_path, keys):
+    sources = [a_file(tmp_path, f"{n}.jsonl", "".join(lines(1500, n, bad_every=50))) for n in range(2)]
+    whole = run(model, sources, tmp_path, 10**9, **keys)
+    part = run(model, sources, tmp_path, 120_000, **keys)
+    assert whole["exact"] and not part["exact"]
+    assert part["sample"]["bytes"] < 130_000 < whole["stream_bytes"] / 3
+    assert whole["totals"]["lines"]["estimate"] == 3000
+    for name in ("lines", "samples", "tokens", "rows", "shard_bytes", "shards"):
+        true, guess = whole["totals"][name]["estimate"], part["totals"][name]
+        assert guess["estimate"] == pytest.approx(true, rel=0.06, abs=2), name
+        assert guess["low"] <= guess["estimate"] <= guess["high"], name
+    assert part["operations"] == pytest.approx(whole["operations"], rel=0.08)
+    assert part["computed_tokens"] == pytest.approx(whole["computed_tokens"], rel=0.08)
+
+
+def test_what_is_read_whole_is_exact(model, tmp_path):
+    sources = [a_file(tmp_path, "a.jsonl", "".join(lines(50, bad_every=10))), a_file(tmp_path, "b.jsonl", '{"text": "b"}\n')]
+    totals = run(model, sources, tmp_path, 10**9)["totals"]
+    assert [totals[name]["estimate"] for name in ("lines", "samples", "rejected")] == [51, 46, 5]
+    assert all(total["low"] == total["estimate"] == total["high"] for total in totals.values())
+
+
+def test_most_ranges_hold_the_truth():
+    """Of ratio estimates over 24 blocks, 95 % should; a little less is what few blocks give."""
+    chance, held = random.Random(1), 0
+    for _ in range(300):
+        rates = [chance.uniform(0.1, 0.4) for _ in range(400)]
+        sizes = [chance.randrange(900, 1100) for _ in rates]
+        tokens = [round(rate * size) for rate, size in zip(rates, sizes, strict=True)]
+        places = chance.sample(range(400), 24)
+        blocks = [(Counts(tokens=tokens[place]), sizes[place]) for place in places]
+        found = extrapolate(blocks, sum(sizes))["tokens"]
+        held += found.low <= sum(tokens) <= found.high
+    assert 0.90 <= held / 300 <= 0.99
+
+
+def test_one_place_knows_no_upper_end(model, tmp_path):
+    text = "".join(lines(10_000))
+    packed = a_file(tmp_path, "s.jsonl.gz", gzip.compress(text.encode()))
+    found = run(model, [packed], tmp_path, 24 * 3000)
+    assert found["sample"]["blocks"] == 1
+    assert found["totals"]["tokens"]["high"] is None
+    true = run(model, [a_file(tmp_path, "s.jsonl", text)], tmp_path, 10**9)["totals"]["tokens"]["estimate"]
+    assert found["totals"]["tokens"]["estimate"] == pytest.approx(true, rel=0.15)
+
+
+def test_blocks_are_whole_lines_also_long_ones_and_the_last_without_an_end(tmp_path):
+    text = "".join(f"{number:05d}{'x' * (number % 7 * 300)}\n" for number in range(500)) + "the end"
+    source = a_file(tmp_path, "s.jsonl", text)
+    known = set(text.splitlines())
+    blocks = list(sample_blocks([source], blocks=50, size=64))
+    assert len(blocks) == 50
+    for block in blocks:
+        assert set(block.data.decode().splitlines()) <= known
+        assert block.stream_bytes == len(block.data) > 0
+
+
+def test_what_the_worker_would_refuse_is_refused_in_its_words(model, tmp_path):
+    source = a_file(tmp_path, "s.jsonl", '{"text": "a"}\n')
+    with pytest.raises(Failure, match="layer"):
+        run(model, [source], tmp_path, 10**9, layers=[99])
+    with pytest.raises(Failure, match="no such folder"):
+        run("/nowhere", [source], tmp_path, 10**9)
+
+
+def test_the_reasons_of_rejects_are_told(model, tmp_path):
+    source = a_file(tmp_path, "s.jsonl", "".join(lines(40, bad_every=4)))
+    (first, *_) = run(model, [source], tmp_path, 10**9)["reject_reasons"]
+    assert first["samples"] == 10 and "JSON" in first["reason"]

@@ -1,0 +1,140 @@
+"""What lines come to: samples, tokens, rows, bytes, shards, and the operations of the decoder."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain, islice, repeat
+
+from ..model.config import DecoderConfig
+from ..records.samples import Reader, Reject, Sample, read_samples
+from ..shards.plan import Capacity, ShardPlan, plan_batches, plan_shards, row_count
+
+# A plan is made of the sampled samples, again and again, until it has so many shards or so many samples.
+_SHARDS, _SAMPLES = 12, 100_000
+_REASONS = 3
+
+
+@dataclass
+class Counts:
+    """Of a block or a whole stream."""
+
+    lines: int = 0
+    samples: int = 0
+    rejected: int = 0
+    truncated: int = 0
+    tokens: int = 0
+    rows: int = 0
+    shard_bytes: int = 0  # as Capacity counts them: rows and index, before any codec
+
+
+@dataclass
+class Counted:
+    counts: Counts
+    items: list[Sample | Reject]
+    reasons: Counter = field(default_factory=Counter)
+
+
+def count_lines_of(path: str, reader: Reader, capacity: Capacity) -> Counted:
+    """Of the file at `path`, with the worker's own code for records, prompts and tokens."""
+    counted = Counted(Counts(), list(read_samples(path, path, reader)))
+    counts = counted.counts
+    for item in counted.items:
+        if isinstance(item, Reject):
+            counts.rejected += item.samples
+            counted.reasons[item.reason] += item.samples
+            continue
+        counts.samples += 1
+        counts.truncated += item.truncated
+        counts.tokens += len(item.token_ids)
+        counts.rows += row_count(item, capacity.pooled)
+        counts.shard_bytes += capacity.sample_bytes(item)
+    if counted.items:
+        counts.lines = (counted.items[-1].last + 1) // reader.samples_per_line
+    return counted
+
+
+@dataclass(frozen=True)
+class Range:
+    """`low` to `high` is where the whole is with 95 % confidence, as the blocks differ from each other; `high` may be
+    infinite, where one block says nothing of the others."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def record(self) -> dict:
+        high = None if math.isinf(self.high) else math.ceil(self.high)
+        return {"estimate": round(self.estimate), "low": math.floor(self.low), "high": high}
+
+
+def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dict[str, Range]:
+    """The whole streams' counts, each as a ratio to bytes: the ratio estimator over clusters, with its linearised variance."""
+    sampled = sum(size for _, size in blocks)
+    n = len(blocks)
+    found = {}
+    for name in (each.name for each in fields(Counts)):
+        values = [getattr(counts, name) for counts, _ in blocks]
+        ratio = sum(values) / sampled
+        half = math.inf
+        if n > 1:
+            squares = sum((value - ratio * size) ** 2 for value, (_, size) in zip(values, blocks, strict=True))
+            unread = max(0.0, 1 - sampled / total_bytes)
+            error = math.sqrt(n / (n - 1) * squares * unread) / sampled
+            half = (1.96 + 2.4 / (n - 1)) * error  # Student's t, near enough from 5 blocks on
+        seen = sum(values)
+        low = max(seen, (ratio - half) * total_bytes)
+        found[name] = Range(ratio * total_bytes, low, (ratio + half) * total_bytes)
+    return found
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Of shards as the worker would plan them."""
+
+    shards: int
+    fill: float  # how full a shard is when it closes, of its capacity
+    tokens: int
+    computed_tokens: int  # with the padding of batches
+    operations: float  # of the decoder's blocks, to the deepest layer asked for
+
+
+def plan_of(
+    items: Iterable[Sample | Reject], capacity: Capacity, config: DecoderConfig, depth: int, longest: int
+) -> Planned:
+    """`depth`: how many blocks are computed. `longest`: the tokens that a sample may have."""
+    fills, shards, tokens, computed, operations = [], 0, 0, 0, 0.0
+    for plan in plan_shards(items, capacity):
+        shards += 1
+        tokens += plan.tokens
+        if not plan.final:
+            fills.append(_size(plan, capacity) / capacity.shard_bytes)
+        for batch in plan_batches([len(sample.token_ids) for sample in plan.samples], longest):
+            computed += batch.height * batch.width
+            operations += batch.height * operations_of(config, depth, batch.width)
+    return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, computed, operations)
+
+
+def again_and_again(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:
+    """The samples until there are enough of them to see how shards fill."""
+    if not samples:
+        return []
+    size = sum(capacity.sample_bytes(sample) for sample in samples)
+    times = max(1, min(math.ceil(_SHARDS * capacity.shard_bytes / size), math.ceil(_SAMPLES / len(samples))))
+    return islice(chain.from_iterable(repeat(samples, times)), times * len(samples))
+
+
+def _size(plan: ShardPlan, capacity: Capacity) -> int:
+    return sum(capacity.sample_bytes(sample) for sample in plan.samples)
+
+
+def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
+    """Multiplications and additions for one row of `width` tokens through `depth` blocks: 2 for each weight and token, and
+    4 * heads * head size * width for each token's scores and their sum. Embeddings are looked up, logits never computed."""
+    heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
+    return depth * width * (2 * weights + 4 * heads * width)
+
+
+def common(reasons: Counter) -> list[dict]:
+    return [{"reason": reason, "samples": samples} for reason, samples in reasons.most_common(_REASONS)]
