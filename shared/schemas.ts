@@ -70,8 +70,11 @@ export function controlJsonSchema() {
   };
 }
 
-/** Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. */
-export const tpuMessage = z.strictObject({
+/**
+ * Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. What machines send is read
+ * without what this release does not know: during a deployment the next one sends it too.
+ */
+export const tpuMessage = z.object({
   action: z.enum(['create', 'delete']),
   worker: workerNameText,
   incarnation: count,
@@ -108,8 +111,8 @@ export const shardMetadata = z.object({
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 
-const lease = z.strictObject({run: runId, stream: streamText, epoch: count});
-const progress = z.strictObject({
+const lease = z.object({run: runId, stream: streamText, epoch: count});
+const progress = z.object({
   samples_done: count,
   samples_total: count.nullable(),
   tokens_done: count,

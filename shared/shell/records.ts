@@ -1,4 +1,8 @@
-/** Documents as the rules know them: read through a schema, because the console lets people edit them. */
+/**
+ * Documents as the rules know them: read through a schema, because the console lets people edit them. Fields that it does not know
+ * are kept: during a deployment the next release writes the same documents. A field that comes later has a `default`, because
+ * documents of earlier releases lack it.
+ */
 import {z} from 'zod';
 import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
@@ -24,7 +28,7 @@ const progress = {
   finished: z.boolean(),
 };
 
-const streamDocument: z.ZodType<Stream> = z.object({
+const streamDocument: z.ZodType<Stream> = z.looseObject({
   run: text,
   stream: text,
   worker_id: count,
@@ -36,7 +40,7 @@ const streamDocument: z.ZodType<Stream> = z.object({
   model_path: text,
   status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
   epoch: count,
-  lease: z.object({worker: text, incarnation: count, epoch: count, expires_at: instant}).nullable(),
+  lease: z.looseObject({worker: text, incarnation: count, epoch: count, expires_at: instant}).nullable(),
   ...progress,
   failures: count,
   faults: count,
@@ -45,7 +49,7 @@ const streamDocument: z.ZodType<Stream> = z.object({
   updated_at: instant,
 });
 
-const runDocument: z.ZodType<Run> = z.object({
+const runDocument: z.ZodType<Run> = z.looseObject({
   run: text,
   status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
   reason: text.nullable(),
@@ -75,7 +79,7 @@ const runDocument: z.ZodType<Run> = z.object({
   updated_at: instant,
 });
 
-const workerDocument: z.ZodType<Worker> = z.object({
+const workerDocument: z.ZodType<Worker> = z.looseObject({
   name: text,
   pool: text,
   zone: text,
@@ -109,16 +113,16 @@ const workerDocument: z.ZodType<Worker> = z.object({
   updated_at: instant,
 });
 
-const zoneDocument: z.ZodType<Zone> = z.object({
+const zoneDocument: z.ZodType<Zone> = z.looseObject({
   zone: text,
   blocked_until_at: instant.nullable(),
   blocked_reason: text.nullable(),
-  losses: z.array(z.object({ended_at: instant, lived_s: count})),
-  creates: z.array(z.object({asked_at: instant})),
+  losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
+  creates: z.array(z.looseObject({asked_at: instant})),
   updated_at: instant,
 });
 
-const poolDocument: z.ZodType<Pool> = z.object({
+const poolDocument: z.ZodType<Pool> = z.looseObject({
   pool: text,
   accelerator: text,
   runtime_version: text,

@@ -49,12 +49,6 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
   },
   {name: 'text', schema: controlMessage, given: 'pause', says: 'expected object'},
   {
-    name: 'a tpu message with more in it',
-    schema: tpuMessage,
-    given: {action: 'create', worker: sender.worker, incarnation: 1, zone: 'z'},
-    says: 'zone',
-  },
-  {
     name: 'a negative incarnation',
     schema: tpuMessage,
     given: {action: 'create', worker: sender.worker, incarnation: -1},
