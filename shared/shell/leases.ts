@@ -22,7 +22,7 @@ import {catchUp} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
-import {readPool} from './workers.ts';
+import {readPool, streamOf} from './workers.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
 
@@ -113,6 +113,9 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
     return undefined;
   const holder = holderOf(request);
   if (!isAlive(worker) || !(isClaimable(current, now) || isLeasedTo(current, holder))) return undefined;
+  // A request that was long on its way finds its sender at work on what a later one was given.
+  const inHand = await streamOf(tx, worker);
+  if (inHand && !(inHand.run === run && inHand.stream === stream)) return undefined;
   const granted = grantLease(current, holder, deps.config.lease_s, now);
   streamRecords.set(tx, granted);
   workerRecords.set(tx, heardFrom(worker, {...NO_WORK, activity: 'loading', work: `${run}/${stream}`}, now));

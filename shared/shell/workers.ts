@@ -224,8 +224,8 @@ async function lookAtSlot(
   return worker.phase === 'gone';
 }
 
-/** The stream whose lease the worker has, so that its death frees the stream at once. */
-async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undefined> {
+/** The stream whose lease the worker has, as its document says and the stream's agrees. */
+export async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const [run, stream] = worker.work?.split('/') ?? [];
   if (!run || !stream) return undefined;
   const found = await streamRecords.get(tx, run, stream);

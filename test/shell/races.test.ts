@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {someLines} from '../agent.ts';
-import {aWorker} from '../builders.ts';
+import {at, aWorker} from '../builders.ts';
 import {seeded} from '../interleave.ts';
 import {World} from '../world.ts';
 
@@ -222,6 +222,39 @@ describe('at the same time', () => {
       await world.untilAsleep();
       for (const index of [0, 1])
         await world.assertStoredOnce('my-run', `00${index}`, someLines(20, `s${index}`));
+    },
+  });
+
+  inEveryOrder('a request for work is late, and its sender has work by now: it gets no second stream', {
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      for (const index of [0, 1]) world.drop('my-run', index, someLines(2, `s${index}`));
+      await world.deliver();
+      await world.deliver();
+      await world.store.transaction(async tx => {
+        const stream = await tx.get('runs/my-run/streams/000');
+        tx.set(`workers/${A0}`, {...aWorker({phase: 'idle', incarnation: 1})});
+        const lease = {worker: 'tpu-us-central1-a-1', incarnation: 1, epoch: 1, expires_at: at(600)};
+        tx.set('runs/my-run/streams/000', {...stream, status: 'in_progress', epoch: 1, lease});
+      });
+      return world;
+    },
+    when: world => {
+      const from = {worker: A0, incarnation: 1, host: 0};
+      return [
+        () => world.api({action: 'lease', ...from, loaded: null}),
+        async () => {
+          await world.store.transaction(async tx => {
+            const stream = await tx.get('runs/my-run/streams/000');
+            if (stream) tx.set('runs/my-run/streams/000', {...stream, status: 'pending', lease: null});
+          });
+          await world.api({action: 'lease', ...from, loaded: null});
+        },
+      ];
+    },
+    then: async world => {
+      const streams = await Promise.all(['000', '001'].map(id => world.stream('my-run', id)));
+      assert.equal(streams.filter(stream => stream?.lease?.worker === A0).length, 1);
     },
   });
 
