@@ -42,15 +42,9 @@ export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<v
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
     await recordRefusal(deps, worker, error);
   } finally {
-    await wakeIfGivenUp(deps, worker);
+    // Whoever asked for it may have been slow, or have given it up since, and the last look may be over: one must find the node.
+    await deps.ticker.on();
   }
-}
-
-/** The slot was given up while Cloud TPU was asked, and the last look may be over: another one must find the node. */
-async function wakeIfGivenUp(deps: Deps, asked: Worker): Promise<void> {
-  const worker = await workerRecords.get(deps.store, asked.name);
-  const living = worker && worker.phase !== 'gone' && worker.phase !== 'deleting';
-  if (!living || worker.incarnation !== asked.incarnation) await deps.ticker.on();
 }
 
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {

@@ -126,7 +126,10 @@ async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
   if (known && !known.spec) await takeRun(deps, run);
 }
 
-/** True when there is something for a tick to look at: work, or a change that its run must show. */
+/**
+ * True when there is something for a tick to look at: a change, or a run that is open, perhaps since an earlier delivery that
+ * died before it switched the beat on.
+ */
 export async function registerStream(
   deps: Deps,
   name: string,
@@ -139,7 +142,7 @@ export async function registerStream(
   if (!parent?.spec || !parent.spec_hash) return false;
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
-  const {refused, changed} = await deps.store.transaction(async tx => {
+  const {refused, changed, isOpenNow} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
@@ -147,7 +150,7 @@ export async function registerStream(
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
     if (current.status === 'cancelled' && (existing || isLate)) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
-      return {refused, changed: false};
+      return {refused, changed: false, isOpenNow: false};
     }
     const registered = register(object, existing, run, stream, {
       bucket: deps.objects.bucket,
@@ -166,17 +169,17 @@ export async function registerStream(
       tell(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);
     }
     const isLeft = current.status === 'completed' || current.status === 'failed';
-    if ((next !== existing || isUnfinished(next)) && isLeft)
-      runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
-    return {refused: refusal, changed: next !== existing};
+    const reopens = (next !== existing || isUnfinished(next)) && isLeft;
+    if (reopens) runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+    return {refused: refusal, changed: next !== existing, isOpenNow: reopens || isOpen(current)};
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
     deps.taken.add(versionOf(object));
     return changed;
   }
-  const advanced = await advanceStream(deps, run, stream);
-  return changed || (advanced !== undefined && isUnfinished(advanced));
+  await advanceStream(deps, run, stream);
+  return changed || isOpenNow;
 }
 
 function noSlot({stream_offset}: Run, worker_id: number): string {
@@ -247,6 +250,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     const now = deps.now();
     const isRebuilt = frozen?.frozen_at && now - msOf(frozen.frozen_at) > deps.config.lease_s * 1000;
     const next: Run = {
+      ...current,
       run,
       ...NO_STREAMS,
       ...NO_ORDERS,

@@ -60,7 +60,8 @@ export async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number
   if (isDone && !(await writeResult(deps, run))) return lookAtRun(deps, run, cost_of_living_usd);
   const ended = await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run.run);
-    if (!current) return false;
+    // What a slow look has seen is no reason to open a run that another one has closed since.
+    if (!current || !isOpen(current)) return false;
     const now = deps.now();
     const next = summarizeRun(current, looked, cost_of_living_usd, now);
     if (next === current) return false;

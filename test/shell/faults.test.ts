@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import type {Store} from '../../shared/ports.ts';
+import {lookAtEverything} from '../../shared/shell/look.ts';
 import {someLines} from '../agent.ts';
 import {at} from '../builders.ts';
 import {World} from '../world.ts';
@@ -482,5 +484,51 @@ describe('a stream that cannot be finished', () => {
     world.boot(A0);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+});
+
+describe('a function that dies after a finished stream was uploaded again', () => {
+  it('leaves a run that its redelivery closes', async () => {
+    const world = await aWorkingWorld();
+    await world.untilAsleep();
+    world.drop('my-run', 0, someLines(20));
+    const {ticker} = world.deps;
+    const die = () => Promise.reject(new Error('it died'));
+    world.deps.ticker = {...ticker, on: die};
+    assert.equal(await world.deliver(), false);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    world.deps.ticker = ticker;
+    await world.deliver();
+    assert.ok(world.tickerOn);
+    await assertRecovered(world);
+  });
+});
+
+describe('a function that is slow', () => {
+  it('and saw a run at work that is complete by now does not open it again', async () => {
+    const world = await aWorkingWorld();
+    const gate = Promise.withResolvers<void>();
+    const {store} = world.deps;
+    const slowly: Store = {
+      ...store,
+      transaction: async work => {
+        await gate.promise;
+        return store.transaction(work);
+      },
+    };
+    const look = lookAtEverything({...world.deps, store: slowly});
+    await world.untilAsleep();
+    gate.resolve();
+    await look;
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('and asks for a TPU after the beat was switched off has it on again', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliver();
+    world.tickerOn = false;
+    await world.deliverNext('tpu');
+    assert.ok(world.tickerOn);
   });
 });
