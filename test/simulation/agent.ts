@@ -12,6 +12,8 @@ export type Surroundings = {
   seconds: (low: number, high: number) => number;
   /** Whether this machine fails at what it does next. */
   isFaulty: () => boolean;
+  /** Whether it says that a stream is complete when it is not. */
+  isLying: () => boolean;
 };
 
 type Lease = {run: string; stream: string; epoch: number};
@@ -97,16 +99,23 @@ export class SimAgent {
     const bytes = await this.#persist(() => objects.read(object, {max_bytes: 1e9}));
     if (!bytes || info?.generation !== generation)
       return ['failed', {kind: 'stream', reason: `generation ${generation} of ${object} is gone`}];
+    this.#phase = 'compiling';
+    await this.#world.sleep(this.#world.seconds(0, 30) * 1000);
     this.#phase = 'running';
     for (const plan of this.#asUploaded(planShards(Buffer.from(bytes).toString('utf8')))) {
       if (this.hasEnded || this.#orders === 'stop') return ['lost', null];
       if (this.#world.isFaulty()) return ['failed', {kind: 'infrastructure', reason: 'the disk is full'}];
       const name = shardObject(work.run, work.stream, plan.shard, 'safetensors');
       this.#shards += 1;
-      if (await this.#persist(() => objects.head(name))) continue;
+      const stored = await this.#persist(() => objects.head(name));
+      if (stored && stored.metadata.stream_crc32c !== work.dataset.crc32c)
+        return ['failed', {kind: 'stream', reason: `${name} was made from other content`}];
+      if (stored) continue;
+      if (this.#world.isLying()) return ['completed', null];
       await this.#world.sleep(this.#world.seconds(5, 120) * 1000);
       if (this.hasEnded || (this.#orders as string) === 'stop') return ['lost', null];
       const metadata = shardMetadata(plan, work, lease.epoch);
+      if (plan.final) this.#phase = 'uploading';
       await this.#persist(() => objects.create(name, Buffer.from(storedText(plan)), {metadata}));
       if (this.#orders === 'drain' && !plan.final) return ['drained', null];
     }
@@ -153,8 +162,11 @@ export class SimAgent {
     }
   }
 
-  #ask(request: object): Promise<Answer> {
+  /** A refusal other than that of a lease ends the agent: asking again cannot help. */
+  async #ask(request: object): Promise<Answer> {
     const {worker, incarnation} = this;
-    return this.#world.api({...request, worker, incarnation, host: 0});
+    const answer = await this.#world.api({...request, worker, incarnation, host: 0});
+    if (answer.status >= 400 && answer.status < 500 && answer.status !== 409) this.hasEnded = true;
+    return answer;
   }
 }

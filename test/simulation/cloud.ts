@@ -55,7 +55,11 @@ export class SimObjects {
     return {
       bucket: 'bucket',
       list: (prefix, {start} = {}) => call('list', () => this.list(prefix, start)),
-      head: name => call('head', () => structuredClone(this.info(name))),
+      head: name =>
+        call('head', () => {
+          const info = this.info(name);
+          return info && {...info, metadata: {...info.metadata}};
+        }),
       read: name => call('read', () => this.#objects.get(name)?.bytes),
       create: (name, bytes, {metadata} = {}) =>
         call('create', () => {
@@ -74,10 +78,14 @@ export class SimObjects {
   }
 }
 
-export type SimNode = Tpu & {metadata: Record<string, string>};
+/** `before` is the state that it had until `changed_at`. */
+export type SimNode = Tpu & {metadata: Record<string, string>; before: string; changed_at: number};
 
-/** What a zone does for a while: it gives nodes, has none, is over quota, or does not answer. */
-export type Zone = {soldOut: boolean; overQuota: boolean; unreachable: boolean};
+/** A list may be so much behind. */
+const STALE_MS = 90_000;
+
+/** What a zone does for a while: it gives nodes, has none, is over quota, or does not answer; `isDark`: until all is calm. */
+export type Zone = {soldOut: boolean; overQuota: boolean; unreachable: boolean; isDark: boolean};
 
 export class SimTpus {
   readonly nodes = new Map<string, SimNode>();
@@ -85,6 +93,7 @@ export class SimTpus {
   /** Every node that was made, as `name#incarnation`. */
   readonly made: string[] = [];
   readonly #setting: Setting;
+  #lately: SimNode[] = [];
   onReady: (node: SimNode) => void = () => {};
   onGone: (node: SimNode) => void = () => {};
 
@@ -93,7 +102,12 @@ export class SimTpus {
   }
 
   zone(name: string): Zone {
-    const zone = this.zones.get(name) ?? {soldOut: false, overQuota: false, unreachable: false};
+    const zone = this.zones.get(name) ?? {
+      soldOut: false,
+      overQuota: false,
+      unreachable: false,
+      isDark: false,
+    };
     this.zones.set(name, zone);
     return zone;
   }
@@ -106,14 +120,19 @@ export class SimTpus {
     };
   }
 
+  /** A list may be behind: it shows then what was so a while ago. What is there it always has. */
   #list(): {tpus: Tpu[]; unreachable: string[]} {
     const unreachable = [...this.zones].filter(([, {unreachable}]) => unreachable).map(([name]) => name);
-    const tpus = [...this.nodes.values()].filter(({zone}) => !unreachable.includes(zone));
+    const since = this.#setting.clockwork.now - STALE_MS;
+    const isStale = this.#setting.strikes('stale');
+    const ghosts = this.#lately.filter(node => node.changed_at > since && !this.nodes.has(node.name));
+    const all = [...this.nodes.values(), ...(isStale ? ghosts : [])];
+    const tpus = all.filter(({zone}) => !unreachable.includes(zone));
     return {
-      tpus: tpus.map(({name, zone, state, health, labels, created_at}) => ({
+      tpus: tpus.map(({name, zone, state, before, changed_at, health, labels, created_at}) => ({
         name,
         zone,
-        state,
+        state: isStale && changed_at > since ? before : state,
         health,
         labels: {...labels},
         created_at,
@@ -122,24 +141,32 @@ export class SimTpus {
     };
   }
 
+  turn(node: SimNode, state: string): void {
+    Object.assign(node, {state, before: node.state, changed_at: this.#setting.clockwork.now});
+    this.#setting.see(`a node is: ${state}`);
+  }
+
   #create({name, zone, labels, metadata}: TpuRequest): 'started' | 'exists' {
     const {soldOut, overQuota} = this.#reach(zone, `create ${name}`);
     if (this.nodes.has(name)) return 'exists';
     if (soldOut) throw new TpuError('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
     if (overQuota) throw new TpuError('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
-    const {chance, clockwork, faults} = this.#setting;
+    const {chance, clockwork} = this.#setting;
     const created_at = iso(clockwork.now);
-    const node = {name, zone, state: 'CREATING', health: 'HEALTHY', labels, metadata, created_at};
+    const health = 'HEALTHY';
+    const was = {before: 'CREATING', changed_at: clockwork.now};
+    const node = {name, zone, state: 'CREATING', ...was, health, labels, metadata, created_at};
     this.nodes.set(name, node);
+    this.#setting.see('a node is: CREATING');
     this.made.push(`${name}#${metadata['gleaner-incarnation']}`);
-    if (this.#setting.strikes('stuck create', faults.stuck)) {
+    if (this.#setting.strikes('stuck')) {
       // The operation never ends, or it fails after minutes and the node is not there any more.
       if (chance.happens(0.5)) this.#later(node, chance.between(60, 600), () => this.remove(node));
       return 'started';
     }
     this.#later(node, chance.between(20, 150), () => {
       if (node.state !== 'CREATING') return;
-      node.state = 'READY';
+      this.turn(node, 'READY');
       this.onReady(node);
     });
     return 'started';
@@ -149,10 +176,9 @@ export class SimTpus {
     this.#reach(zone, `delete ${name}`);
     const node = this.nodes.get(name);
     if (node?.zone !== zone) return 'absent';
-    const {chance, faults} = this.#setting;
-    if (this.#setting.strikes('stuck delete', faults.stuck)) return 'started';
-    node.state = 'DELETING';
-    this.#later(node, chance.between(5, 90), () => this.remove(node));
+    if (this.#setting.strikes('stuck')) return 'started';
+    this.turn(node, 'DELETING');
+    this.#later(node, this.#setting.chance.between(5, 90), () => this.remove(node));
     return 'started';
   }
 
@@ -171,6 +197,9 @@ export class SimTpus {
   remove(node: SimNode): void {
     if (this.nodes.get(node.name) !== node) return;
     this.nodes.delete(node.name);
+    const {now} = this.#setting.clockwork;
+    const lately = this.#lately.filter(({changed_at}) => changed_at > now - STALE_MS);
+    this.#lately = [...lately, {...node, before: node.state, changed_at: now}];
     this.onGone(node);
   }
 }

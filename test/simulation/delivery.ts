@@ -1,21 +1,12 @@
 /** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
-import {onControl} from '../../functions/on-control.ts';
-import {onObject} from '../../functions/on-object.ts';
-import {onTick} from '../../functions/on-tick.ts';
-import {onTpu} from '../../functions/on-tpu.ts';
 import {Rejected} from '../../shared/errors.ts';
 import type {Document} from '../../shared/ports.ts';
+import type {Codes, Topic} from './code.ts';
 import {type Process, Processes} from './processes.ts';
 import {MINUTE_MS, type Setting} from './setting.ts';
 
-const HANDLERS = {object: onObject, control: onControl, tpu: onTpu};
-
-export type Topic = keyof typeof HANDLERS;
 type Message = {id: string; topic: Topic; data: Document; attempt: number};
-
-/** A handler that has not ended by then is called again, beside itself if it is only slow. */
-const ACK_DEADLINE_MS = 10 * MINUTE_MS;
 
 export class Delivery {
   readonly processes: Processes;
@@ -24,9 +15,9 @@ export class Delivery {
   /** Messages that are neither handled nor lost, and ticks that have not ended. */
   underway = 0;
 
-  constructor(setting: Setting) {
+  constructor(setting: Setting, codes: Codes) {
     this.#setting = setting;
-    this.processes = new Processes(setting, (topic, message) => this.send(topic as Topic, message));
+    this.processes = new Processes(setting, codes, (topic, message) => this.send(topic as Topic, message));
   }
 
   /** Publishes, and answers the message's id. What people say is never lost: the service has taken it. */
@@ -36,13 +27,14 @@ export class Delivery {
     const id = String(1000 + this.#count);
     const text = Buffer.from(JSON.stringify(content)).toString('base64');
     const data = topic === 'object' ? content : {message: {data: text, messageId: id}};
-    if (topic !== 'control' && this.#setting.strikes(`${topic} lost`, faults.loss)) {
+    if (topic !== 'control' && this.#setting.strikes('loss')) {
       this.#setting.note(() => `${topic} ${id} is lost`);
       return id;
     }
-    const copies = this.#setting.strikes(`${topic} doubled`, faults.duplicate) ? 2 : 1;
+    const copies = this.#setting.strikes('duplicate') ? 2 : 1;
     for (let copy = 0; copy < copies; copy++) {
       const late_s = chance.happens(0.3) ? faults.delay_s * chance.next() : 0;
+      if (late_s > 0) this.#setting.see('fault: delay_s');
       this.#deliver({id, topic, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
     }
     return id;
@@ -55,10 +47,14 @@ export class Delivery {
       const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
       const process = this.processes.instance();
       this.#setting.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
-      this.#handle(process, HANDLERS[topic](this.processes.deps(process), event), again_ms => {
-        if (again_ms !== undefined)
-          this.#deliver({...message, attempt: attempt + 1}, again_ms * Math.min(attempt, 10));
-      });
+      this.#handle(
+        process,
+        process.code.handlers[topic](this.processes.deps(process, {topic, id}), event),
+        again_ms => {
+          if (again_ms !== undefined)
+            this.#deliver({...message, attempt: attempt + 1}, again_ms * Math.min(attempt, 10));
+        },
+      );
     });
   }
 
@@ -79,24 +75,33 @@ export class Delivery {
         endOnce(error instanceof Rejected ? undefined : 10_000);
       },
     );
-    this.#setting.after(ACK_DEADLINE_MS, () => endOnce(0));
+    this.#setting.after(this.#setting.ack_deadline_ms, () => {
+      if (!hasEnded && !process.isDead) this.#setting.see('two at once: a handler and its redelivery');
+      endOnce(0);
+    });
   }
 
   /** The Scheduler's minute, for ever. */
   beat(): void {
     this.#setting.after(MINUTE_MS, () => {
       this.#setting.invariants.onMinute(this.processes.tickerOn);
-      if (this.processes.tickerOn && !this.#setting.strikes('tick lost', this.#setting.faults.loss / 2))
+      if (this.processes.tickerOn && !this.#setting.strikes('loss', this.#setting.faults.loss / 2))
         this.#tick();
       this.beat();
     });
   }
 
   #tick(): void {
+    const {invariants} = this.#setting;
     const process = this.processes.instance();
     this.#setting.note(() => `${process.name} ticks`);
     const response = {status: () => response, end: () => response} as unknown as Response;
+    const deps = this.processes.deps(process, {topic: 'tick', id: ''});
+    const begun = invariants.onTickBegun();
+    const ticking = process.code
+      .onTick(deps, {} as Request, response)
+      .then(() => invariants.onTickEnded(begun));
     this.underway += 1;
-    this.#handle(process, onTick(this.processes.deps(process), {} as Request, response), () => {});
+    this.#handle(process, ticking, () => {});
   }
 }

@@ -5,10 +5,10 @@ import {KINDS} from './faults.ts';
 import {aStreamOf, planShards, shardMetadata, storedText} from './streams.ts';
 import {simulate} from './world.ts';
 
-/** Two streams, two slots, no weather: the only trouble is that functions die. */
-const SMALL = {without: new Set([...KINDS, 'second zone', 'second run', 'long storm'])};
-/** The first seed whose world has two streams with three shards between them, and two slots. */
-const SEED = Number(process.env.GLEANER_EXHAUSTIVE_SEED ?? 495);
+/** Two streams with three shards between them, two slots, no weather: the only trouble is that functions die. */
+const SMALL = {without: new Set([...KINDS, 'long storm']), plan: {slots: 2, lines: [4, 2]}};
+/** Where the seed has the streams dropped, and how fast they are worked on. */
+const SEED = Number(process.env.GLEANER_EXHAUSTIVE_SEED ?? 1);
 
 async function breach(crashes: number[]): Promise<string | undefined> {
   const {violation} = await simulate(SEED, {...SMALL, crashes: new Set(crashes)});
@@ -17,8 +17,9 @@ async function breach(crashes: number[]): Promise<string | undefined> {
 
 describe('a small world', () => {
   it('holds when a function dies at any one call, before it was done or after', async () => {
-    const {calls} = await simulate(SEED, SMALL);
+    const {calls, seen} = await simulate(SEED, SMALL);
     assert.ok(calls > 100, `${calls} calls`);
+    assert.equal(seen['a node is: READY'], 2);
     const found: string[] = [];
     for (let call = 1; call <= calls; call += 0.5) found.push((await breach([call])) ?? '');
     assert.deepEqual(
@@ -42,11 +43,12 @@ describe('a small world', () => {
   }).timeout(7_200_000);
 });
 
-/** Every order of the items. */
-function* orders<T>(items: readonly T[]): Generator<T[]> {
-  if (items.length === 0) yield [];
-  for (const [index, item] of items.entries())
-    for (const rest of orders([...items.slice(0, index), ...items.slice(index + 1)])) yield [item, ...rest];
+/** Every order of every choice of the items, none of them included. */
+function orders<T>(items: readonly T[]): T[][] {
+  const longer = items.flatMap((item, index) =>
+    orders([...items.slice(0, index), ...items.slice(index + 1)]).map(rest => [item, ...rest]),
+  );
+  return [[], ...longer];
 }
 
 describe('five events', () => {
@@ -68,15 +70,20 @@ describe('five events', () => {
     return world;
   }
 
-  it('may come in any order, each of them once or twice: what is counted is what is stored', async () => {
+  it('or fewer may come in any order, each of them once or twice: what is counted is what is stored', async () => {
     let worlds = 0;
-    for (const order of orders([0, 1, 2, 3, 4]))
-      for (let twice = 0; twice < 32; twice += worlds % 8 === 0 ? 1 : 5) {
+    for (const order of orders([0, 1, 2, 3, 4]).filter(({length}) => length > 0))
+      for (let twice = 0; twice < 2 ** order.length; twice += worlds % 8 === 0 ? 1 : 5) {
         const world = await anUnheardWorld();
         const messages = world.queue.splice(0);
         assert.equal(messages.length, 5);
-        const again = order.filter(index => twice & (1 << index)).reverse();
+        const again = order.filter((_, place) => twice & (1 << place)).reverse();
         for (const index of [...order, ...again]) await world.handle(messages[index] ?? assert.fail());
+        // Of an event that was lost, a look makes up, at the latest when the next audit is due.
+        if (order.length < 5) {
+          world.now += 3600_000;
+          await world.tick();
+        }
         const stream = await world.stream('my-run', '000');
         const told = [
           stream?.status,
@@ -88,6 +95,6 @@ describe('five events', () => {
         await world.store.close();
         worlds += 1;
       }
-    assert.ok(worlds > 800, String(worlds));
+    assert.ok(worlds > 1000, String(worlds));
   }).timeout(120_000);
 });

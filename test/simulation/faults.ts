@@ -15,10 +15,18 @@ export type Faults = {
   silence: number;
   /** Milliseconds that a call may take; a slow handler meets its own redelivery. */
   latency_ms: number;
+  /** A call hangs for minutes: the message is delivered again, and both handlers go on. */
+  hang: number;
   /** The process that made the call dies instead of hearing the answer. */
   crash: number;
+  /** A worker's request arrives minutes after its sender gave it up, or is gone itself. */
+  late: number;
+  /** A machine's network is away for minutes. */
+  cut: number;
   /** How often a node is lost in an hour. */
   preemption: number;
+  /** A zone takes all its nodes within a minute: of every ten minutes. */
+  storm: number;
   /** Of the nodes that are lost: with 30 seconds' notice; vanished; still READY. The rest show PREEMPTED or TERMINATED. */
   notice: number;
   vanish: number;
@@ -29,6 +37,8 @@ export type Faults = {
   stillborn: number;
   /** An operation that never ends, or that ends in an error which nobody hears. */
   stuck: number;
+  /** A list of nodes shows them as they were up to 90 seconds ago, also those that are gone. */
+  stale: number;
   /** The zone has nothing to give, is over quota, or does not answer: of every ten minutes. */
   stockout: number;
   quota: number;
@@ -37,11 +47,19 @@ export type Faults = {
   repair: number;
   /** Workers that cannot do a stream: the disk is full. */
   machine_fault: number;
+  /** Workers that say `completed` when their last shard was never stored. */
+  lie: number;
   /** Seconds by which the clocks of function instances differ. */
   skew_s: number;
+  /** The share by which a worker's clock runs fast or slow. It compares none of its times with anybody's. */
+  drift: number;
+  /** Of the function instances, those that run tomorrow's code while the others run today's. */
+  rollout: number;
   /** The whole database is lost once. */
   wipe: number;
-  /** Messages of people: pause, resume, recreate, nonsense. */
+  /** Somebody drops other content under the name of a stream. */
+  overwrite: number;
+  /** Messages of people, good ones and nonsense. */
   meddling: number;
 };
 
@@ -52,22 +70,31 @@ const MOST: Faults = {
   refusal: 0.08,
   silence: 0.05,
   latency_ms: 20_000,
+  hang: 0.004,
   crash: 0.01,
+  late: 0.1,
+  cut: 0.4,
   preemption: 12,
+  storm: 0.5,
   notice: 0.4,
   vanish: 0.3,
   deaf: 0.3,
   zombie: 0.3,
   stillborn: 0.2,
   stuck: 0.15,
+  stale: 0.5,
   stockout: 0.4,
   quota: 0.2,
   partition: 0.3,
   repair: 0.2,
   machine_fault: 0.1,
+  lie: 0.2,
   skew_s: 10,
+  drift: 0.3,
+  rollout: 1,
   wipe: 0.2,
-  meddling: 0.5,
+  overwrite: 0.3,
+  meddling: 0.8,
 };
 
 export const KINDS = Object.keys(MOST) as (keyof Faults)[];

@@ -1,25 +1,47 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
-import {costOfLiving} from '../../shared/core/cost.ts';
+import {accrue, costOfLiving} from '../../shared/core/cost.ts';
 import {manifestObject, paths} from '../../shared/core/names.ts';
 import type {Pool} from '../../shared/core/pool.ts';
-import type {Worker} from '../../shared/core/worker.ts';
+import type {Run} from '../../shared/core/run.ts';
+import {isAlive, type Worker} from '../../shared/core/worker.ts';
 import type {Document, ObjectInfo} from '../../shared/ports.ts';
-import {MOST_CREATES_PER_HOUR, type Setting} from './setting.ts';
+import {COUNTED_TOMORROW, type Topic} from './code.ts';
+import type {Setting} from './setting.ts';
 import {good, planShards, storedText} from './streams.ts';
 
-type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string};
+type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string; granted_by?: string};
+
+/** What a worker said to worker-api. */
+export type Said = {
+  action: 'lease' | 'heartbeat' | 'release';
+  worker: string;
+  incarnation: number;
+  lease?: {run: string; stream: string; epoch: number} | null;
+  outcome?: string;
+};
+
+/** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
+export type Actor = {said: Said} | {topic: Topic | 'tick'; id: string} | undefined;
+
+/** A tick that has begun: whom it has to dismiss because there is no more money for them. */
+export type BegunTick = {at: number; poor: Set<string>};
 
 /** Clocks of two instances differ by at most so much in a storm. */
 const MOST_SKEW_MS = 25_000;
-/** Ticks that a TPU may outlive the last work, beside the time that deleting it takes. */
+/** Ticks that a TPU may outlive the last work: one to drain it, two to delete it, and one that was on its way. */
 const ORPHAN_MINUTES = 12;
 
 export class Invariants {
   violation: string | undefined;
   readonly #setting: Setting;
   readonly #written = new Set<string>();
-  /** Control messages that must have left a record at the end. */
-  #expected = new Set<string>();
+  /** On whose behalf the present call is made. */
+  actor: Actor;
+  /** Control messages that must have left a record at the end, and those that had to be rejected. */
+  #expected = new Map<string, 'rejected' | undefined>();
+  readonly #stopped = new Set<string>();
+  /** Whom the last complete tick left there without money, and when it ended. */
+  #poor: {at: number; workers: Set<string>} = {at: 0, workers: new Set()};
   #idleMinutes = 0;
   readonly #births = new Map<string, number[]>();
 
@@ -32,15 +54,19 @@ export class Invariants {
   }
 
   /** A shard is written once, and holds the samples that its place in the stream gives it. */
-  onObject({name}: ObjectInfo): void {
+  onObject({name, metadata}: ObjectInfo): void {
     const shard = /^activations\/([^/]+)\/tpu_(\d+)\/shard_(\d+)\.safetensors$/.exec(name);
     if (!shard) return;
     this.#check(!this.#written.has(name), () => `${name} was written twice`);
     this.#written.add(name);
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
-    const plan = planShards(this.#setting.streams.get(stream) ?? '')[Number(shard[3]) - 1];
+    const plan = planShards(this.#contentOf(stream, metadata.stream_crc32c))[Number(shard[3]) - 1];
     const isRight = plan !== undefined && this.#setting.objects.text(name) === storedText(plan);
     this.#check(isRight, () => `${name} holds other samples than its own`);
+  }
+
+  #contentOf(stream: string, crc32c: unknown): string {
+    return this.#setting.contents.get(`${stream}#${crc32c}`) ?? '';
   }
 
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
@@ -50,11 +76,37 @@ export class Invariants {
     if (collection === 'runs' && rest.length === 0) this.#onRun(id, after);
     if (collection === 'runs' && rest.length === 2) this.#onStream(path, before, after);
     if (collection === 'workers' && rest.length === 0) this.#onWorker(id, before, after);
+    if (collection === 'workers' && rest.length === 2 && before === undefined)
+      this.#setting.see(`a life ends: ${after.cause_kind}`);
+    if (collection === 'control') {
+      const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
+      const isNonsense = this.#expected.get(id) === 'rejected';
+      this.#setting.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
+    }
+    for (const field of COUNTED_TOMORROW)
+      if (after[field] !== undefined) this.#setting.see(`tomorrow's code counts: ${field}`);
+    if (before && collection !== 'control') this.#checkKept(path, before, after);
     if (collection === 'control')
       this.#check(before === undefined, () => `control message ${id} was done twice`);
   }
 
+  /** Today's code keeps what tomorrow's has written. */
+  #checkKept(path: string, before: Document, after: Document): void {
+    for (const field of COUNTED_TOMORROW.filter(field => before[field] !== undefined))
+      this.#check(
+        Number(after[field]) >= Number(before[field]),
+        () => `${path}: tomorrow's ${field} ${before[field]} became ${after[field]}`,
+      );
+    const [held, lease] = [before.lease as Lease | null, after.lease as Lease | null];
+    const isSame = held?.granted_by && lease?.epoch === held.epoch;
+    this.#check(
+      !isSame || lease?.granted_by === held.granted_by,
+      () => `${path}: tomorrow's word in its lease was lost`,
+    );
+  }
+
   #onRun(run: string, {status, streams_pending, streams_in_progress}: Document): void {
+    this.#setting.see(`a run is: ${status}`);
     const isOver = status === 'completed' || status === 'failed';
     const left = Number(streams_pending) + Number(streams_in_progress);
     this.#check(!isOver || left === 0, () => `run ${run} is ${status} with ${left} streams unfinished`);
@@ -62,7 +114,9 @@ export class Invariants {
 
   #onStream(path: string, before: Document | undefined, after: Document): void {
     const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
+    this.#setting.see(`a stream is: ${after.status}`);
     const isLeased = after.status === 'in_progress';
+    if (held && JSON.stringify(held) !== JSON.stringify(lease)) this.#checkActor(path, held, after);
     this.#check(
       isLeased === (lease !== null),
       () => `${path} is ${after.status} with lease ${JSON.stringify(lease)}`,
@@ -84,6 +138,23 @@ export class Invariants {
       this.#check(!isUndone, () => `${path} was completed and is ${after.status}`);
     }
     this.#checkCheckpoint(path, after);
+  }
+
+  /** A worker's word changes its own lease alone, and only the one that it has now. */
+  #checkActor(path: string, held: Lease, after: Document): void {
+    const said = this.actor && 'said' in this.actor ? this.actor.said : undefined;
+    // Whoever looks first at a final shard, or at one that does not belong there, ends the stream.
+    if (!said?.lease || said.action === 'lease' || after.status === 'completed') return;
+    const isOwn =
+      said.worker === held.worker &&
+      said.incarnation === held.incarnation &&
+      said.lease.epoch === held.epoch &&
+      path === paths.stream(said.lease.run, said.lease.stream);
+    this.#check(
+      isOwn || /another|other content/.test(String(after.last_error)),
+      () =>
+        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed at the word of ${JSON.stringify(said)}`,
+    );
   }
 
   /** A lease goes to a life that is current and has no other, and is not taken from one that still holds. */
@@ -111,12 +182,13 @@ export class Invariants {
 
   /** The checkpoint says no more than the bucket holds: a prefix of shards without a gap. */
   #checkCheckpoint(path: string, stream: Document): void {
-    const all = planShards(this.#setting.streams.get(String(stream.object)) ?? '');
+    const all = planShards(this.#contentOf(String(stream.object), stream.crc32c));
     const counted = all.slice(0, Number(stream.total_shards));
     const prefix = `activations/${stream.run}/tpu_${stream.worker_id}/shard_`;
     const nameOf = (shard: number) => `${prefix}${String(shard).padStart(4, '0')}.safetensors`;
-    const lacking = counted.find(({shard}) => !this.#setting.objects.info(nameOf(shard)));
-    this.#check(!lacking, () => `${path} counts shard ${lacking?.shard}, which is not there`);
+    const crcOf = (shard: number) => this.#setting.objects.info(nameOf(shard))?.metadata.stream_crc32c;
+    const lacking = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
+    this.#check(!lacking, () => `${path} counts shard ${lacking?.shard}, of which its content has none`);
     const expected = {
       total_shards: counted.length,
       total_samples_processed: counted.reduce((sum, plan) => sum + good(plan).length, 0),
@@ -135,6 +207,12 @@ export class Invariants {
   }
 
   #onWorker(name: string, before: Document | undefined, after: Document): void {
+    this.#setting.see(`a worker is: ${after.phase}`);
+    const said = this.actor && 'said' in this.actor ? this.actor.said : undefined;
+    this.#check(
+      !said || (said.worker === name && said.incarnation === after.incarnation),
+      () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
+    );
     if (!before) return;
     const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
     this.#check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
@@ -156,7 +234,7 @@ export class Invariants {
     const births = [...(this.#births.get(zone) ?? []), now].filter(birth => now - birth < hour);
     this.#births.set(zone, births);
     this.#check(
-      births.length <= MOST_CREATES_PER_HOUR,
+      births.length <= this.#setting.mostCreates,
       () => `${zone} was asked for ${births.length} nodes in an hour`,
     );
   }
@@ -172,19 +250,55 @@ export class Invariants {
   }
 
   /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */
-  onAnswer(request: object, answer: object): void {
-    const {action, lease, worker, incarnation} = request as {action: string; lease: Lease | null} & Lease;
-    if (action !== 'heartbeat' || !lease || (answer as Document).action !== 'continue') return;
-    const [run, stream] = [(lease as unknown as Document).run, (lease as unknown as Document).stream];
-    const found = this.#setting.store.peek(paths.stream(String(run), String(stream)));
-    const held = found?.lease as Lease | null | undefined;
-    const isOthers =
-      held && held.epoch === lease.epoch && (held.worker !== worker || held.incarnation !== incarnation);
-    // Another may have come since, in a later epoch.
+  onAnswer(said: Said, status: number, answer: Document): void {
+    const what = said.outcome === undefined ? '' : `${said.outcome}: `;
+    this.#setting.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
+    const {lease, worker, incarnation} = said;
+    if (said.action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
+      return;
+    const held = this.#setting.store.peek(paths.stream(lease.run, lease.stream))?.lease as
+      | Lease
+      | null
+      | undefined;
+    const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
     this.#check(
-      !isOthers,
-      () => `${worker}#${incarnation} was told to continue epoch ${lease.epoch}, which is another's`,
+      isHeld,
+      () =>
+        `${worker}#${incarnation} was told to ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
     );
+  }
+
+  /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
+  #withoutMoney(): Set<string> {
+    const {clockwork, config, store} = this.#setting;
+    const now = clockwork.now - MOST_SKEW_MS;
+    const pool = (store.peek('pools/tpu') as Pool | undefined) ?? config.pool;
+    const workers = store.collection('workers').map(({data}) => data as unknown as Worker);
+    const living = costOfLiving(workers, now);
+    const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
+    const isPoor = (worker: Worker) => {
+      const id = worker.work?.split('/')[0];
+      const run = id === undefined ? undefined : (store.peek(paths.run(id)) as Run | undefined);
+      const spent = (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0);
+      return isOver(pool.budget_usd, pool.spent_usd + living.total) || isOver(run?.budget_usd ?? null, spent);
+    };
+    const poor = workers.filter(
+      worker => (isAlive(worker) || worker.phase === 'creating') && isPoor(accrue(worker, now)),
+    );
+    return new Set(poor.map(({name, incarnation}) => `${name}#${incarnation}`));
+  }
+
+  onTickBegun(): BegunTick {
+    return {at: this.#setting.clockwork.now, poor: this.#withoutMoney()};
+  }
+
+  /** What is spent is at most the cap and what a tick costs: two that came after each other leave nobody there. */
+  onTickEnded({at, poor}: BegunTick): void {
+    const still = this.#withoutMoney();
+    const left = new Set([...poor].filter(worker => still.has(worker)));
+    const both = at > this.#poor.at ? [...left].filter(worker => this.#poor.workers.has(worker)) : [];
+    this.#check(both.length === 0, () => `two ticks have left ${both} there, for whom there is no money`);
+    this.#poor = {at: this.#setting.clockwork.now, workers: left};
   }
 
   /** A bug of ours, and no fault of the weather. */
@@ -197,16 +311,19 @@ export class Invariants {
   /** In the calm, what nobody wants is gone soon, and then nothing ticks. */
   onMinute(tickerOn: boolean): void {
     const {store, tpus, isCalm} = this.#setting;
-    const isWanted = store
-      .collection('runs')
-      .some(
-        ({path, data}) =>
-          data.status !== 'completed' ||
-          store
-            .collection(`${path}/streams`)
-            .some(({data}) => data.status !== 'completed' && data.status !== 'failed'),
-      );
-    this.#idleMinutes = isCalm && !isWanted && (tpus.nodes.size > 0 || tickerOn) ? this.#idleMinutes + 1 : 0;
+    const isWanted = () =>
+      store
+        .collection('runs')
+        .some(
+          ({path, data}) =>
+            data.status !== 'cancelled' &&
+            data.status !== 'paused' &&
+            store
+              .collection(`${path}/streams`)
+              .some(({data}) => data.status !== 'completed' && data.status !== 'failed'),
+        );
+    const isThere = isCalm && (tpus.nodes.size > 0 || tickerOn);
+    this.#idleMinutes = isThere && !isWanted() ? this.#idleMinutes + 1 : 0;
     this.#check(
       this.#idleMinutes <= ORPHAN_MINUTES,
       () =>
@@ -214,40 +331,53 @@ export class Invariants {
     );
   }
 
-  expectRecord(message_id: string): void {
-    this.#expected.add(message_id);
+  onStop(run: string): void {
+    this.#stopped.add(run);
+  }
+
+  expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
+    this.#expected.set(message_id, outcome);
   }
 
   onWipe(): void {
-    this.#expected = new Set();
+    this.#expected = new Map();
     this.#births.clear();
   }
 
-  atTheEnd(tickerOn: boolean): void {
+  atTheEnd(tickerOn: boolean, underway: number): void {
     const {store, streams, tpus} = this.#setting;
-    for (const [object, text] of streams) this.#checkComplete(object, text);
+    for (const object of streams.keys()) this.#checkComplete(object);
     this.#check(tpus.nodes.size === 0, () => `TPUs are left: ${[...tpus.nodes.keys()]}`);
     this.#check(!tickerOn, () => 'it still ticks');
+    this.#check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     for (const {id, data} of store.collection('workers'))
       this.#check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
-    for (const id of this.#expected)
-      this.#check(store.peek(paths.control(id)) !== undefined, () => `control message ${id} left no record`);
+    for (const [id, outcome] of this.#expected) {
+      const record = store.peek(paths.control(id));
+      this.#check(record !== undefined, () => `control message ${id} left no record`);
+      const isAsExpected = outcome === undefined || record?.outcome === outcome;
+      this.#check(isAsExpected, () => `control message ${id} was ${record?.outcome}: ${record?.message}`);
+    }
   }
 
-  #checkComplete(object: string, text: string): void {
+  #checkComplete(object: string): void {
     const {store} = this.#setting;
     const [, run = '', file = ''] = object.split('/');
+    const document = store.peek(paths.run(run));
+    if (document?.status === 'cancelled') {
+      this.#check(this.#stopped.has(run), () => `run ${run} is cancelled, and nobody stopped it`);
+      return;
+    }
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     this.#check(
       stream?.status === 'completed',
       () => `${object} is ${stream?.status} at the end: ${stream?.last_error}`,
     );
-    const shards = planShards(text).length;
+    const shards = planShards(this.#contentOf(object, stream?.crc32c)).length;
     this.#check(
       stream?.total_shards === shards,
       () => `${object} has ${stream?.total_shards} of ${shards} shards`,
     );
-    const document = store.peek(paths.run(run));
     this.#check(
       document?.status === 'completed',
       () => `run ${run} is ${document?.status}: ${document?.reason}`,

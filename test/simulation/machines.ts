@@ -1,50 +1,84 @@
 /** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
 import type {Request, Response} from '@google-cloud/functions-framework';
-import {workerApi} from '../../functions/worker-api.ts';
+import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
 import type {SimNode} from './cloud.ts';
+import type {Codes} from './code.ts';
+import type {Said} from './invariants.ts';
 import type {Process, Processes} from './processes.ts';
 import {MINUTE_MS, type Setting} from './setting.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
+/** What a node that was taken away may show, and what one shows that Google mends or moves. */
+export const TAKEN = [
+  'PREEMPTED',
+  'PREEMPTED',
+  'PREEMPTED',
+  'TERMINATED',
+  'STOPPED',
+  'STOPPING',
+  'HIDING',
+  'HIDDEN',
+];
+export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
-type Machine = {process: Process; agent: SimAgent};
+/** `cut` says from when until when its network is away. */
+type Machine = {process: Process; agent: SimAgent; cut: {from: number; to: number}};
 
 export class Machines {
   readonly #setting: Setting;
   readonly #functions: Processes;
+  readonly #codes: Codes;
   readonly #machines = new Map<SimNode, Machine>();
+  readonly #zombies: Process[] = [];
 
-  constructor(setting: Setting, functions: Processes) {
+  constructor(setting: Setting, functions: Processes, codes: Codes) {
     this.#setting = setting;
     this.#functions = functions;
+    this.#codes = codes;
     setting.tpus.onReady = node => this.#boot(node);
     setting.tpus.onGone = node => this.#end(node, 'its node is gone');
   }
 
   #boot(node: SimNode): void {
     const setting = this.#setting;
-    setting.seen.add('READY');
+    const {clockwork, chance, faults} = setting;
     this.#planLoss(node);
-    if (setting.strikes('stillborn', setting.faults.stillborn)) return;
-    const process: Process = {name: node.name, isDead: false, skew_ms: 0, taken: new Set()};
-    const agent = new SimAgent(node.name, Number(node.metadata['gleaner-incarnation']), {
-      api: body => this.#ask(process, body),
-      objects: setting.objects.through(this.#extractorCalls(process)),
-      sleep: ms => new Promise(resolve => setting.after(ms, () => process.isDead || resolve())),
+    if (setting.strikes('stillborn')) return;
+    const incarnation = Number(node.metadata['gleaner-incarnation']);
+    const code = this.#codes.today;
+    const process: Process = {
+      name: `${node.name}#${incarnation}`,
+      isDead: false,
+      skew_ms: 0,
+      taken: new Set(),
+      code,
+    };
+    const drift = 1 + faults.drift * chance.between(-1, 1);
+    if (drift !== 1) setting.see('fault: drift');
+    const from = setting.strikes('cut') ? clockwork.now + setting.minutes(1, 20) : Number.POSITIVE_INFINITY;
+    const cut = {from, to: from + setting.minutes(1, 8)};
+    const agent = new SimAgent(node.name, incarnation, {
+      api: body => this.#ask(process, cut, body),
+      objects: setting.objects.through(this.#extractorCalls(process, cut)),
+      sleep: ms => new Promise(resolve => setting.after(ms * drift, () => process.isDead || resolve())),
       seconds: (low, high) => setting.chance.between(low, high),
-      isFaulty: () => setting.strikes('machine fault', setting.faults.machine_fault),
+      isFaulty: () => setting.strikes('machine_fault'),
+      isLying: () => setting.strikes('lie'),
     });
-    this.#machines.set(node, {process, agent});
+    if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
+      setting.see('two at once: a second machine of a slot');
+    this.#machines.set(node, {process, agent, cut});
     void agent.live();
   }
 
   /** An extractor may hang or die alone: its process says that it lives, and nothing comes of it. */
-  #extractorCalls(machine: Process) {
+  #extractorCalls(machine: Process, cut: Machine['cut']) {
     const extractor = {...machine};
     const call = this.#functions.calls(extractor);
     return <T>(verb: string, effect: () => T) => {
       extractor.isDead ||= machine.isDead;
+      if (this.#isCut(cut)) return Promise.reject(new Error(`${verb}: no network`));
       return call(verb, effect);
     };
   }
@@ -55,39 +89,48 @@ export class Machines {
       const hours = -Math.log(1 - chance.next()) / faults.preemption;
       this.#setting.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
     }
-    if (!chance.happens(faults.repair)) return;
+    if (!this.#setting.strikes('repair')) return;
     this.#setting.after(this.#setting.minutes(1, 20), () => {
       if (!this.#isThere(node) || node.state !== 'READY') return;
-      node.state = chance.pick(['REPAIRING', 'RESTARTING', 'REIMAGING']);
-      this.#setting.seen.add(node.state);
+      this.#setting.tpus.turn(node, chance.pick(PASSING));
       this.#setting.after(this.#setting.minutes(1, 15), () => {
-        if (['REPAIRING', 'RESTARTING', 'REIMAGING'].includes(node.state)) node.state = 'READY';
+        if (PASSING.includes(node.state)) this.#setting.tpus.turn(node, 'READY');
       });
     });
+  }
+
+  #isCut({from, to}: Machine['cut']): boolean {
+    const {now} = this.#setting.clockwork;
+    return from <= now && now < to && !this.#setting.isCalm;
   }
 
   #isThere(node: SimNode): boolean {
     return this.#setting.tpus.nodes.get(node.name) === node && !this.#setting.isCalm;
   }
 
+  /** A zone takes all its nodes back at once. */
+  storm(zone: string): void {
+    for (const node of this.#setting.tpus.nodes.values())
+      if (node.zone === zone && node.state === 'READY')
+        this.#setting.after(this.#setting.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
+  }
+
   #take(node: SimNode): void {
     const setting = this.#setting;
-    const {notice, vanish, deaf} = setting.faults;
-    setting.seen.add('preemption');
+    if (setting.faults.preemption > 0) setting.see('fault: preemption');
     setting.note(() => `${node.name} is taken away`);
-    if (setting.strikes('notice', notice)) void this.#machines.get(node)?.agent.preempted();
-    if (setting.strikes('vanish', vanish)) {
+    if (setting.strikes('notice')) void this.#machines.get(node)?.agent.preempted();
+    if (setting.strikes('vanish')) {
       setting.tpus.remove(node);
       return;
     }
-    if (setting.strikes('deaf', deaf)) {
+    if (setting.strikes('deaf')) {
       this.#end(node, 'it hangs, and its node stays READY');
       return;
     }
     setting.after(setting.chance.between(0, 30_000), () => {
       if (!this.#isThere(node) || node.state === 'DELETING') return;
-      node.state = setting.chance.pick(['PREEMPTED', 'PREEMPTED', 'TERMINATED', 'STOPPED']);
-      setting.seen.add(node.state);
+      setting.tpus.turn(node, setting.chance.pick(TAKEN));
       this.#end(node, node.state);
     });
   }
@@ -101,43 +144,46 @@ export class Machines {
     const end = () => {
       machine.process.isDead = true;
     };
-    if (this.#setting.strikes('zombie', this.#setting.faults.zombie))
-      this.#setting.after(this.#setting.minutes(1, 25), end);
-    else end();
+    const isZombie = this.#setting.strikes('zombie');
+    if (isZombie) this.#zombies.push(machine.process);
+    this.#setting.after(isZombie ? this.#setting.minutes(1, 25) : 0, end);
   }
 
-  /** A request over the network: it may not arrive, its answer may not, and its function may die meanwhile. */
-  #ask(from: Process, body: object): Promise<Answer> {
+  /** A request over the network: it may not arrive, or late, its answer may not, and its function may die meanwhile. */
+  #ask(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
     const setting = this.#setting;
     return new Promise(resolve => {
       // A promise that is settled takes no second answer.
       const answer = (given: Answer) => from.isDead || resolve(given);
-      setting.after(this.#functions.latency(), () => {
-        if (from.isDead) return;
-        if (setting.strikes('request lost', setting.faults.refusal)) {
-          answer({status: 503, body: {}});
-          return;
-        }
-        const process = this.#functions.instance();
-        setting.note(() => `${from.name} asks ${process.name} ${JSON.stringify(body)}`);
-        const response = {
-          statusCode: 0,
-          status: (status: number) => Object.assign(response, {statusCode: status}),
-          json: (json: object) => {
-            if (setting.strikes('answer lost', setting.faults.silence)) return;
-            setting.invariants.onAnswer(body, json);
-            answer({status: response.statusCode, body: JSON.parse(JSON.stringify(json))});
-          },
-        };
-        workerApi(this.#functions.deps(process), {body} as Request, response as unknown as Response).catch(
-          error => {
-            setting.note(() => `${process.name} fails: ${error.message}`);
-            setting.invariants.onFailure(error);
-            answer({status: 500, body: {}});
-          },
-        );
+      const isLate = setting.strikes('late');
+      setting.after(isLate ? setting.minutes(1, 20) : this.#functions.latency(), () => {
+        if (from.isDead && !isLate) return;
+        const isCut = this.#isCut(cut);
+        if (isCut || setting.strikes('refusal')) answer({status: 503, body: {}});
+        else this.#serve(body, answer);
       });
       setting.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
+    });
+  }
+
+  #serve(body: object, answer: (given: Answer) => void): void {
+    const setting = this.#setting;
+    const process = this.#functions.instance();
+    setting.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
+    const response = {
+      statusCode: 0,
+      status: (status: number) => Object.assign(response, {statusCode: status}),
+      json: (json: object) => {
+        const {statusCode: status} = response;
+        setting.invariants.onAnswer(body as Said, status, json as Document);
+        if (!setting.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
+      },
+    };
+    const deps = this.#functions.deps(process, {said: body as Said});
+    process.code.workerApi(deps, {body} as Request, response as unknown as Response).catch(error => {
+      setting.note(() => `${process.name} fails: ${error.message}`);
+      setting.invariants.onFailure(error);
+      answer({status: 500, body: {}});
     });
   }
 }

@@ -1,6 +1,7 @@
 /** `npm run simulate`: many worlds, or one of them with everything that happened in it. */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
+import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
 import {type Case, runSeeds, shrink} from './run.ts';
 import {SIMPLER} from './setting.ts';
@@ -77,8 +78,9 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
     console.log(
       `${total.seeds} worlds, ${worlds_per_s} a second, ${Math.round(total.events / total.seeds)} events each`,
     );
-    for (const [what, count] of Object.entries(total.seen).sort())
-      console.log(`  ${what.padEnd(18)} ${count}`);
+    for (const line of tableOf(total.seen)) console.log(line);
+    const lacking = gaps(total.seen);
+    if (lacking.length > 0) console.log(`no world showed ${lacking.join(', ')}`);
   }
   for (const {seed} of total.violations.slice(0, 10)) {
     const found = await shrink(seed);

@@ -1,11 +1,7 @@
 /** Known mistakes of systems like this one, each planted into the text of the real modules: the simulation must find them all. */
-import {registerHooks} from 'node:module';
-import {fileURLToPath} from 'node:url';
+import {type Edit, loadEdited} from './edits.ts';
 
-type Edit = {file: string; find: string; replace: string};
 export type Mistake = {name: string; edits: Edit[]};
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 export const MISTAKES: Mistake[] = [
   {
@@ -46,6 +42,34 @@ export const MISTAKES: Mistake[] = [
         file: 'shared/core/lease.ts',
         find: 'const epoch = stream.epoch + 1;',
         replace: 'const epoch = stream.epoch;',
+      },
+    ],
+  },
+  {
+    name: 'a lease without an epoch check: an old word renews it or gives it back',
+    edits: [{file: 'shared/core/lease.ts', find: ' && stream.lease?.epoch === claim.epoch', replace: ''}],
+  },
+  {
+    name: 'a worker that is believed when it says that a stream is complete',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: "    case 'completed':\n",
+        replace: "    case 'completed':\n      return {...free, status: 'completed'};\n",
+      },
+    ],
+  },
+  {
+    name: 'a beat that is switched off while a zone does not answer',
+    edits: [{file: 'shared/shell/look.ts', find: 'if (busy || isBlind ||', replace: 'if (busy ||'}],
+  },
+  {
+    name: 'a heartbeat of an earlier life that is heard',
+    edits: [
+      {
+        file: 'shared/shell/leases.ts',
+        find: '    worker.incarnation === request.incarnation &&\n',
+        replace: '',
       },
     ],
   },
@@ -165,21 +189,7 @@ export const MISTAKES: Mistake[] = [
   },
 ];
 
-/** From here on, these modules are loaded with the mistake. Throws when its text is not there exactly once. */
+/** From here on, these modules are loaded with the mistake. */
 export function plant({name, edits}: Mistake): void {
-  registerHooks({
-    load(url, context, next) {
-      const loaded = next(url, context);
-      const file = url.startsWith('file:') ? fileURLToPath(url).replace(ROOT, '') : '';
-      const own = edits.filter(edit => edit.file === file);
-      if (own.length === 0) return loaded;
-      let source = Buffer.from(loaded.source as Uint8Array).toString('utf8');
-      for (const {find, replace} of own) {
-        if (source.split(find).length !== 2)
-          throw new Error(`Failed to plant "${name}": ${file} has no single ${find}`);
-        source = source.replace(find, () => replace);
-      }
-      return {...loaded, source};
-    },
-  });
+  loadEdited(name, edits);
 }

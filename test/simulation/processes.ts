@@ -1,22 +1,26 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
 import type {Document} from '../../shared/ports.ts';
 import type {Deps} from '../../shared/shell/deps.ts';
+import type {Code, Codes} from './code.ts';
+import type {Actor} from './invariants.ts';
 import type {Setting} from './setting.ts';
 import type {Call} from './store.ts';
 
 /** What a process was doing when it died is never done. */
-export type Process = {name: string; isDead: boolean; skew_ms: number; taken: Set<string>};
+export type Process = {name: string; isDead: boolean; skew_ms: number; taken: Set<string>; code: Code};
 
 export class Processes {
   readonly #setting: Setting;
   readonly #publish: (topic: string, message: Document) => string;
+  readonly #codes: Codes;
   #instances: Process[] = [];
   #count = 0;
   tickerOn = false;
   calls_made = 0;
 
-  constructor(setting: Setting, publish: (topic: string, message: Document) => string) {
+  constructor(setting: Setting, codes: Codes, publish: (topic: string, message: Document) => string) {
     this.#setting = setting;
+    this.#codes = codes;
     this.#publish = publish;
   }
 
@@ -27,18 +31,29 @@ export class Processes {
     if (chance.happens(0.7) && this.#instances.length > 0) return chance.pick(this.#instances);
     this.#count += 1;
     const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
-    const process = {name: `instance ${this.#count}`, isDead: false, skew_ms, taken: new Set<string>()};
+    if (skew_ms !== 0) this.#setting.see('fault: skew_s');
+    const code = this.#code();
+    const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
+    const process = {name, isDead: false, skew_ms, taken: new Set<string>(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
+  }
+
+  /** While a release is rolled out, each new instance has the one code or the other; at the end all have the new one. */
+  #code(): Code {
+    const {today, tomorrow} = this.#codes;
+    if (!tomorrow) return today;
+    return this.#setting.isCalm || this.#setting.strikes('rollout') ? tomorrow : today;
   }
 
   killAll(): void {
     for (const process of this.#instances) process.isDead = true;
   }
 
-  deps(process: Process): Deps {
+  /** What the process works with, on behalf of `actor`. */
+  deps(process: Process, actor: Actor): Deps {
     const setting = this.#setting;
-    const call = this.calls(process);
+    const call = this.calls(process, actor);
     return {
       store: setting.store.through(call),
       objects: setting.objects.through(call),
@@ -61,29 +76,29 @@ export class Processes {
   }
 
   /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */
-  calls(process: Process): Call {
+  calls(process: Process, actor?: Actor): Call {
     const setting = this.#setting;
     return (verb, effect) =>
       new Promise((resolve, reject) => {
         setting.after(this.latency(), () => {
-          const {faults} = setting;
           if (process.isDead) return;
           this.calls_made += 1;
           if (this.#dies(process, this.calls_made, `before ${verb}`)) return;
-          if (setting.strikes('refusal', faults.refusal)) {
+          if (setting.strikes('refusal')) {
             reject(new Error(`${verb} is unavailable`));
             return;
           }
           let answer: () => void;
+          setting.invariants.actor = actor;
           try {
             const value = effect();
             answer = () => resolve(value);
           } catch (error) {
             answer = () => reject(error);
           }
+          setting.invariants.actor = undefined;
           if (this.#dies(process, this.calls_made + 0.5, `after ${verb}`)) return;
-          if (setting.strikes('silence', faults.silence))
-            return reject(new Error(`the answer of ${verb} was lost`));
+          if (setting.strikes('silence')) return reject(new Error(`the answer of ${verb} was lost`));
           answer();
         });
       });
@@ -92,7 +107,7 @@ export class Processes {
   #dies(process: Process, call: number, where: string): boolean {
     const setting = this.#setting;
     const {crashes} = setting.options;
-    const dies = crashes ? crashes.has(call) : setting.strikes('crash', setting.faults.crash);
+    const dies = crashes ? crashes.has(call) : setting.strikes('crash');
     if (!dies) return false;
     setting.note(() => `${process.name} dies ${where}`);
     process.isDead = true;
@@ -101,7 +116,9 @@ export class Processes {
 
   latency(): number {
     const {chance, faults} = this.#setting;
-    const slow = faults.latency_ms > 0 && chance.happens(0.05) ? faults.latency_ms * chance.next() : 0;
-    return 2 + 20 * chance.next() + slow;
+    if (this.#setting.strikes('hang')) return this.#setting.minutes(1, 12);
+    const isSlow = faults.latency_ms > 0 && chance.happens(0.05);
+    if (isSlow) this.#setting.see('fault: latency_ms');
+    return 2 + 20 * chance.next() + (isSlow ? faults.latency_ms * chance.next() : 0);
   }
 }

@@ -12,11 +12,12 @@ export type Share = {
   without: string[];
   mistake: string | undefined;
 };
+export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
   seeds: number;
   events: number;
-  /** How many worlds saw it. */
-  seen: Record<string, number>;
+  /** How many worlds saw it, and how often it happened in all of them. */
+  seen: Seen;
   violations: {seed: number; violation: string}[];
 };
 
@@ -59,7 +60,10 @@ export async function runSeeds(search: Search): Promise<Report> {
 function add(total: Report, report: Report): void {
   total.seeds += report.seeds;
   total.events += report.events;
-  for (const [what, count] of Object.entries(report.seen)) total.seen[what] = (total.seen[what] ?? 0) + count;
+  for (const [what, {worlds, times}] of Object.entries(report.seen)) {
+    const before = total.seen[what] ?? {worlds: 0, times: 0};
+    total.seen[what] = {worlds: before.worlds + worlds, times: before.times + times};
+  }
   total.violations.push(...report.violations);
 }
 

@@ -10,7 +10,6 @@ import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
 
-export const MOST_CREATES_PER_HOUR = 8;
 /** The list price of the default accelerator. */
 const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 
@@ -29,7 +28,6 @@ const LIMITS = {
   GLEANER_REPAIR_S: '600',
   GLEANER_ASK_AGAIN_S: '150',
   GLEANER_CREATE_WAIT_S: '200',
-  GLEANER_CREATES_PER_HOUR: String(MOST_CREATES_PER_HOUR),
 };
 const ZONES = ['us-central1-a', 'europe-west4-b'];
 
@@ -42,6 +40,8 @@ export type Options = {
   trace?: boolean;
   /** The calls of services, counted over all functions, at which the caller dies: N before it is done, N + 0.5 after. */
   crashes?: ReadonlySet<number>;
+  /** One run of one zone, instead of what the seed draws: so many slots, and streams of so many lines. */
+  plan?: {slots: number; lines: readonly number[]};
 };
 
 export class Setting {
@@ -52,12 +52,18 @@ export class Setting {
   readonly tpus: SimTpus;
   readonly config: Config;
   readonly invariants: Invariants;
-  /** What every stream object holds. */
-  readonly streams = new Map<string, string>();
-  /** What happened at least once: faults, node states, phases. */
-  readonly seen = new Set<string>();
+  /** The stream objects that were dropped, each with every content that it was given. */
+  readonly streams = new Map<string, string[]>();
+  /** What a stream object held, by its name and checksum. */
+  readonly contents = new Map<string, string>();
+  /** What happened, and how often: faults, states, messages. See coverage.ts. */
+  readonly seen = new Map<string, number>();
   readonly trace: string[] = [];
   readonly options: Options;
+  /** How many nodes a zone may be asked for in an hour. */
+  readonly mostCreates: number;
+  /** A handler that has not ended by then is called again, beside itself if it is only slow. */
+  readonly ack_deadline_ms: number;
   faults: Faults = CALM;
 
   constructor(seed: number, options: Options) {
@@ -65,12 +71,17 @@ export class Setting {
     this.options = options;
     this.objects = new SimObjects(this.clockwork);
     this.tpus = new SimTpus(this);
-    const zones = ZONES.slice(0, this.count('second zone', 2));
+    this.mostCreates = this.chance.pick([2, 3, 4, 8]);
+    this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
+    const drawn = ZONES.slice(0, this.count('second zone', 2));
+    const zones = options.plan ? ZONES.slice(0, 1) : drawn;
     for (const zone of zones) this.tpus.zone(zone);
+    const slots = this.count('second slot', 2);
     this.config = aConfig({
       ...LIMITS,
       GLEANER_ZONES: zones.join(','),
-      GLEANER_WORKERS_PER_ZONE: String(this.count('second slot', 2)),
+      GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
+      GLEANER_CREATES_PER_HOUR: String(this.mostCreates),
       ...this.#budget(),
     });
     this.invariants = new Invariants(this);
@@ -79,7 +90,7 @@ export class Setting {
   /** In some worlds the pool has money for some minutes of one TPU, and gets more in the calm. */
   #budget(): Record<string, string> {
     const [isPoor, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
-    return isPoor && !this.options.without?.has('budget')
+    return isPoor && !this.options.plan && !this.options.without?.has('budget')
       ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
       : {};
   }
@@ -94,10 +105,14 @@ export class Setting {
     return this.faults === CALM;
   }
 
-  /** Whether a fault happens here and now. */
-  strikes(what: string, probability: number): boolean {
+  see(what: string): void {
+    this.seen.set(what, (this.seen.get(what) ?? 0) + 1);
+  }
+
+  /** Whether a fault of this kind happens here and now. */
+  strikes(kind: keyof Faults, probability = this.faults[kind]): boolean {
     const strikes = this.chance.happens(probability);
-    if (strikes) this.seen.add(what);
+    if (strikes) this.see(`fault: ${kind}`);
     return strikes;
   }
 
@@ -107,6 +122,14 @@ export class Setting {
 
   after(delay_ms: number, run: () => void): void {
     this.clockwork.after(delay_ms, run);
+  }
+
+  /** Puts a stream into the bucket. */
+  drop(name: string, text: string): void {
+    const known = this.streams.get(name) ?? [];
+    this.streams.set(name, known.includes(text) ? known : [...known, text]);
+    const {crc32c} = this.objects.put(name, text);
+    this.contents.set(`${name}#${crc32c}`, text);
   }
 
   /** The runs of which a stream was dropped. */

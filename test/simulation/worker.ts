@@ -15,7 +15,10 @@ for (let seed = first; seed < end; seed += step) {
   const outcome = await simulate(seed, {without: new Set(without)});
   report.seeds += 1;
   report.events += outcome.events;
-  for (const what of outcome.seen) report.seen[what] = (report.seen[what] ?? 0) + 1;
+  for (const [what, times] of Object.entries(outcome.seen)) {
+    const before = report.seen[what] ?? {worlds: 0, times: 0};
+    report.seen[what] = {worlds: before.worlds + 1, times: before.times + times};
+  }
   if (outcome.violation) report.violations.push({seed, violation: outcome.violation});
   if (report.seeds < REPORT_EVERY && !outcome.violation && seed + step < end) continue;
   parentPort?.postMessage(report);

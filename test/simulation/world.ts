@@ -5,6 +5,7 @@
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../builders.ts';
+import {TODAY, tomorrow} from './code.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
 import {Machines} from './machines.ts';
@@ -13,6 +14,8 @@ import {MINUTE_MS, type Options, Setting} from './setting.ts';
 
 /** Everything must have ended so long after the faults did. */
 const CALM_MINUTES = 240;
+/** So often people look whether they have to do something. */
+const CARE_MINUTES = 15;
 /** A world that was at rest for so long stays so. */
 const REST_MINUTES = 10;
 
@@ -21,15 +24,19 @@ export type Outcome = {
   violation: string | undefined;
   events: number;
   calls: number;
-  seen: string[];
+  /** What happened, and how often. */
+  seen: Record<string, number>;
   trace: string[];
 };
 
 export async function simulate(seed: number, options: Options = {}): Promise<Outcome> {
   const setting = new Setting(seed, options);
-  const {chance, clockwork, faults: _, invariants, objects, store, tpus} = setting;
-  const delivery = new Delivery(setting);
-  new Machines(setting, delivery.processes);
+  const {chance, clockwork, invariants, objects, store, tpus} = setting;
+  setting.faults = drawFaults(chance, options.without);
+  setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
+  const codes = {today: TODAY, tomorrow: setting.faults.rollout > 0 ? await tomorrow() : undefined};
+  const delivery = new Delivery(setting, codes);
+  const machines = new Machines(setting, delivery.processes, codes);
   const people = new People(setting, delivery);
   objects.onFinalized = info => {
     invariants.onObject(info);
@@ -37,25 +44,22 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   };
   store.onCommit = (path, before, after) => {
     setting.note(() => `  ${path} ${describe(after)}`);
-    if (path.startsWith('workers/') && typeof after?.phase === 'string')
-      setting.seen.add(`phase ${after.phase}`);
     invariants.onCommit(path, before, after);
   };
 
-  setting.faults = drawFaults(chance, options.without);
-  setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
   people.planDrops();
   people.planMessages();
-  blow(setting);
+  blow(setting, machines);
   delivery.beat();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
-  if (setting.strikes('wipe', setting.faults.wipe))
+  if (setting.strikes('wipe'))
     setting.after(chance.between(0.2, 1) * storm_ms, () => {
       setting.note(() => 'the database is lost');
       store.wipe();
       invariants.onWipe();
       delivery.processes.killAll();
       people.startAll();
+      if (setting.faults.partition > 0) darken(setting);
     });
   const isBroken = () => invariants.violation !== undefined;
   await clockwork.run(T0 + storm_ms, isBroken);
@@ -63,43 +67,47 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   setting.note(() => 'the storm is over');
   setting.faults = CALM;
   for (const zone of tpus.zones.values())
-    Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false});
-  let isRevived = false;
-  setting.after(13 * MINUTE_MS, () => people.giveMoney());
-  setting.after(15 * MINUTE_MS, () => {
-    isRevived = true;
-    people.reviveParked();
-    people.startAll();
-  });
+    Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
+  for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)
+    setting.after(minutes * MINUTE_MS, () => people.care());
   const isAtRest = () =>
-    isRevived && !delivery.processes.tickerOn && tpus.nodes.size === 0 && delivery.underway === 0;
+    !delivery.processes.tickerOn &&
+    tpus.nodes.size === 0 &&
+    delivery.underway === 0 &&
+    people.unfinished().length === 0;
   let restsSince = Number.POSITIVE_INFINITY;
   await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
     restsSince = isAtRest() ? Math.min(restsSince, clockwork.now) : Number.POSITIVE_INFINITY;
     return isBroken() || clockwork.now - restsSince > REST_MINUTES * MINUTE_MS;
   });
-  if (!isBroken()) invariants.atTheEnd(delivery.processes.tickerOn);
+  if (!isBroken()) invariants.atTheEnd(delivery.processes.tickerOn, delivery.underway);
   return {
     seed,
     violation: invariants.violation,
     events: clockwork.events,
     calls: delivery.processes.calls_made,
-    seen: [...setting.seen].sort(),
+    seen: Object.fromEntries(setting.seen),
     trace: setting.trace,
   };
 }
 
-/** Every few minutes each zone gives nodes or has none, is over quota, does not answer. */
-function blow(setting: Setting): void {
-  const {stockout, quota, partition} = setting.faults;
+/** Every few minutes each zone gives nodes or has none, is over quota, does not answer, or takes all its nodes back. */
+function blow(setting: Setting, machines: Machines): void {
   if (setting.isCalm) return;
   for (const [name, zone] of setting.tpus.zones) {
-    zone.soldOut = setting.strikes('stockout', stockout);
-    zone.overQuota = setting.strikes('quota', quota);
-    zone.unreachable = setting.strikes('partition', partition);
+    zone.soldOut = setting.strikes('stockout');
+    zone.overQuota = setting.strikes('quota');
+    zone.unreachable = setting.strikes('partition') || zone.isDark;
     setting.note(() => `${name} ${JSON.stringify(zone)}`);
+    if (setting.strikes('storm')) machines.storm(name);
   }
-  setting.after(setting.minutes(3, 12), () => blow(setting));
+  setting.after(setting.minutes(3, 12), () => blow(setting, machines));
+}
+
+/** A zone with nodes does not answer until the storm is over: they are there, and no document knows them any more. */
+function darken({chance, tpus}: Setting): void {
+  const zone = chance.pick([...tpus.zones.values()]);
+  Object.assign(zone, {isDark: true, unreachable: true});
 }
 
 const TOLD = [

@@ -1,0 +1,113 @@
+/**
+ * The code that the instances of functions run: today's, and tomorrow's, which is today's with fields that today's does not know.
+ * While a release is rolled out both work on the same documents and messages.
+ */
+import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
+import type {Deps} from '../../shared/shell/deps.ts';
+import {type Edit, loadEdited} from './edits.ts';
+
+export type Topic = 'object' | 'control' | 'tpu';
+export type Code = {
+  handlers: Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
+  onTick: (deps: Deps, request: Request, response: Response) => Promise<void>;
+  workerApi: (deps: Deps, request: Request, response: Response) => Promise<void>;
+};
+/** `tomorrow` is there in worlds in which it is rolled out. */
+export type Codes = {today: Code; tomorrow: Code | undefined};
+
+const MARK = '?tomorrow';
+
+/** Numbers that tomorrow's code counts up in documents; nobody may lose count of them, and no document of today has them. */
+export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
+
+/** A field in each kind of document, two inside of lists and maps, and one in each message of a machine. */
+const TOMORROW: Edit[] = [
+  {
+    file: 'shared/shell/records.ts',
+    find: '  crc32c: text,\n',
+    replace: '  crc32c: text,\n  grants: count.default(0),\n',
+  },
+  {
+    file: 'shared/core/lease.ts',
+    find: 'const lease = {...holder, epoch,',
+    replace: "const lease = {...holder, granted_by: 'tomorrow', epoch,",
+  },
+  {
+    file: 'shared/core/lease.ts',
+    find: "return {...stream, status: 'in_progress', epoch, lease,",
+    replace: "return {...stream, grants: (stream.grants ?? 0) + 1, status: 'in_progress', epoch, lease,",
+  },
+  {
+    file: 'shared/shell/records.ts',
+    find: '  slot: count,\n',
+    replace: '  slot: count,\n  lives: count.default(0),\n',
+  },
+  {
+    file: 'shared/core/worker.ts',
+    find: '    incarnation: worker.incarnation + 1,\n',
+    replace: '    incarnation: worker.incarnation + 1,\n    lives: (worker.lives ?? 0) + 1,\n',
+  },
+  {
+    file: 'shared/shell/records.ts',
+    find: '  blocked_reason: text.nullable(),\n',
+    replace: '  blocked_reason: text.nullable(),\n  asked: count.default(0),\n',
+  },
+  {
+    file: 'shared/core/placement.ts',
+    find: '{asked_at: iso(now)}]',
+    replace: "{asked_at: iso(now), by: 'tomorrow'}], asked: (zone.asked ?? 0) + 1",
+  },
+  {
+    file: 'shared/shell/records.ts',
+    find: '  streams_pending: count,\n',
+    replace: '  streams_pending: count,\n  told: count.default(0),\n',
+  },
+  {
+    file: 'shared/core/control.ts',
+    find: '{...run, status, updated_at: iso(now)}',
+    replace: '{...run, told: (run.told ?? 0) + 1, status, updated_at: iso(now)}',
+  },
+  {
+    file: 'shared/shell/records.ts',
+    find: '  workers_per_zone: count,\n',
+    replace: '  workers_per_zone: count,\n  scaled: count.default(0),\n',
+  },
+  {
+    file: 'shared/core/control.ts',
+    find: '{...pool, ...given(settings),',
+    replace: '{...pool, ...given(settings), scaled: (pool.scaled ?? 0) + 1,',
+  },
+  {
+    file: 'shared/shell/fleet.ts',
+    find: '{action: kind, worker, incarnation}',
+    replace: "{action: kind, worker, incarnation, asked_by: 'tomorrow'}",
+  },
+  {
+    file: 'shared/schemas.ts',
+    find: "  action: z.enum(['create', 'delete']),\n",
+    replace: "  action: z.enum(['create', 'delete']),\n  asked_by: z.string().default('today'),\n",
+  },
+];
+
+export const TODAY = await load('');
+
+let loading: Promise<Code> | undefined;
+
+export function tomorrow(): Promise<Code> {
+  if (!loading) {
+    loadEdited('tomorrow', TOMORROW, MARK);
+    loading = load(MARK);
+  }
+  return loading;
+}
+
+async function load(mark: string): Promise<Code> {
+  const [{onObject}, {onControl}, {onTpu}, {onTick}, {workerApi}] = await Promise.all([
+    import(`../../functions/on-object.ts${mark}`),
+    import(`../../functions/on-control.ts${mark}`),
+    import(`../../functions/on-tpu.ts${mark}`),
+    import(`../../functions/on-tick.ts${mark}`),
+    import(`../../functions/worker-api.ts${mark}`),
+  ]);
+  return {handlers: {object: onObject, control: onControl, tpu: onTpu}, onTick, workerApi};
+}

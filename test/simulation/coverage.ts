@@ -1,0 +1,92 @@
+/** What worlds can show, and whether they did: a state or a fault that no world reaches is one that nothing here tests. */
+import type {ControlMessage} from '../../shared/core/control.ts';
+import type {Death} from '../../shared/core/death.ts';
+import type {Outcome} from '../../shared/core/lease.ts';
+import type {RunStatus} from '../../shared/core/run.ts';
+import type {StreamStatus} from '../../shared/core/stream.ts';
+import type {Phase} from '../../shared/core/worker.ts';
+import {COUNTED_TOMORROW} from './code.ts';
+import {KINDS} from './faults.ts';
+import {PASSING, TAKEN} from './machines.ts';
+import type {Seen} from './run.ts';
+
+/** The compiler asks for every member of the union. */
+const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);
+
+const PHASES = all<Phase>({
+  creating: true,
+  booting: true,
+  idle: true,
+  working: true,
+  draining: true,
+  deleting: true,
+  gone: true,
+});
+const STREAMS = all<StreamStatus>({pending: true, in_progress: true, completed: true, failed: true});
+const RUNS = all<RunStatus>({active: true, paused: true, completed: true, failed: true, cancelled: true});
+const DEATHS = all<Death['kind'] | 'not-needed'>({
+  taken: true,
+  setup: true,
+  silent: true,
+  hung: true,
+  'not-needed': true,
+});
+const ACTIONS = all<ControlMessage['action']>({
+  start: true,
+  pause: true,
+  resume: true,
+  stop: true,
+  retry: true,
+  cancel: true,
+  configure: true,
+  scale: true,
+  recreate: true,
+  delete: true,
+});
+const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
+
+/** Everything that must be seen in many worlds, by what it is. */
+export const EXPECTED: Record<string, string[]> = {
+  fault: KINDS,
+  'a worker is': PHASES,
+  'a stream is': STREAMS,
+  'a run is': RUNS,
+  'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...PASSING])],
+  'a life ends': DEATHS,
+  'people say': [...ACTIONS.map(action => `${action} (applied)`), 'nonsense (rejected)'],
+  'lease is answered': ['work', 'wait', 'exit'],
+  'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
+  'release is answered': OUTCOMES.flatMap(outcome => [`${outcome}: continue`, `${outcome}: stop`]),
+  'two at once': ['a handler and its redelivery', 'a second machine of a slot'],
+  "tomorrow's code counts": COUNTED_TOMORROW,
+};
+
+export function gaps(seen: Seen): string[] {
+  return Object.entries(EXPECTED).flatMap(([group, names]) =>
+    names.map(name => `${group}: ${name}`).filter(what => !seen[what]),
+  );
+}
+
+/** Lines to read: what was expected, in how many worlds it came, and how often; then what else was seen. */
+export function tableOf(seen: Seen): string[] {
+  const line = (name: string, what: string) => {
+    const {worlds, times} = seen[what] ?? {worlds: 0, times: 0};
+    const gap = worlds === 0 ? '  <- never' : '';
+    return `  ${name.padEnd(34)} ${String(worlds).padStart(9)} ${String(times).padStart(12)}${gap}`;
+  };
+  const known = new Set(
+    Object.entries(EXPECTED).flatMap(([group, names]) => names.map(name => `${group}: ${name}`)),
+  );
+  const others = Object.keys(seen)
+    .filter(what => !known.has(what))
+    .sort();
+  return [
+    `  ${''.padEnd(34)} ${'worlds'.padStart(9)} ${'times'.padStart(12)}`,
+    ...Object.entries(EXPECTED).flatMap(([group, names]) => [
+      group,
+      ...names.map(name => line(name, `${group}: ${name}`)),
+    ]),
+    ...(others.length > 0 ? ['and'] : []),
+    ...others.map(what => line(what, what)),
+  ];
+}
