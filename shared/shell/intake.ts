@@ -1,7 +1,7 @@
 import {CANCELLED} from '../core/control.ts';
 import {datasetPrefix, isRunId, parseDatasetObject, parseOutputObject, workerIdOf} from '../core/names.ts';
 import {slotsFor} from '../core/pool.ts';
-import {NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
+import {isOpen, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
 import {Rejected} from '../errors.ts';

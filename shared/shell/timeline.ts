@@ -1,4 +1,4 @@
-import {createHash} from 'node:crypto';
+import {hash} from 'node:crypto';
 import {paths} from '../core/names.ts';
 import {iso} from '../core/time.ts';
 import type {Document, Transaction} from '../ports.ts';
@@ -22,10 +22,7 @@ const MAX_TEXT = 4000;
  */
 export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
-  const id = createHash('sha256')
-    .update(JSON.stringify([now, event]))
-    .digest('hex')
-    .slice(0, 20);
+  const id = hash('sha256', JSON.stringify([now, event])).slice(0, 20);
   const document: Document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
   tx.set(paths.event(id), document);
 }

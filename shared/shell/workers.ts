@@ -35,12 +35,12 @@ const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
   const fleet = await readFleet(deps);
-  const planned = await plan(deps, fleet);
-  const isNew = [...planned.wanted].some(name => !fleet.workers.has(name));
+  const first = await planSlots(deps, fleet);
+  const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
-  const {workers, wanted, prices} = isNew ? await plan(deps, await adoptUnknown(deps, fleet)) : planned;
-  for (const name of wanted)
-    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: 'wanted', seen: workers.get(name)}, prices);
+  const plan = isNew ? await planSlots(deps, await adoptUnknown(deps, fleet)) : first;
+  for (const name of plan.wanted)
+    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: 'wanted', seen: plan.workers.get(name)}, plan);
 }
 
 /** The workers as documents say, and the slots whose document cannot be read. */
@@ -99,24 +99,32 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
 export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
   const {workers, broken} = fleet;
-  const {wanted, dismissed, prices} = await plan(deps, fleet);
+  const plan = await planSlots(deps, fleet);
+  const {wanted, dismissed} = plan;
   let busy = false;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     const slot: Slot = {name, wanted: need, seen: workers.get(name)};
-    const is_gone = broken.has(name) ? !look.tpus.has(name) : await lookAtSlot(deps, look, slot, prices);
+    const is_gone = broken.has(name) ? !look.tpus.has(name) : await lookAtSlot(deps, look, slot, plan);
     busy ||= !is_gone;
   }
   return busy;
 }
 
+/** What is to be made, and at which price; what `made_at_ms` did not know of may be spent or finished since. */
+type Plan = {prices: Prices; made_at_ms: number};
+
+/** A slow function asks for nothing on a plan that is older than a tick. */
+const PLAN_LASTS_MS = 60_000;
+
 /**
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function plan(deps: Deps, {workers, broken}: Fleet) {
+async function planSlots(deps: Deps, {workers, broken}: Fleet) {
+  const made_at_ms = deps.now();
   const pool = await readPool(deps);
   const prices = await readPrices(deps);
   const dismissed = await holdTheSpent(deps, pool, prices, workers);
@@ -128,6 +136,7 @@ async function plan(deps: Deps, {workers, broken}: Fleet) {
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const out = new Set([...broken, ...dismissed]);
   return {
+    made_at_ms,
     workers,
     dismissed,
     prices,
@@ -184,7 +193,7 @@ async function lookAtSlot(
   deps: Deps,
   look: Look,
   {name, wanted, seen}: Slot,
-  prices: Prices,
+  {prices, made_at_ms}: Plan,
 ): Promise<boolean> {
   const place = parseWorkerName(name);
   if (!place) return true;
@@ -201,8 +210,9 @@ async function lookAtSlot(
     if (decision.worker === current) return current;
     const change = changeOf(current, decision);
     const zone = change && ((await zoneRecords.get(tx, current.zone)) ?? newZone(current.zone, now));
-    // Asked here again, because another look may have asked the zone since the slots were chosen.
-    if (zone && change === 'asked' && allowance(zone, deps.config.placement, now) === 0) {
+    // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
+    const isLate = now - made_at_ms > PLAN_LASTS_MS;
+    if (zone && change === 'asked' && (isLate || allowance(zone, deps.config.placement, now) === 0)) {
       actions = [];
       return current;
     }

@@ -92,7 +92,7 @@ const MOST: Faults = {
   skew_s: 10,
   drift: 0.3,
   rollout: 1,
-  wipe: 0.2,
+  wipe: 0.8,
   overwrite: 0.3,
   meddling: 0.8,
 };

@@ -31,6 +31,9 @@ const MOST_SKEW_MS = 25_000;
 /** Ticks that a TPU may outlive the last work: one to drain it, two to delete it, and one that was on its way. */
 const ORPHAN_MINUTES = 12;
 
+/** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
+const HUNG_MINUTES = 6;
+
 export class Invariants {
   violation: string | undefined;
   readonly #setting: Setting;
@@ -43,6 +46,8 @@ export class Invariants {
   /** Whom the last complete tick left there without money, and when it ended. */
   #poor: {at: number; workers: Set<string>} = {at: 0, workers: new Set()};
   #idleMinutes = 0;
+  /** For how many minutes the pool's money has been spent. */
+  #poorMinutes = 0;
   readonly #births = new Map<string, number[]>();
 
   constructor(setting: Setting) {
@@ -241,12 +246,20 @@ export class Invariants {
 
   /** Nothing is made with money that is spent. */
   #checkBudget(name: string): void {
+    const allowed = this.#setting.faults.hang > 0 ? HUNG_MINUTES : 1;
+    const {budget_usd, spent_usd} = this.#money();
+    this.#check(
+      budget_usd === null || spent_usd < budget_usd || this.#poorMinutes <= allowed,
+      () => `${name} was made when $${spent_usd} of $${budget_usd} were spent for ${this.#poorMinutes} min`,
+    );
+  }
+
+  #money(): {budget_usd: number | null; spent_usd: number} {
     const {clockwork, config, store} = this.#setting;
-    const pool = (store.peek('pools/tpu') as Pool | undefined) ?? config.pool;
+    const {budget_usd, spent_usd} = (store.peek('pools/tpu') as Pool | undefined) ?? config.pool;
+    if (budget_usd === null) return {budget_usd, spent_usd};
     const workers = store.collection('workers').map(({data}) => data as unknown as Worker);
-    const spent = pool.spent_usd + costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total;
-    const isPoor = pool.budget_usd !== null && spent >= pool.budget_usd;
-    this.#check(!isPoor, () => `${name} was made when $${spent} of $${pool.budget_usd} were spent`);
+    return {budget_usd, spent_usd: spent_usd + costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total};
   }
 
   /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */
@@ -322,6 +335,8 @@ export class Invariants {
               .collection(`${path}/streams`)
               .some(({data}) => data.status !== 'completed' && data.status !== 'failed'),
         );
+    const {budget_usd, spent_usd} = this.#money();
+    this.#poorMinutes = budget_usd !== null && spent_usd >= budget_usd ? this.#poorMinutes + 1 : 0;
     const isThere = isCalm && (tpus.nodes.size > 0 || tickerOn);
     this.#idleMinutes = isThere && !isWanted() ? this.#idleMinutes + 1 : 0;
     this.#check(

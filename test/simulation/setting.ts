@@ -47,7 +47,7 @@ export type Options = {
 export class Setting {
   readonly chance: Chance;
   readonly clockwork = new Clockwork(T0);
-  readonly store = new SimStore();
+  readonly store = new SimStore(this.clockwork);
   readonly objects: SimObjects;
   readonly tpus: SimTpus;
   readonly config: Config;

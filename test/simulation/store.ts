@@ -1,6 +1,7 @@
 /** The Store in memory: optimistic transactions over versions, each read and each commit a moment of its own. */
 import {AlreadyExists, Contention} from '../../shared/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
+import type {Clockwork} from './kernel.ts';
 
 type Entry = {data: Document; version: number};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
@@ -10,13 +11,21 @@ export type Call = <T>(verb: string, effect: () => T) => Promise<T>;
 
 const ATTEMPTS = 5;
 
+/** Firestore ends a transaction that is older. */
+const TRANSACTION_MS = 270_000;
+
 export class SimStore {
+  readonly #clockwork: Clockwork;
   readonly #collections = new Map<string, Map<string, Entry>>();
   #versions = 0;
   reads = 0;
   writes = 0;
   /** Hears of every document that a commit changed. */
   onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
+
+  constructor(clockwork: Clockwork) {
+    this.#clockwork = clockwork;
+  }
 
   peek(path: string): Document | undefined {
     return this.#entry(path)?.data;
@@ -69,6 +78,8 @@ export class SimStore {
     for (let attempt = 1; ; attempt++) {
       const seen = new Map<string, number>();
       const writes: Write[] = [];
+      const began = this.#clockwork.now;
+      const isInTime = () => this.#clockwork.now - began <= TRANSACTION_MS;
       const tx: Transaction = {
         get: path =>
           call('tx.get', () => {
@@ -80,7 +91,7 @@ export class SimStore {
         delete: path => void writes.push({kind: 'delete', path}),
       };
       const result = await work(tx);
-      if (await call('commit', () => this.#commit(seen, writes))) return result;
+      if (await call('commit', () => isInTime() && this.#commit(seen, writes))) return result;
       if (attempt === ATTEMPTS) throw new Contention(`a transaction lost ${ATTEMPTS} times against others`);
     }
   }

@@ -13,7 +13,17 @@ export function aStreamOf(lines: number, name: string, bad: number | undefined):
   return `${text.join('\n')}\n`;
 }
 
+const planned = new Map<string, Plan[]>();
+
 export function planShards(text: string): Plan[] {
+  // The same few streams are asked about at every commit.
+  if (planned.size > 1000) planned.clear();
+  const known = planned.get(text) ?? plan(text);
+  planned.set(text, known);
+  return known;
+}
+
+function plan(text: string): Plan[] {
   const lines = text.replace(/\n$/, '').split('\n');
   const plans: Plan[] = [];
   for (let first = 0; first < lines.length; first += LINES_PER_SHARD) {
