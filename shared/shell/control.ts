@@ -47,7 +47,8 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     const message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
     const rebuilt = await makeKnown(deps, message);
     const {outcome, reason} = await deps.store.transaction(async tx => {
-      if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};
+      const before = await tx.get(path);
+      if (before) return {outcome: before.outcome as Outcome['outcome'], reason: 'done before'};
       return apply(deps, tx, path, text, message, rebuilt);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});

@@ -61,7 +61,7 @@ export async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number
   const ended = await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run.run);
     // What a slow look has seen is no reason to open a run that another one has closed since.
-    if (!current || !isOpen(current)) return false;
+    if (!current || (isOpen(run) && !isOpen(current))) return false;
     const now = deps.now();
     const next = summarizeRun(current, looked, cost_of_living_usd, now);
     if (next === current) return false;

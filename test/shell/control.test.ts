@@ -200,6 +200,14 @@ describe('control messages', () => {
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
+  it('a message that was rejected and comes again is taken, and not for ever', async () => {
+    const world = new World(ONE_SLOT);
+    const {id} = await send(world, {action: 'start', run: 'nobody-dropped-it'});
+    const message = world.published.find(({id: other}) => other === id) ?? assert.fail();
+    assert.equal(await world.handle(message), true);
+    assert.equal((await outcome(world, id)).outcome, 'rejected');
+  });
+
   it('a message whose function died after it was recorded is finished when it comes again', async () => {
     const world = await aWorkingWorld();
     await send(world, {action: 'pause', run: 'my-run'});

@@ -38,6 +38,7 @@ const ACTIONS = all<ControlMessage['action']>({
   stop: true,
   retry: true,
   cancel: true,
+  rebuild: true,
   configure: true,
   scale: true,
   recreate: true,

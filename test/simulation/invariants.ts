@@ -269,10 +269,11 @@ export class Invariants {
     const {lease, worker, incarnation} = said;
     if (said.action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
-    const held = this.#setting.store.peek(paths.stream(lease.run, lease.stream))?.lease as
-      | Lease
-      | null
-      | undefined;
+    const {store} = this.#setting;
+    const stream = store.peek(paths.stream(lease.run, lease.stream));
+    // Whose documents were lost goes on until they are made again.
+    if (!stream || !store.peek(paths.run(lease.run)) || !store.peek(paths.worker(worker))) return;
+    const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
     this.#check(
       isHeld,

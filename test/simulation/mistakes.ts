@@ -151,8 +151,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/control.ts',
-        find: "      if (await tx.get(path)) return {outcome: 'applied', reason: 'done before'};\n",
-        replace: '',
+        find: 'if (before) return',
+        replace: 'if (false) return',
       },
     ],
   },

@@ -73,6 +73,7 @@ export class People {
       chance.happens(0.3) ? {action: 'stop', run} : {action: 'retry', run},
       {action: 'retry', run, stream},
       {action: 'cancel', run, stream},
+      {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
       {action: 'recreate', worker},
       {action: 'delete', worker},
       {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
@@ -99,7 +100,8 @@ export class People {
 
   /** After the database was lost. */
   startAll(): void {
-    for (const run of this.#setting.runs()) this.#say({action: 'start', run});
+    if (this.#setting.chance.happens(0.5)) this.#say({action: 'rebuild'});
+    else for (const run of this.#setting.runs()) this.#say({action: 'start', run});
   }
 
   /** Streams that were dropped and are not complete, unless their run was stopped. */
