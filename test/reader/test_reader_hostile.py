@@ -300,6 +300,24 @@ def test_the_safe_reader_cannot_be_kept_busy_by_little():
         load_shard(gzipped(b"\x80\x04" + b"(" * 1_000_000), 100_000_000)
 
 
+TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts, when it is written out
+AN_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (b"cnumpy\ndtype\n" + TOWER + b"\x85R.", "it has an array of a tuple, not of float32"),
+        (b"X\x02\x00\x00\x00os" + TOWER + b"\x93.", "it asks for os.a tuple"),
+        (AN_ARRAY + b"(K\x01" + TOWER + FLOATS + b"\x89C\x00tb.", "it has an array of shape a tuple, a tuple"),
+    ],
+)
+def test_the_safe_reader_writes_out_nothing_that_holds_itself_many_times(code, says):
+    with pytest.raises(Unsafe, match=says):
+        load_shard(gzipped(b"\x80\x04" + code), 100_000)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -156,7 +156,7 @@ class Machine:
 
     def _name(self, module: object, name: object) -> None:
         if type(module) is not str or type(name) is not str or (module, name) not in _KNOWN:
-            raise Unsafe(f"it asks for {module!s:.100}.{name!s:.100}, which a shard never needs")
+            raise Unsafe(f"it asks for {_shown(module)}.{_shown(name)}, which a shard never needs")
         self._push(_Global(_KNOWN[module, name]))
 
     def _reduce(self) -> None:
@@ -171,7 +171,7 @@ class Machine:
         elif kind == _DTYPE:
             code = arguments[0] if arguments else None
             if type(code) is not str or code not in _DTYPES:
-                raise Unsafe(f"it has an array of {code!s:.50}, not of float32 or float16")
+                raise Unsafe(f"it has an array of {_shown(code)}, not of float32 or float16")
             self._push(_DTYPES[code])
         elif kind == _FROM_BUFFER:
             data, dtype, shape, order = arguments
@@ -195,7 +195,7 @@ class Machine:
         if not isinstance(dtype, np.dtype) or type(data) not in (bytes, bytearray) or type(shape) is not tuple:
             raise Unsafe("it has an array that is not of float32 or float16")
         if not all(type(size) is int and size >= 0 for size in shape):
-            raise Unsafe(f"it has an array of shape {str(shape)[:50]}")
+            raise Unsafe(f"it has an array of shape {', '.join(map(_shown, shape[:8]))}")
         array = np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
         return self._take(self._layer(), array)
 
@@ -206,6 +206,11 @@ class Machine:
                 if type(frame[position]) is list:
                     return frame[position - 1]
         return None
+
+
+def _shown(value: object) -> str:
+    """Never the inside of a container: what holds itself twice, forty times over, takes for ever to write out."""
+    return str(value)[:100] if type(value) in (str, int) else f"a {type(value).__name__}"
 
 
 _ACTIONS: dict[bytes, Callable[[Machine], None]] = {
