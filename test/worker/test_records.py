@@ -209,6 +209,19 @@ def test_an_id_that_only_the_post_processor_knows_is_seen_before_the_model_gets_
     assert item.reason == "token id 70000 at position 2 is not in the vocabulary (0 to 599)"
 
 
+def test_an_added_token_without_an_embedding_spoils_only_the_records_that_have_it(read, tmp_path):
+    """As in Gemma 3 1B, whose tokenizer has a token for images that the model lacks."""
+    folder = make_folder(tmp_path, {"<unk>": 0, "a": 1, "b": 2})
+    tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    tokenizer.add_special_tokens(["<image>"])
+    tokenizer.save(f"{folder}/tokenizer.json")
+    good, bad = read([{"text": "a b"}, {"text": "a <image>"}], folder, vocab_size=3)
+    assert good.token_ids.tolist() == [1, 2]
+    assert bad.reason == "token id 3 at position 1 is not in the vocabulary (0 to 2)"
+    with pytest.raises(Failure, match="makes ids up to 2, the model has 2 embeddings"):
+        read([{"text": "a"}], folder, vocab_size=2)
+
+
 def test_a_text_that_the_tokenizer_cannot_encode_is_rejected_alone(read, tmp_path):
     folder = make_folder(tmp_path, {"a": 0}, unknown="<missing>")
     items = read([{"text": "a"}, {"text": "b"}, {"text": "a a"}], folder)
