@@ -138,24 +138,24 @@ def test_without_weights_none_are_missed(tmp_path):
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        ("{", "JSONDecodeError"),
-        ("[]", "TypeError"),
-        ("{}", "KeyError"),
-        ('{"weight_map": []}', "AttributeError"),
+        ("{", "Expecting property name"),
+        ("[]", "list indices"),
+        ("{}", "it has no weight_map"),
+        ('{"weight_map": []}', "no attribute 'values'"),
         ('{"weight_map": {}}', "it names no file"),
         ('{"weight_map": {"a": 1}}', "1 is no name of a safetensors file"),
         ('{"weight_map": {"a": "../x.safetensors"}}', "'../x.safetensors' is no name"),
         ('{"weight_map": {"a": "/etc/x.safetensors"}}', "is no name"),
         ('{"weight_map": {"a": "pytorch_model.bin"}}', "'pytorch_model.bin' is no name"),
         ('{"weight_map": {"a": "x.safetensors\\n"}}', "is no name"),
-        ('{"weight_map": {"a": {"b": 1}}}', "TypeError"),
-        ("[" * 100_000, "RecursionError"),
-        (b"\xff", "UnicodeDecodeError"),
+        ('{"weight_map": {"a": {"b": 1}}}', "unhashable"),
+        ("[" * 100_000, "recursion|Expecting|too many"),
+        (b"\xff", "can't decode byte"),
     ],
 )
 def test_an_index_that_is_none_is_told(folder, index, reason):
     (folder / INDEX).write_bytes(index if isinstance(index, bytes) else index.encode())
-    with pytest.raises(Failure, match=f"Failed to read {INDEX} of .*a model: .*{reason}") as failure:
+    with pytest.raises(Failure, match=f"Failed to read {INDEX} of .*a model: .*({reason})") as failure:
         find_model(str(folder), "", None)
     assert failure.value.kind == "model"
 

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 # From the notice a preempted VM has 30 s. What is computed is stored in these, and the rest left for releasing.
 _FLUSH_S = 15.0
 _RELEASE_S = 3.0
+_REASON_CHARS = 10_000  # of a failure; worker-api refuses longer ones
 
 
 class Agent:
@@ -77,11 +78,11 @@ class Agent:
             self.in_hand = None
             return
         except Failure as error:
-            outcome, failure = "failed", {"kind": error.kind, "reason": error.reason}
+            outcome, failure = "failed", {"kind": error.kind, "reason": error.reason[:_REASON_CHARS]}
             log.error("%s", error.reason)
         except Exception as error:
             reason = f"Failed to extract stream {lease['stream']}: {type(error).__name__}: {error}"
-            outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:10_000]}
+            outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:_REASON_CHARS]}
             log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
         self._release(lease, outcome, failure, control)
 

@@ -13,7 +13,7 @@ from ..failures import Failure
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 INDEX = "model.safetensors.index.json"
-_ONE_FILE = "model.safetensors"
+ONE_FILE = "model.safetensors"
 _SMALL = (
     CONFIG,
     TOKENIZER,
@@ -70,12 +70,12 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool)
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
     chosen = [name for name in _SMALL if name in names]
     if weights and INDEX in names:
-        listed = _files_of_index(folder, model)
+        listed = files_of_index(folder, model)
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
-    elif weights and _ONE_FILE in names:
-        chosen.append(_ONE_FILE)
+    elif weights and ONE_FILE in names:
+        chosen.append(ONE_FILE)
     elif weights:
         problems.append(_no_weights(names, model))
     if problems:
@@ -115,23 +115,25 @@ def _no_weights(names: Collection[str], model: str) -> str:
             f"AutoModelForCausalLM.from_pretrained({model!r}).save_pretrained(FOLDER)"
         )
     other = sorted(name for name in names if _WEIGHTS.fullmatch(name))
-    return f"it has no {_ONE_FILE} and no {INDEX}" + (f" that says what {other[0]} is" if other else "")
+    return f"it has no {ONE_FILE} and no {INDEX}" + (f" that says what {other[0]} is" if other else "")
 
 
-def _files_of_index(folder: str, model: str) -> list[str]:
+def files_of_index(folder: str, model: str) -> list[str]:
+    """The weights' files that the index in `folder` names, each a file of the folder itself. Raises Failure("model")."""
     try:
         path = os.path.join(folder, INDEX)
         if os.path.getsize(path) > _MAX_INDEX_BYTES:
             raise ValueError(f"it is larger than {_MAX_INDEX_BYTES} bytes")
         with open(path, encoding="utf-8") as file:
-            listed = sorted(set(json.load(file)["weight_map"].values()))
+            listed = set(json.load(file)["weight_map"].values())
+        if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
+            raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
+        if not listed:
+            raise ValueError("it names no file")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Failure("model", f"Failed to read {INDEX} of {model}: {type(error).__name__}: {error}") from error
-    if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
-        raise Failure("model", f"Failed to read {INDEX} of {model}: {bad[0]!r:.200} is no name of a safetensors file")
-    if not listed:
-        raise Failure("model", f"Failed to read {INDEX} of {model}: it names no file")
-    return listed
+        cause = "it has no weight_map" if isinstance(error, KeyError) else error
+        raise Failure("model", f"Failed to read {INDEX} of {model}: {cause}; copy the model again") from error
+    return sorted(listed)
 
 
 def _sha256_of_lines(files: dict[str, str], names: list[str]) -> str | None:

@@ -1,17 +1,13 @@
 """One model for a whole run: the first worker writes down which files it is made of, and all others keep to them."""
 
-import base64
-import io
 import json
 import logging
 import shutil
 from dataclasses import dataclass
 
-import google_crc32c
-
 from ..failures import Failure
 from ..names import model_name
-from ..objects import Bucket
+from ..objects import Bucket, BytesContent
 from ..spec import Spec
 from .download import COMMIT
 from .folder import find_model
@@ -96,7 +92,7 @@ def pin_model(bucket: Bucket, run: str, found: ModelFiles) -> Pin:
         "files": found.files,
     }
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
-    bucket.create(model_name(run), _Content(data), {"schema": SCHEMA, "run": run}, "application/json")
+    bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
     pin = read_pin(bucket, run)
     if pin is None:
         raise Failure("infrastructure", f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now")
@@ -143,12 +139,3 @@ def _parse(data: bytes) -> Pin:
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
     return Pin(**values)
-
-
-class _Content(io.BytesIO):
-    """Bytes as `Bucket.create` takes them."""
-
-    def __init__(self, data: bytes):
-        super().__init__(data)
-        self.size = len(data)
-        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()

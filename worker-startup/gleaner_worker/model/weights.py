@@ -13,12 +13,13 @@ from safetensors import SafetensorError, safe_open
 from ..failures import Failure
 from .config import DecoderConfig
 from .fields import shown
+from .identity import INDEX, ONE_FILE, files_of_index
 from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
-_INDEX = "model.safetensors.index.json"
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+_LISTED = 100  # problems in one error, which a model of another family has by the hundred
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
 
@@ -107,7 +108,9 @@ def _match(
             found[name] = tensor
     problems += [f"{prefix}{name} is missing" for name in shapes if name not in found]
     if problems:
-        listed = "; ".join(problems[:20]) + (f"; and {len(problems) - 20} more" if len(problems) > 20 else "")
+        listed = "; ".join(problems[:_LISTED])
+        if len(problems) > _LISTED:
+            listed += f"; and {len(problems) - _LISTED} more"
         raise Failure("model", f"Failed to load the weights of {where}: {listed}")
     return found
 
@@ -128,8 +131,7 @@ def shown_name(name: str) -> str:
 
 def weight_files(folder: str, where: str) -> list[str]:
     """The safetensors files of a model folder: one, or those that its index lists."""
-    index = os.path.join(folder, _INDEX)
-    names = _listed_files(index, where) if os.path.exists(index) else ["model.safetensors"]
+    names = files_of_index(folder, where) if os.path.exists(os.path.join(folder, INDEX)) else [ONE_FILE]
     absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:
         raise Failure(
@@ -138,18 +140,3 @@ def weight_files(folder: str, where: str) -> list[str]:
             f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read)",
         )
     return [os.path.join(folder, name) for name in names]
-
-
-def _listed_files(index: str, where: str) -> list[str]:
-    try:
-        with open(index, encoding="utf-8") as file:
-            weight_map = json.load(file)["weight_map"]
-        names = sorted(set(weight_map.values()))
-        # A name is a file of this folder, and never leads out of it.
-        strange = [name for name in names if not re.fullmatch(r"[\w.-]{1,200}\.safetensors", name)]
-        if strange or not names:
-            raise ValueError(f"it lists {shown(strange[0])}" if strange else "it lists no file")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        cause = "it has no weight_map" if isinstance(error, KeyError) else error
-        raise Failure("model", f"Failed to read {_INDEX} of {where}: {cause}; copy the model again") from error
-    return names
