@@ -38,7 +38,7 @@ def a_raw_spec(**changes):
         "dtype": "bf16",
         "format": "safetensors",
         "shard_size_gb": 1.0,
-        "max_seq_length": 512,
+        "max_seq_length": 160,
         "over_long": "reject",
         "record": {"field": None},
         "seed": 42,

@@ -56,16 +56,21 @@ def tiny_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_models(tiny_folder):
-    """tiny_models(**spec) -> the loaded model; loading is shared between tests."""
+    """tiny_models(**spec) -> the model; its programs are shared by all specs that differ in nothing they are made of."""
+    from dataclasses import replace
+
     from build import a_spec
+    from gleaner_worker.model.folder import open_reader
     from gleaner_worker.model.loaded import load_model
 
     loaded = {}
 
     def get(**changes):
-        key = repr(sorted(changes.items()))
+        spec = a_spec(model=tiny_folder, **changes)
+        key = (spec.layers, spec.sites, spec.tokens, spec.exclude_special, spec.dtype, spec.compute_dtype)
+        key += (spec.max_seq_length,)
         if key not in loaded:
-            loaded[key] = load_model(a_spec(model=tiny_folder, **changes), "/nowhere", None)
-        return loaded[key]
+            loaded[key] = load_model(spec, "/nowhere", None)
+        return replace(loaded[key], spec=spec, reader=open_reader(spec, tiny_folder)[2])
 
     return get

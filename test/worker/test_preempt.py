@@ -160,9 +160,18 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
 
 def test_partials_are_stored_although_the_uploads_of_shards_hang(storage, tmp_path, tiny_models, monkeypatch):
     """The uploads are many times slower than the device; what is told last must not wait for what was told first."""
-    control, held = Control(), threading.Event()
+    control, held, encode, encoded = Control(), threading.Event(), extract_module.encode_shard, []
     resource = a_stream(storage, text_lines(300))
-    storage.before_create = lambda name: held.wait(20) if name.startswith("activations/") else None
+    storage.before_create = lambda name: held.wait(60) if name.startswith("activations/") else None
+
+    def encode_four(*arguments):
+        """What is in the way of the uploads stays as it was computed."""
+        encoded.append(1)
+        if len(encoded) > 4:
+            held.wait(60)
+        return encode(*arguments)
+
+    monkeypatch.setattr(extract_module, "encode_shard", encode_four)
     result = []
     thread = threading.Thread(
         target=lambda: result.append(
