@@ -35,10 +35,12 @@ class FakeStorage:
         self._generation = 1_000
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
 
     def close(self):
         self._server.shutdown()
+        self._thread.join()
         self._server.server_close()
 
     def put(self, bucket: str, name: str, data: bytes, metadata: dict | None = None) -> dict:
