@@ -12,6 +12,7 @@ from build import BUCKET, a_stream, a_work, outputs, run_extract, shard_gb, text
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
+from gleaner_worker.objects import BytesContent
 from read_shards import read_stream
 
 SMALL = shard_gb(400)
@@ -173,6 +174,25 @@ def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_model
     assert len(created) == len({*missing, len(shards)}) + 2  # and the rejects and the summary
     assert control.progress()["samples_done"] == 121
     assert control.progress()["shards_done"] == len(shards)
+
+
+def test_a_shard_that_other_hardware_stored_meanwhile_is_told_as_it_is(storage, tmp_path, warm_models):
+    """Its last bits may differ: the summary has its checksum and its statistics, not those of what was not stored."""
+    spec = {"shard_size_gb": SMALL, "max_seq_length": 64}
+    work = a_work(a_stream(storage, text_lines(60, 10)), **spec)
+    run_extract(work, warm_models(**spec), str(tmp_path))
+    name = f"{PREFIX}shard_0002.safetensors"
+    data, metadata = storage.data(BUCKET, name), storage.metadata(BUCKET, name)
+    calm = json.loads(outputs(storage)["metadata.json"])["shards"][1]
+    storage.clear("activations/")
+    norm = str(calm["stats"]["resid_post.0"]["norm"])
+    other = data.replace(norm.encode(), norm.replace(norm[0], str(int(norm[0]) % 9 + 1), 1).encode(), 1)
+    storage.before_create = lambda wanted: storage.put(BUCKET, name, other, metadata) if wanted == name else None
+    assert run_extract(work, warm_models(**spec), str(tmp_path)) == "completed"
+    assert storage.data(BUCKET, name) == other != data
+    told = json.loads(outputs(storage)["metadata.json"])["shards"][1]
+    assert told["crc32c"] == BytesContent(other).crc32c
+    assert told["stats"]["resid_post.0"]["norm"] != calm["stats"]["resid_post.0"]["norm"]
 
 
 def broken(*_arguments, **_more):

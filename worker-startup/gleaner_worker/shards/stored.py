@@ -29,7 +29,7 @@ class StoredShards:
 
     def has(self, plan: ShardPlan) -> ObjectInfo | None:
         """The stored shard of this plan, or None. Raises Failure("stream") when what is stored is something else."""
-        if plan.final and (later := sorted(number for number in self._found if number > plan.number)):
+        if plan.final and (later := sorted(n for n in list(self._found) if n > plan.number)):
             raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
         info = self._found.get(plan.number)
         if info:
@@ -37,10 +37,11 @@ class StoredShards:
         return info
 
     def accept(self, plan: ShardPlan, info: ObjectInfo) -> None:
-        """Raises Failure("stream") unless `info` is exactly what `plan` makes."""
+        """Counts `info` among what is stored. Raises Failure("stream") unless it is what `plan` makes."""
         identity = shard_identity(self._work, plan, self._fingerprint)
         if problem := disagreement(identity, info.metadata):
             raise self._conflict(f"{info.name} was made as {problem}")
+        self._found[plan.number] = info
 
     def add_stats(self, entries: list[dict]) -> list[dict]:
         """The entries of a summary, those of shards that others stored with the statistics that are written in them."""

@@ -70,6 +70,8 @@ class Uploader:
         if found:
             # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
             self._stored.accept(plan, found)
+            if found.crc32c != data.crc32c:  # made on other hardware: the summary tells of what is there
+                entry = shard_entry(work, self._model, plan, found.size_bytes, found.crc32c)
         log.info("%s %s", "Found" if found else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
