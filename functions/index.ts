@@ -9,6 +9,7 @@ import {composeDeps} from '../shared/compose.ts';
 import {loadConfig} from '../shared/config.ts';
 import {Rejected} from '../shared/errors.ts';
 import type {Deps} from '../shared/shell/deps.ts';
+import {duringCall} from '../shared/shell/log.ts';
 import {onControl} from './on-control.ts';
 import {onObject} from './on-object.ts';
 import {onTick} from './on-tick.ts';
@@ -25,12 +26,15 @@ function deps(): Deps {
 function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
     const ready = deps();
-    try {
-      await handle(ready, event);
-    } catch (error) {
-      if (!(error instanceof Rejected)) throw error;
-      ready.log('ERROR', error.message, {function: name, event_id: event.id});
-    }
+    const traceparent = (event as {traceparent?: string}).traceparent;
+    await duringCall({function: name, message_id: event.id, traceparent}, async () => {
+      try {
+        await handle(ready, event);
+      } catch (error) {
+        if (!(error instanceof Rejected)) throw error;
+        ready.log('ERROR', error.message);
+      }
+    });
   });
 }
 
@@ -40,12 +44,14 @@ function onRequest(
 ): void {
   http(name, async (request, response) => {
     const ready = deps();
-    try {
-      await handle(ready, request, response);
-    } catch (error) {
-      ready.log('ERROR', (error as Error).stack ?? String(error), {function: name});
-      response.status(500).json({error: 'internal error; the log of the function says more'});
-    }
+    await duringCall({function: name, traceparent: request.get('traceparent')}, async () => {
+      try {
+        await handle(ready, request, response);
+      } catch (error) {
+        ready.log('ERROR', (error as Error).stack ?? String(error));
+        response.status(500).json({error: 'internal error; the log of the function says more'});
+      }
+    });
   });
 }
 

@@ -20,7 +20,7 @@ export function composeDeps(config: Config): Deps {
     tpus: openTpus({project, endpoint: endpoints.tpu, service_account: config.worker_service_account}),
     ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
     now: Date.now,
-    log: jsonLog(line => process.stdout.write(line), Date.now),
+    log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
     taken: new Set(),
     startupScript,

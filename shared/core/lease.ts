@@ -54,8 +54,9 @@ export function renewLease(stream: Stream, claim: Claim, lease_s: number, now: n
  */
 export function adoptLease(stream: Stream, claim: Claim, lease_s: number, now: number): Stream | undefined {
   if (claim.epoch <= stream.epoch || !isClaimable(stream, now)) return undefined;
-  const lease = {...claim, expires_at: iso(now + lease_s * 1000)};
-  return {...stream, status: 'in_progress', epoch: claim.epoch, lease, updated_at: iso(now)};
+  const {worker, incarnation, epoch} = claim;
+  const lease = {worker, incarnation, epoch, expires_at: iso(now + lease_s * 1000)};
+  return {...stream, epoch, lease, status: 'in_progress', updated_at: iso(now)};
 }
 
 /** Takes the stream back from whoever has it; the work stored so far stays counted. */

@@ -26,7 +26,7 @@ import {keepPoolOrders, keepRunOrders} from './orders.ts';
 import {rebuild} from './rebuild.ts';
 import {poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
-import {readPool} from './workers.ts';
+import {knownPool} from './workers.ts';
 
 const KEPT_DAYS = 90;
 
@@ -77,7 +77,7 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
     case 'scale':
     case 'recreate':
     case 'delete':
-      await readPool(deps);
+      await knownPool(deps);
       return '';
     case 'pause':
     case 'resume':
@@ -222,7 +222,9 @@ function record(
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
   };
   tx.set(path, document);
-  tell(tx, {kind: 'control', ...about, text: `Control message ${outcome.outcome}: ${outcome.reason}`}, now);
+  const message_id = path.slice(path.indexOf('/') + 1);
+  const what = `Control message ${outcome.outcome}: ${outcome.reason}`;
+  tell(tx, {kind: 'control', ...about, message_id, text: what}, now);
   return outcome;
 }
 

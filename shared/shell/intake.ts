@@ -170,7 +170,10 @@ export async function registerStream(
     }
     const isLeft = current.status === 'completed' || current.status === 'failed';
     const reopens = (next !== existing || isUnfinished(next)) && isLeft;
-    if (reopens) runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+    if (reopens) {
+      runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+      tell(tx, {kind: 'run', run, stream, text: `Run ${run} is active again: stream ${stream} came`}, now);
+    }
     return {refused: refusal, changed: next !== existing, isOpenNow: reopens || isOpen(current)};
   });
   if (refused !== undefined) {

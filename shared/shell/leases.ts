@@ -120,7 +120,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   streamRecords.set(tx, granted);
   workerRecords.set(tx, heardFrom(worker, {...NO_WORK, activity: 'loading', work: `${run}/${stream}`}, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
-  tell(tx, {kind: 'stream', run, stream, worker: worker.name, text}, now);
+  tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch: granted.epoch, text}, now);
   return workOrder(deps, parent, granted);
 }
 
@@ -163,6 +163,11 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
           (isFree ? adoptLease(stream, held, lease_s, now) : undefined))
         : undefined;
     if (renewed) streamRecords.set(tx, renewed);
+    if (renewed && held && stream?.epoch !== renewed.epoch) {
+      const {run, stream, epoch} = renewed;
+      const text = `${worker.name} goes on with ${run}/${stream}, as it says: its lease was lost with the documents`;
+      tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch, text}, now);
+    }
     const work = renewed ? `${renewed.run}/${renewed.stream}` : null;
     const spoken = heardFrom(worker, {...NO_WORK, ...request.progress, activity: request.phase, work}, now);
     workerRecords.set(tx, spoken);
@@ -213,7 +218,11 @@ async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
       workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), recreate});
     }
     if (held)
-      tell(tx, {kind: 'stream', run, stream, worker: request.worker, text: releaseText(request, next)}, now);
+      tell(
+        tx,
+        {kind: 'stream', run, stream, worker: request.worker, epoch, text: releaseText(request, next)},
+        now,
+      );
     return ok(say('continue', ''));
   });
 }

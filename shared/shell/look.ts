@@ -88,8 +88,10 @@ async function reopen(deps: Deps, run: string, known: number): Promise<void> {
   if (late.length === 0 && (await deps.store.count(paths.streams(run))) === known) return;
   await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    if (current?.status === 'completed' || current?.status === 'failed')
-      runRecords.set(tx, {...current, status: 'active', updated_at: iso(deps.now())});
+    if (current?.status !== 'completed' && current?.status !== 'failed') return;
+    const now = deps.now();
+    runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
+    tell(tx, {kind: 'run', run, text: `Run ${run} is active again: a stream came while it ended`}, now);
   });
 }
 
@@ -104,7 +106,8 @@ async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {
     const free = revokeLease(current, now);
     streamRecords.set(tx, free);
     const text = `The lease of ${stream.run}/${stream.stream} ran out: ${current.lease?.worker} did not renew it`;
-    tell(tx, {kind: 'stream', run: stream.run, stream: stream.stream, text}, now);
+    const {epoch} = current;
+    tell(tx, {kind: 'stream', run: stream.run, stream: stream.stream, epoch, text}, now);
     return free;
   });
 }

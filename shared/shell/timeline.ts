@@ -10,6 +10,10 @@ export type TimelineEvent = {
   run?: string;
   stream?: string;
   worker?: string;
+  /** Of the lease that it is about. */
+  epoch?: number;
+  /** Of the control message that it is about. */
+  message_id?: string;
   object?: string;
 };
 

@@ -1,7 +1,7 @@
 import {accrue, totalOf} from '../core/cost.ts';
 import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
-import {allowance, askedFor, gaveNode, lostNode, newZone, type Zone} from '../core/placement.ts';
+import {allowance, askedFor, gaveNode, lostNode, newZone, rateOf, type Zone} from '../core/placement.ts';
 import {type Pool, wantedSlots} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
 import type {Stream} from '../core/stream.ts';
@@ -125,7 +125,7 @@ const PLAN_LASTS_MS = 60_000;
  */
 async function planSlots(deps: Deps, {workers, broken}: Fleet) {
   const made_at_ms = deps.now();
-  const pool = await readPool(deps);
+  const pool = await knownPool(deps);
   const prices = await readPrices(deps);
   const dismissed = await holdTheSpent(deps, pool, prices, workers);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
@@ -144,17 +144,15 @@ async function planSlots(deps: Deps, {workers, broken}: Fleet) {
   };
 }
 
-/**
- * A document that somebody broke is as good as none: the pool is then what it was deployed as. One that is not there is made
- * again as messages had left it.
- */
+/** A document that somebody broke is as good as none: the pool is then what it was deployed as. */
 export async function readPool(deps: Deps): Promise<Pool> {
-  const deployed = deps.config.pool;
-  const pool = await unlessBroken(deps, async () => {
-    if (await deps.store.get(paths.pool(deployed.pool))) return poolRecords.get(deps.store, deployed);
-    return restorePool(deps);
-  });
-  return pool ?? deployed;
+  return (await unlessBroken(deps, () => poolRecords.get(deps.store, deps.config.pool))) ?? deps.config.pool;
+}
+
+/** One whose document is not there is first made again as messages had left it. */
+export async function knownPool(deps: Deps): Promise<Pool> {
+  const isKnown = await deps.store.get(paths.pool(deps.config.pool.pool));
+  return (!isKnown && (await unlessBroken(deps, () => restorePool(deps)))) || readPool(deps);
 }
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
@@ -220,14 +218,24 @@ async function lookAtSlot(
     const bills = isOver ? await billsFor(deps, tx, decision.worker, now) : undefined;
     const usd_per_hour =
       change === 'asked' ? priceOf(prices, await readPool(deps), current.zone) : decision.worker.usd_per_hour;
-    if (zone) zoneRecords.set(tx, zoneAfter(zone, change, current, now));
+    if (zone) {
+      const next = zoneAfter(zone, change, current, now);
+      zoneRecords.set(tx, next);
+      const [was, is] = [rateOf(zone, deps.config.placement, now), rateOf(next, deps.config.placement, now)];
+      const text = `${current.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
+      if (was !== is) tell(tx, {kind: 'worker', worker: name, text}, now);
+    }
     workerRecords.set(tx, {...decision.worker, usd_per_hour, updated_at: iso(now)});
     bills?.();
     if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
-      if (stream) streamRecords.set(tx, freeFromDead(stream, name, decision.death, now));
+      const free = stream && freeFromDead(stream, name, decision.death, now);
+      if (free) streamRecords.set(tx, free);
+      if (free?.status === 'failed') tell(tx, {kind: 'stream', ...workOf(free), text: parkedText(free)}, now);
     }
-    for (const text of decision.events) tell(tx, {kind: 'worker', worker: name, text}, now);
+    const about = {kind: 'worker', worker: name} as const;
+    const work = stream ? workOf(stream) : {};
+    for (const text of decision.events) tell(tx, {...about, ...work, text}, now);
     return decision.worker;
   });
   await publishActions(deps, actions);
@@ -268,6 +276,16 @@ function hasEnded(worker: Worker): boolean {
   return worker.phase === 'deleting' || worker.phase === 'gone';
 }
 
+function workOf({run, stream, epoch}: Stream) {
+  return {run, stream, epoch};
+}
+
+function parkedText({run, stream, faults, last_error}: Stream): string {
+  return `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+}
+
+const ATTEMPT_DAYS = 90;
+
 /** Each life of a slot leaves a document behind: how long it was, what ended it, where its log is. */
 function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision, now: number): void {
   tx.set(paths.attempt(worker.name, worker.incarnation), {
@@ -281,6 +299,7 @@ function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision
     log: logObject(worker.name, worker.incarnation),
     ready_at: worker.ready_at,
     ended_at: iso(now),
+    expire_at: iso(now + ATTEMPT_DAYS * 86_400_000),
     costs: worker.costs,
     cost_usd: totalOf(worker.costs),
   });
