@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {gleaner, TestHome, texts} from './home.ts';
+
+type Span = {estimate: number; low: number; high: number | null};
+type Report = {
+  exact: boolean;
+  sample: {bytes: number};
+  totals: Record<'samples' | 'tokens' | 'shards', Span>;
+  stored_bytes: Span;
+  tokens_per_second: {estimate: number; limit: string};
+  usd: {spot: Span; on_demand: Span};
+};
+
+describe('an estimate, and what a run then stores', function () {
+  this.timeout(400_000);
+  const SPEC = {shard_size_gb: 0.004, layers: '0-3', keep: []};
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start();
+  });
+  after(() => home.remove());
+
+  async function ask(...args: string[]): Promise<Report> {
+    const {code, stdout, stderr} = await gleaner(['estimate', ...args, '--json', '--dir', home.dir]);
+    assert.equal(code, 0, stderr);
+    return JSON.parse(stdout);
+  }
+
+  function isNear(guess: Span, true_value: number, share: number, what: string): void {
+    const off = Math.abs(guess.estimate / true_value - 1);
+    assert.ok(off <= share, `${what}: ${JSON.stringify(guess)}, and it is ${true_value}`);
+  }
+
+  it('agree: tokens, shards and bytes of a sample within a few percent, of the whole to the token', async () => {
+    const streams = [0, 1].map(index => texts(600 + 150 * index, `e${index}`, 40 + 30 * index));
+    for (const [index, text] of streams.entries())
+      await home.drop(`datasets/soon/stream_00${index}.jsonl`, text);
+    await home.publish({action: 'pause', run: 'soon'});
+    const spec = join(home.dir, 'spec.json');
+    writeFileSync(spec, JSON.stringify(SPEC));
+    const whole = await ask('soon', '--spec', spec);
+    const part = await ask('soon', '--spec', spec, '--sample-bytes', '60000');
+    assert.ok(whole.exact && !part.exact && part.sample.bytes < 70_000);
+
+    await home.drop('datasets/real/run.json', JSON.stringify(SPEC));
+    for (const [index, text] of streams.entries())
+      await home.drop(`datasets/real/stream_00${index}.jsonl`, text);
+    const {run} = (await home.runEnds('real', 300)) ?? assert.fail();
+    assert.equal(run.status, 'completed', run.reason ?? '');
+    assert.equal(whole.totals.tokens.estimate, run.total_tokens);
+    assert.equal(whole.totals.samples.estimate, run.total_samples_processed);
+    assert.equal(whole.totals.shards.estimate, run.total_shards);
+    isNear(whole.stored_bytes, run.total_bytes, 0.03, 'bytes of the whole');
+    isNear(part.totals.tokens, run.total_tokens, 0.05, 'tokens of a sample');
+    isNear(part.totals.shards, run.total_shards, 0.1, 'shards of a sample');
+    isNear(part.stored_bytes, run.total_bytes, 0.06, 'bytes of a sample');
+
+    const like = await ask('soon', '--spec', spec, '--like', 'real');
+    assert.match(like.tokens_per_second.limit, /what run real did for its money/);
+    assert.ok(like.usd.spot.estimate > 0 && like.usd.on_demand.estimate > like.usd.spot.estimate);
+    const {stdout} = await gleaner(['status', '--json', '--dir', home.dir]);
+    const found = JSON.parse(stdout).find((each: {run: string}) => each.run === 'real');
+    assert.equal(found.usd_per_million_tokens, (found.cost_usd / found.total_tokens) * 1e6);
+  });
+
+  const wrong: {name: string; args: string[]; says: RegExp}[] = [
+    {name: 'a file that is not there', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
+    {name: 'a run without a stream', args: ['no-run'], says: /there is no stream with a line in it/},
+    {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
+    {
+      name: 'a run that says nothing of costs',
+      args: ['soon', '--like', 'no-run'],
+      says: /says nothing of costs/,
+    },
+    {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/},
+  ];
+  for (const {name, args, says} of wrong)
+    it(`${name} is one sentence and exit 1`, async () => {
+      const bad = join(home.dir, 'bad.json');
+      writeFileSync(bad, '{"modle": 1}');
+      const named = args.map(arg => (arg === 'SPEC' ? bad : arg));
+      const {code, stderr} = await gleaner(['estimate', ...named, '--dir', home.dir]);
+      assert.equal(code, 1, stderr);
+      assert.match(stderr, says);
+      assert.doesNotMatch(stderr, /\n {4}at /, 'no stack');
+    });
+});
