@@ -169,7 +169,7 @@ export async function registerStream(
       tell(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);
     }
     const isLeft = current.status === 'completed' || current.status === 'failed';
-    const reopens = (next !== existing || isUnfinished(next)) && isLeft;
+    const reopens = (next.status !== existing?.status || isUnfinished(next)) && isLeft;
     if (reopens) {
       runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
       tell(tx, {kind: 'run', run, stream, text: `Run ${run} is active again: stream ${stream} came`}, now);

@@ -12,7 +12,7 @@ import {writeResult} from './finish.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
-import {openRuns, whatIsLeft} from './runs.ts';
+import {isAnyToClose, openRuns, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
 import {adoptNodes, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
 
@@ -116,6 +116,7 @@ async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {
 async function isAnythingLeft(deps: Deps): Promise<boolean> {
   const living: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'];
   if ((await deps.store.count('workers', [{field: 'phase', op: 'in', value: living}])) > 0) return true;
+  if (await isAnyToClose(deps)) return true;
   const pool = await readPool(deps);
   const slots = slotsOf(pool).length;
   const held = slots > 0 ? await deps.store.count('workers', [{field: 'held', op: '==', value: true}]) : 0;

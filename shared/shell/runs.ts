@@ -22,6 +22,15 @@ export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
   return left;
 }
 
+/** Whether a run is open whose streams are all done: a look closes it, and must come. */
+export async function isAnyToClose(deps: Deps): Promise<boolean> {
+  for (const {run} of await openRuns(deps)) {
+    if ((await deps.store.count(paths.streams(run), [UNFINISHED])) > 0) continue;
+    if ((await deps.store.count(paths.streams(run))) > 0) return true;
+  }
+  return false;
+}
+
 export async function openRuns(deps: Deps): Promise<Run[]> {
   const open = await deps.store.query('runs', {
     where: [{field: 'status', op: 'in', value: ['active', 'paused']}],

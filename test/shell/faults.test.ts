@@ -488,7 +488,7 @@ describe('a stream that cannot be finished', () => {
 });
 
 describe('a function that dies after a finished stream was uploaded again', () => {
-  it('leaves a run that its redelivery closes', async () => {
+  it('leaves its run as it was', async () => {
     const world = await aWorkingWorld();
     await world.untilAsleep();
     world.drop('my-run', 0, someLines(20));
@@ -496,10 +496,8 @@ describe('a function that dies after a finished stream was uploaded again', () =
     const die = () => Promise.reject(new Error('it died'));
     world.deps.ticker = {...ticker, on: die};
     assert.equal(await world.deliver(), false);
-    assert.equal((await world.run('my-run'))?.status, 'active');
+    assert.equal((await world.run('my-run'))?.status, 'completed');
     world.deps.ticker = ticker;
-    await world.deliver();
-    assert.ok(world.tickerOn);
     await assertRecovered(world);
   });
 });
@@ -520,6 +518,22 @@ describe('a function that is slow', () => {
     await world.untilAsleep();
     gate.resolve();
     await look;
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('and switches the beat off when a finished run was opened has it on again', async () => {
+    const world = await aWorkingWorld();
+    await world.untilAsleep();
+    const off = async () => {
+      world.tickerOn = false;
+      await world.store.transaction(async tx => {
+        const run = await tx.get('runs/my-run');
+        tx.set('runs/my-run', {...run, status: 'active'});
+      });
+    };
+    await lookAtEverything({...world.deps, ticker: {...world.deps.ticker, off}});
+    assert.ok(world.tickerOn);
+    await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
