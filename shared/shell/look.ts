@@ -118,9 +118,9 @@ async function isAnythingLeft(deps: Deps): Promise<boolean> {
   if ((await deps.store.count('workers', [{field: 'phase', op: 'in', value: living}])) > 0) return true;
   if (await isAnyToClose(deps)) return true;
   const pool = await readPool(deps);
-  const slots = slotsOf(pool).length;
-  const held = slots > 0 ? await deps.store.count('workers', [{field: 'held', op: '==', value: true}]) : 0;
-  if (held >= slots) return false;
+  const held = await deps.store.query('workers', {where: [{field: 'held', op: '==', value: true}]});
+  const away = new Set(held.map(({id}) => id));
+  if (slotsOf(pool).every(({name}) => away.has(name))) return false;
   const {streams, fixed} = await whatIsLeft(deps, pool);
   return streams > 0 || fixed.size > 0;
 }

@@ -200,6 +200,21 @@ describe('control messages', () => {
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
+  it('a worker that was deleted and whose zone the pool has left keeps nobody from waiting for the others', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await send(world, {action: 'delete', worker: A0})).outcome, 'applied');
+    await send(world, {action: 'scale', zones: ['europe-west4-b']});
+    world.tpus.soldOut.add('europe-west4-b');
+    world.drop('my-run', 1, someLines(2));
+    for (let minute = 0; minute < 3; minute++) await world.minute();
+    assert.ok(world.tickerOn);
+    world.tpus.soldOut.clear();
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(2));
+  });
+
   it('a message that was rejected and comes again is taken, and not for ever', async () => {
     const world = new World(ONE_SLOT);
     const {id} = await send(world, {action: 'start', run: 'nobody-dropped-it'});
