@@ -57,7 +57,11 @@ export const EXPECTED: Record<string, string[]> = {
   'people say': [...ACTIONS.map(action => `${action} (applied)`), 'nonsense (rejected)'],
   'lease is answered': ['work', 'wait', 'exit'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
-  'release is answered': OUTCOMES.flatMap(outcome => [`${outcome}: continue`, `${outcome}: stop`]),
+  'release is answered': [
+    ...OUTCOMES.map(outcome => `${outcome}: continue`),
+    'completed: stop',
+    'failed: stop',
+  ],
   'two at once': ['a handler and its redelivery', 'a second machine of a slot'],
   "tomorrow's code counts": COUNTED_TOMORROW,
 };

@@ -11,6 +11,7 @@ import {CALM, drawFaults} from './faults.ts';
 import {Machines} from './machines.ts';
 import {People} from './people.ts';
 import {MINUTE_MS, type Options, Setting} from './setting.ts';
+import type {SimStore} from './store.ts';
 
 /** Everything must have ended so long after the faults did. */
 const CALM_MINUTES = 240;
@@ -42,25 +43,39 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     invariants.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
-  store.onCommit = (path, before, after) => {
+  const onCommit: SimStore['onCommit'] = (path, before, after) => {
     setting.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
   };
+  store.onCommit = onCommit;
 
   people.planDrops();
   people.planMessages();
   blow(setting, machines);
   delivery.beat();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
-  if (setting.strikes('wipe'))
-    setting.after(chance.between(0.2, 1) * storm_ms, () => {
-      setting.note(() => 'the database is lost');
-      store.wipe();
-      invariants.onWipe();
-      delivery.processes.killAll();
-      people.startAll();
-      if (setting.faults.partition > 0) darken(setting);
-    });
+  let isLost = false;
+  const loseStore = () => {
+    if (isLost || setting.isCalm) return;
+    isLost = true;
+    setting.note(() => 'the database is lost');
+    store.wipe();
+    invariants.onWipe();
+    delivery.processes.killAll();
+    people.startAll();
+    if (setting.faults.partition > 0) darken(setting);
+  };
+  if (setting.strikes('wipe')) {
+    setting.after(chance.between(0.2, 0.8) * storm_ms, loseStore);
+    // The worst moment: all is done, and only the documents know of the nodes that are still there.
+    store.onCommit = (path, before, after) => {
+      onCommit(path, before, after);
+      const isDone =
+        after?.status === 'completed' && before?.status === 'active' && path.split('/').length === 2;
+      if (isDone && store.collection('runs').every(({data}) => data.status === 'completed'))
+        setting.after(0, loseStore);
+    };
+  }
   const isBroken = () => invariants.violation !== undefined;
   await clockwork.run(T0 + storm_ms, isBroken);
 
@@ -106,7 +121,10 @@ function blow(setting: Setting, machines: Machines): void {
 
 /** A zone with nodes does not answer until the storm is over: they are there, and no document knows them any more. */
 function darken({chance, tpus}: Setting): void {
-  const zone = chance.pick([...tpus.zones.values()]);
+  const zone = chance.pick([
+    ...[...tpus.nodes.values()].map(node => tpus.zone(node.zone)),
+    ...tpus.zones.values(),
+  ]);
   Object.assign(zone, {isDark: true, unreachable: true});
 }
 
