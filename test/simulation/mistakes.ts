@@ -74,6 +74,16 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
+    name: 'a release that drops what the next one has written',
+    edits: [
+      {
+        file: 'shared/shell/records.ts',
+        find: 'const streamDocument: z.ZodType<Stream> = z.looseObject({',
+        replace: 'const streamDocument: z.ZodType<Stream> = z.object({',
+      },
+    ],
+  },
+  {
     name: 'a lease that is taken from whoever has it',
     edits: [
       {
