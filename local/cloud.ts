@@ -3,7 +3,7 @@ import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
 import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
-import {badFault, Faults, type NodeFault} from './faults.ts';
+import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHost} from './functions.ts';
 import {type Route, router, serve} from './http.ts';
 import {localRoutes} from './local-api.ts';
@@ -15,6 +15,7 @@ import {Scheduler} from './scheduler.ts';
 import {resourceOf, type StoredObject} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
 import {Nodes} from './tpu/nodes.ts';
+import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 import {readTriggers, topicsOf} from './triggers.ts';
 import {Fleet} from './vm/fleet.ts';
@@ -97,6 +98,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       delete_ms: options.delete_ms ?? 200,
       notice_ms: options.preemption_notice_ms ?? 10_000,
     });
+    const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
     const scheduler = new Scheduler({
       ...{database, project, interval_ms: options.tick_interval_ms ?? 1000},
       portOf: () => portOf(tickFunction),
@@ -107,7 +109,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const fault = async (kind: string, target: string): Promise<string> => {
       if (storage_only)
         throw badFault('This cloud has storage only, so there is nothing to inject a fault into');
-      const done = faults.set(kind, target) ?? (await nodes.inflict(kind as NodeFault, target));
+      const toOne = () =>
+        isQueueFault(kind) ? queue.inflict(kind, target) : nodes.inflict(kind as NodeFault, target);
+      const done = faults.set(kind, target) ?? (await toOne());
       log('cloud', `fault: ${done}`);
       return done;
     };
@@ -121,6 +125,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         is_running: fleet.isOn(id),
         pid: fleet.pid(id),
       })),
+      queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
       ticker: scheduler.ticker.isOn() ? 'on' : 'off',
       faults: faults.list(),
       deliveries_pending: events.bus.pending(),
@@ -129,7 +134,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
 
     const cloudRoutes = (): Route[] => [
       ...pubsubRoutes(publisher),
-      ...tpuRoutes(nodes, faults, project),
+      ...tpuRoutes(nodes, queue, faults, project),
       ...scheduler.routes(),
       ...(host?.routes() ?? []),
     ];
@@ -163,6 +168,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
       ends.push(() => fleet.close());
       ends.push(async () => {
+        queue.stop();
         nodes.stop();
         // Deliveries under way would wait for their functions, so those end at the same time.
         await Promise.all([scheduler.ticker.stop(), events.bus.stop(), host?.stop()]);
@@ -170,6 +176,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       await host?.start();
       events.bus.start();
       await nodes.start();
+      queue.start();
       scheduler.ticker.start();
     }
     lock.note(`process ${process.pid}, ${server.url}`);

@@ -36,6 +36,10 @@ const schema = `
   CREATE TABLE IF NOT EXISTS operations (
     name TEXT PRIMARY KEY, zone TEXT NOT NULL, target TEXT NOT NULL, verb TEXT NOT NULL, created_at TEXT NOT NULL,
     ended_at TEXT, error TEXT, response TEXT) STRICT;
+  CREATE TABLE IF NOT EXISTS queued_resources (
+    zone TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, initiator TEXT NOT NULL, error TEXT, resource TEXT NOT NULL,
+    created_at TEXT NOT NULL, request_id TEXT NOT NULL, creation TEXT NOT NULL, deletion TEXT, due_at INTEGER,
+    PRIMARY KEY (zone, name)) STRICT;
   CREATE TABLE IF NOT EXISTS boots (node TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
   CREATE TABLE IF NOT EXISTS faults (
     kind TEXT NOT NULL, target TEXT NOT NULL, amount REAL, PRIMARY KEY (kind, target)) STRICT;

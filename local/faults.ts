@@ -4,9 +4,13 @@ import {zones} from './tpu/catalog.ts';
 
 /** Faults of a node happen once, now; the others last until they are cleared. */
 export const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
-export const zoneFaults = ['stockout', 'quota', 'unreachable', 'slow-create'] as const;
+export const queueFaults = ['suspend', 'fail'] as const;
+export const zoneFaults = [
+  ...(['stockout', 'quota', 'unreachable', 'slow-create', 'endless-create', 'late-failure'] as const),
+];
 export const eventFaults = ['drop', 'double', 'reorder'] as const;
 
+export type QueueFault = (typeof queueFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
 export type ZoneFault = (typeof zoneFaults)[number];
 export type EventFault = (typeof eventFaults)[number];
@@ -18,10 +22,14 @@ export const faultHelp = `  preempt NAME               the TPU is taken away at 
   preempt-with-notice NAME   its VM is told first, as Google does
   vanish NAME                the TPU is gone from the list
   dead NAME                  its VM stops, and the TPU stays READY
-  stockout ZONE              creates in the zone end with "no more capacity"
+  suspend NAME               the queued resource is suspended: its node goes, and no other comes
+  fail NAME                  the queued resource FAILED, and stays so until it is deleted
+  stockout ZONE              creates in the zone end with "no more capacity", and queued resources wait
   quota ZONE                 creates in the zone are refused for quota
   unreachable ZONE           the zone does not answer
   slow-create ZONE[=SECONDS] creates in the zone take so long (default 30)
+  endless-create ZONE        creates in the zone never end, and no queued resource is ACTIVE
+  late-failure ZONE[=SECONDS] creates in the zone fail after so long (default 5)
   drop TARGET[=RATE]         events never arrive; TARGET is object, a topic, or all; RATE is 0 to 1 (default 1)
   double TARGET[=RATE]       events arrive twice
   reorder TARGET[=RATE]      events arrive late and in another order
@@ -30,6 +38,10 @@ ZONE may be all.`;
 
 export function badFault(reason: string): LocalCloudError {
   return new LocalCloudError('bad-fault', `${reason}. What there is:\n${faultHelp}`);
+}
+
+export function isQueueFault(word: string): word is QueueFault {
+  return includes(queueFaults, word);
 }
 
 function includes<T extends string>(list: readonly T[], word: string): word is T {
@@ -50,9 +62,9 @@ export class Faults {
     return this.#database.all('SELECT * FROM faults ORDER BY kind, target');
   }
 
-  /** Sets a lasting fault and says what it does now; undefined when the kind is of nodes, which is not ours. */
+  /** Sets a lasting fault and says what it does now; undefined when the kind is of a node or a queued resource, not ours. */
   set(kind: string, text: string): string | undefined {
-    if (includes(nodeFaults, kind)) return undefined;
+    if (includes(nodeFaults, kind) || isQueueFault(kind)) return undefined;
     if (kind === 'clear') return this.#clear(text === '' ? 'all' : text);
     const [target = '', amount] = text.split(/=(.*)/s);
     if (includes(zoneFaults, kind)) return this.#setZone(kind, target === '' ? 'all' : target, amount);
@@ -87,8 +99,9 @@ export class Faults {
     if (target !== 'all' && !zones.includes(target)) {
       throw badFault(`Unknown zone "${target}"; it is all, or one of ${zones.join(', ')}`);
     }
-    const isTimed = kind === 'slow-create';
-    const value = amount === undefined ? (isTimed ? 30 : 1) : Number(amount);
+    const seconds: Partial<Record<ZoneFault, number>> = {'slow-create': 30, 'late-failure': 5};
+    const isTimed = seconds[kind] !== undefined;
+    const value = amount === undefined ? (seconds[kind] ?? 1) : Number(amount);
     if (!(value > 0) || (amount !== undefined && !isTimed))
       throw badFault(`Bad amount "${amount}" for ${kind}`);
     this.#put(kind, target, value);
@@ -102,6 +115,10 @@ export class Faults {
         return `${where} does not answer until \`clear unreachable\``;
       case 'slow-create':
         return `creates in ${where} take ${value} s until \`clear slow-create\``;
+      case 'endless-create':
+        return `creates in ${where} never end, also after \`clear endless-create\``;
+      case 'late-failure':
+        return `creates in ${where} fail after ${value} s until \`clear late-failure\``;
     }
   }
 

@@ -29,6 +29,8 @@ export type LocalCloudOptions = {
   vm_env?: Record<string, string>;
   create_ms?: number;
   delete_ms?: number;
+  /** How long each step of a queued resource takes. */
+  queue_ms?: number;
   /** 30 s at Google's. */
   preemption_notice_ms?: number;
   log?: (line: LogLine) => void;

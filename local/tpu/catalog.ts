@@ -39,6 +39,15 @@ export const healthNumbers = {HEALTHY: 1} as const;
 
 export type NodeState = keyof typeof stateNumbers;
 
+/** QueuedResourceState.State and .StateInitiator. */
+export const queueNumbers = {
+  ...{ACCEPTED: 2, PROVISIONING: 3, FAILED: 4, DELETING: 5, ACTIVE: 6, SUSPENDING: 7, SUSPENDED: 8},
+  WAITING_FOR_RESOURCES: 9,
+} as const;
+export const initiatorNumbers = {USER: 1, SERVICE: 2} as const;
+
+export type QueueState = keyof typeof queueNumbers;
+
 /** Google's Node clients over REST ask for enums as numbers: `$alt=json;enum-encoding=int`. */
 export function wantsNumbers(query: URLSearchParams): boolean {
   return (query.get('$alt') ?? query.get('alt') ?? '').includes('enum-encoding=int');

@@ -6,6 +6,7 @@ import type {JsonObject} from '../json.ts';
 import type {Fleet} from '../vm/fleet.ts';
 import type {NodeState} from './catalog.ts';
 import {type Operation, Operations} from './operations.ts';
+import type {NodeChange} from './queue.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
 
 export type TpuNode = {
@@ -39,6 +40,8 @@ export class Nodes {
   readonly #options: NodesOptions;
   readonly #timers = new Map<string, NodeJS.Timeout>();
   readonly operations: Operations;
+  /** Hears what becomes of a node; its state is that from before. */
+  onChange: (node: TpuNode, change: NodeChange) => void = () => {};
 
   constructor(options: NodesOptions) {
     this.#options = options;
@@ -86,8 +89,9 @@ export class Nodes {
       const metric = `TPU${spec.acceleratorType.split('-')[0]?.toUpperCase()}PreemptiblePerProjectPerZoneForTPUAPI`;
       throw new ApiError(429, `Quota '${metric}' exhausted. Limit 0 in region ${region}`);
     }
-    const slow_s = faults.zone('slow-create', zone);
-    const due_at = Date.now() + (slow_s === undefined ? this.#options.create_ms : slow_s * 1000);
+    const slow_s = faults.zone('slow-create', zone) ?? faults.zone('late-failure', zone);
+    const ends_at = Date.now() + (slow_s === undefined ? this.#options.create_ms : slow_s * 1000);
+    const due_at = faults.zone('endless-create', zone) === undefined ? ends_at : null;
     const {operation, node} = database.transaction(() => {
       if (this.#find(zone, name))
         throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
@@ -194,26 +198,34 @@ export class Nodes {
 
   async #finishCreate(node: TpuNode): Promise<void> {
     const {database, faults, fleet} = this.#options;
+    if (faults.zone('late-failure', node.zone) !== undefined)
+      return this.#failCreate(node, 13, 'An internal error has occurred');
     if (faults.zone('stockout', node.zone) !== undefined) {
-      database.transaction(() => {
-        const message = `There is no more capacity in the zone "${node.zone}"; you can try in another zone where Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x${BigInt(node.id).toString(16)}]`;
-        if (node.operation) this.operations.fail(node.operation, 8, message);
-        database.run('DELETE FROM nodes WHERE id = ?', node.id);
-      });
-      return;
+      const message = `There is no more capacity in the zone "${node.zone}"; you can try in another zone where Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x${BigInt(node.id).toString(16)}]`;
+      return this.#failCreate(node, 8, message);
     }
     const ready: TpuNode = {...node, state: 'READY', operation: null, due_at: null};
     database.transaction(() => {
       this.#move(node, 'READY', ready);
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
+      this.onChange(node, {kind: 'ready'});
     });
     await fleet.boot(ready);
+  }
+
+  #failCreate(node: TpuNode, code: number, message: string): void {
+    this.#options.database.transaction(() => {
+      if (node.operation) this.operations.fail(node.operation, code, message);
+      this.#options.database.run('DELETE FROM nodes WHERE id = ?', node.id);
+      this.onChange(node, {kind: 'failed', code, message});
+    });
   }
 
   async #preempt(node: TpuNode): Promise<void> {
     this.#options.database.transaction(() => {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.#move(node, 'PREEMPTED', {operation: null, due_at: null});
+      this.onChange(node, {kind: 'taken'});
     });
     await this.#options.fleet.stop(node.id);
   }
@@ -224,6 +236,7 @@ export class Nodes {
       if (node.operation && node.state === 'DELETING') this.operations.succeed(node.operation, {});
       else if (node.operation) this.operations.fail(node.operation, 13, `The node ${node.name} vanished`);
       this.#options.database.run('DELETE FROM nodes WHERE id = ?', node.id);
+      this.onChange(node, {kind: 'gone'});
     });
     await this.#options.fleet.destroy(node.id);
   }

@@ -5,6 +5,8 @@ import {type JsonObject, readJson} from '../json.ts';
 import {
   acceleratorTypes,
   healthNumbers,
+  initiatorNumbers,
+  queueNumbers,
   runtimeVersions,
   stateNumbers,
   wantsNumbers,
@@ -12,12 +14,14 @@ import {
 } from './catalog.ts';
 import type {Nodes, TpuNode} from './nodes.ts';
 import {type Operation, operationResource} from './operations.ts';
+import type {Queue, QueuedResource} from './queue.ts';
 
 const nodeType = 'type.googleapis.com/google.cloud.tpu.v2.Node';
+const queuedType = 'type.googleapis.com/google.cloud.tpu.v2.QueuedResource';
 const emptyType = 'type.googleapis.com/google.protobuf.Empty';
 
 /** Cloud TPU's v2 REST API. */
-export function tpuRoutes(nodes: Nodes, faults: Faults, project: string): Route[] {
+export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: string): Route[] {
   const at = '/v2/projects/{project}/locations';
 
   /** The zone of the request; `-` is all of them, where a list allows it. */
@@ -37,6 +41,7 @@ export function tpuRoutes(nodes: Nodes, faults: Faults, project: string): Route[
     const numbers = wantsNumbers(query);
     const {state, created_at, id, spec} = node;
     const isUp = state === 'READY';
+    const queued = queue.of(node);
     return {
       name: nodes.path(node),
       id,
@@ -52,24 +57,50 @@ export function tpuRoutes(nodes: Nodes, faults: Faults, project: string): Route[
       },
       networkEndpoints: isUp ? [{ipAddress: '127.0.0.1', port: 8470}] : [],
       apiVersion: 'V2_ALPHA1',
+      ...(queued ? {queuedResource: queue.path(queued)} : {}),
+    };
+  };
+
+  const queuedResource = (queued: QueuedResource, query: URLSearchParams): JsonObject => {
+    const numbers = wantsNumbers(query);
+    const {state, initiator, error, spec, zone, created_at} = queued;
+    const parent = `projects/${project}/locations/${zone}`;
+    return {
+      name: queue.path(queued),
+      createTime: created_at,
+      tpu: {nodeSpec: [{parent, nodeId: spec.node_id, node: spec.node}]},
+      ...spec.shown,
+      state: {
+        state: numbers ? queueNumbers[state] : state,
+        stateInitiator: numbers ? initiatorNumbers[initiator] : initiator,
+        ...(error ? {failedData: {error}} : {}),
+      },
     };
   };
 
   const present = (operation: Operation, {query}: Request): JsonObject =>
     operationResource(operation, response => {
       if (operation.verb === 'delete') return {'@type': emptyType};
+      if (response.queued !== undefined) {
+        const made = queue.list(operation.zone).find(({name}) => name === response.queued);
+        return {'@type': queuedType, ...(made ? queuedResource(made, query) : {name: operation.target})};
+      }
       const node = nodes.list(operation.zone).find(({name}) => name === response.node);
       const {apiVersion: _word, ...resource} = node ? nodeResource(node, query) : {name: operation.target};
       return {'@type': nodeType, ...resource};
     });
 
-  const listNodes = (request: Request): JsonObject => {
+  const list = <T extends {zone: string}>(
+    request: Request,
+    key: string,
+    {all, present}: {all: (zone: string) => T[]; present: (item: T, query: URLSearchParams) => JsonObject},
+  ): JsonObject => {
     const zone = zoneOf(request, {all: true});
     const unreachable =
       zone === '-' ? zones.filter(name => faults.zone('unreachable', name) !== undefined) : [];
-    const found = nodes.list(zone).filter(node => !unreachable.includes(node.zone));
+    const found = all(zone).filter(item => !unreachable.includes(item.zone));
     return {
-      ...(found.length > 0 ? {nodes: found.map(node => nodeResource(node, request.query))} : {}),
+      ...(found.length > 0 ? {[key]: found.map(item => present(item, request.query))} : {}),
       ...(unreachable.length > 0
         ? {unreachable: unreachable.map(name => `projects/${project}/locations/${name}`)}
         : {}),
@@ -107,7 +138,13 @@ export function tpuRoutes(nodes: Nodes, faults: Faults, project: string): Route[
   return [
     ['GET', at, () => ({json: {locations: zones.map(location)}})],
     ['GET', `${at}/{zone}`, request => ({json: location(zoneOf(request))})],
-    ['GET', `${at}/{zone}/nodes`, request => ({json: listNodes(request)})],
+    [
+      'GET',
+      `${at}/{zone}/nodes`,
+      request => ({
+        json: list(request, 'nodes', {all: zone => nodes.list(zone), present: nodeResource}),
+      }),
+    ],
     [
       'POST',
       `${at}/{zone}/nodes`,
@@ -146,8 +183,42 @@ export function tpuRoutes(nodes: Nodes, faults: Faults, project: string): Route[
         return {json: present(nodes.operations.get(name), request)};
       },
     ],
-    // Queued resources are not part of the local cloud yet; there are none to list.
-    ['GET', `${at}/{zone}/queuedResources`, request => ({json: zoneOf(request, {all: true}) ? {} : {}})],
+    [
+      'GET',
+      `${at}/{zone}/queuedResources`,
+      request => ({
+        json: list(request, 'queuedResources', {all: zone => queue.list(zone), present: queuedResource}),
+      }),
+    ],
+    [
+      'POST',
+      `${at}/{zone}/queuedResources`,
+      async request => {
+        const zone = zoneOf(request);
+        const body = await readJson(request.body);
+        const {query} = request;
+        const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
+        return {json: present(queue.create(zone, name, id, body), request)};
+      },
+    ],
+    [
+      'GET',
+      `${at}/{zone}/queuedResources/{name}`,
+      request => ({
+        json: queuedResource(queue.get(zoneOf(request), request.params.name ?? ''), request.query),
+      }),
+    ],
+    [
+      'DELETE',
+      `${at}/{zone}/queuedResources/{name}`,
+      async request => {
+        // gcloud writes True.
+        const force = request.query.get('force')?.toLowerCase() === 'true';
+        return {
+          json: present(queue.delete(zoneOf(request), request.params.name ?? '', force), request),
+        };
+      },
+    ],
     ...catalogue('acceleratorTypes', 'type', acceleratorTypes),
     ...catalogue('runtimeVersions', 'version', runtimeVersions),
   ];

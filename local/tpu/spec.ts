@@ -54,6 +54,58 @@ export function parseNode(name: string, body: JsonObject): NodeSpec {
   };
 }
 
+/** What a user asks for in a queued resource of one node. */
+export type QueuedSpec = {
+  node_id: string;
+  /** As `parseNode` reads it. */
+  node: JsonObject;
+  /** The tier and the policy, as they were given. */
+  shown: JsonObject;
+  /** When it is over, in milliseconds since 1970. */
+  valid_until: number | null;
+};
+
+export function parseQueuedResource(name: string, body: JsonObject): QueuedSpec {
+  if (!/^[A-Za-z0-9_.~+%-]+$/.test(name))
+    throw new ApiError(400, `Invalid queued resource id "${name}": use a-z, 0-9, "_", ".", "~", "+" and "-"`);
+  const specs = isObject(body.tpu) ? body.tpu.nodeSpec : undefined;
+  const [spec] = Array.isArray(specs) ? specs : [];
+  if (!isObject(spec) || !isObject(spec.node) || !Array.isArray(specs) || specs.length !== 1)
+    throw new ApiError(400, 'Invalid tpu.nodeSpec: the local cloud has queued resources of exactly one node');
+  const {queueingPolicy, spot, guaranteed, reservationName} = body;
+  const scheduling = isObject(spec.node.schedulingConfig) ? spec.node.schedulingConfig : {};
+  return {
+    node_id: optionalString(spec.nodeId, 'tpu.nodeSpec.nodeId') ?? name,
+    node: {...spec.node, schedulingConfig: {...scheduling, ...(isObject(spot) ? {spot: true} : {})}},
+    shown: {
+      ...(isObject(spot) ? {spot} : {}),
+      ...(isObject(guaranteed) ? {guaranteed} : {}),
+      ...(isObject(queueingPolicy) ? {queueingPolicy} : {}),
+      ...(typeof reservationName === 'string' ? {reservationName} : {}),
+    },
+    valid_until: isObject(queueingPolicy) ? endOf(queueingPolicy) : null,
+  };
+}
+
+function endOf(policy: JsonObject): number | null {
+  const {validUntilTime, validUntilDuration, validInterval} = policy;
+  if (typeof validUntilDuration === 'string') {
+    const seconds = /^(\d+(?:\.\d+)?)s$/.exec(validUntilDuration)?.[1];
+    if (seconds === undefined)
+      throw new ApiError(
+        400,
+        `Invalid validUntilDuration "${validUntilDuration}": give seconds, as in 3600s`,
+      );
+    return Date.now() + Number(seconds) * 1000;
+  }
+  const end = isObject(validInterval) ? validInterval.endTime : validUntilTime;
+  if (end === undefined || end === null) return null;
+  const ms = Date.parse(String(end));
+  if (Number.isNaN(ms)) throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: use RFC 3339`);
+  if (ms <= Date.now()) throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: it is over`);
+  return ms;
+}
+
 function checkedLabels(labels: Record<string, string>): Record<string, string> {
   for (const [key, value] of Object.entries(labels)) {
     if (/^[a-z][a-z0-9_-]{0,62}$/.test(key) && /^[a-z0-9_-]{0,63}$/.test(value)) continue;

@@ -8,8 +8,8 @@ import type {LocalCloud} from '../../local/cloud.ts';
 import {Scratch, type Seen, until} from './a-cloud.ts';
 
 describe('gcloud on the local cloud', function () {
-  // Each command takes Python a second to start.
-  this.timeout(120_000);
+  // Each command takes Python a second to start, and several on a busy machine.
+  this.timeout(240_000);
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let seen: () => Seen[];
@@ -148,5 +148,34 @@ describe('gcloud on the local cloud', function () {
     await assert.rejects(gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`), /NOT_FOUND/);
     await cloud.fault('stockout', 'us-central1-a');
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
+  });
+
+  it('queues TPUs, sees them wait and become active, and deletes them', async () => {
+    const name = 'tpu-us-east5-b-0';
+    const zone = '--zone=us-east5-b';
+    const create = `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`;
+    const describe = `compute tpus queued-resources describe ${name} ${zone} --format=json`;
+    const isIn = async (state: string) => {
+      const {queued_resources} = (await (await fetch(`${cloud.url}/_local`)).json()) as Record<string, []>;
+      return JSON.stringify(queued_resources).includes(state);
+    };
+    await cloud.fault('stockout', 'us-east5-b');
+    await gcloud(create);
+    await until('it waits', () => isIn('WAITING_FOR_RESOURCES'));
+    assert.equal(JSON.parse(await gcloud(describe)).state.state, 'WAITING_FOR_RESOURCES');
+    await cloud.fault('clear', 'stockout');
+    await until('it is active', () => isIn('ACTIVE'));
+    const active = JSON.parse(await gcloud(describe));
+    assert.deepEqual([active.tpu.nodeSpec[0].nodeId, active.spot], [name, {}]);
+    assert.match(
+      await gcloud(`compute tpus queued-resources list ${zone}`),
+      /tpu-us-east5-b-0 +us-east5-b .*v5litepod-1 +ACTIVE/,
+    );
+    await assert.rejects(gcloud(create), /ALREADY_EXISTS/);
+    const remove = `compute tpus queued-resources delete ${name} ${zone}`;
+    await assert.rejects(gcloud(remove), /delete its node first, or use force/);
+    await gcloud(`${remove} --force`);
+    assert.equal(await gcloud(`compute tpus queued-resources list ${zone}`), '');
+    assert.equal(await gcloud(`compute tpus tpu-vm list ${zone}`), '');
   });
 });

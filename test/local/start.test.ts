@@ -86,7 +86,7 @@ describe('starting and ending a local cloud', () => {
         bucket: 'my-bucket',
         store_file: join(dir, 'state.db'),
       },
-      ...{tpus: [], ticker: 'off', faults: [], deliveries_pending: 0, dead_letters: []},
+      ...{tpus: [], queued_resources: [], ticker: 'off', faults: [], deliveries_pending: 0, dead_letters: []},
     });
     assert.equal(cloud.storeFile, join(dir, 'state.db'));
   });
