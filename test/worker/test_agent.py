@@ -20,8 +20,8 @@ def agent(cloud, storage, tmp_path):
     """agent() starts one; whatever is left of it is killed at the end."""
     started = []
 
-    def start():
-        env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")}
+    def start(**more):
+        env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
         process = subprocess.Popen(
             [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True
         )
@@ -172,6 +172,15 @@ def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, sto
     assert cloud.releases() == []
     assert [a["action"] for a in cloud.asked].count("lease") == 2
     assert "metadata.json" not in outputs(storage)
+
+
+def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetches_a_model(cloud, storage, agent):
+    cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
+    process = agent(JAX_PLATFORMS="tpu")
+    assert process.wait(180) == 0, process.stderr.read()
+    release = cloud.releases()[0]
+    assert release_of(cloud) == ("failed", "infrastructure")
+    assert "Unable to initialize backend 'tpu'" in release["failure"]["reason"]
 
 
 def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, storage, agent, tiny_folder):

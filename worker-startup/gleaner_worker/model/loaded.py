@@ -164,6 +164,7 @@ def load_model(
     Failure("model") when anything about the model, its tokenizer, the chosen layers or tokens, or its size is no good.
     """
     device.set_up_jax(home)
+    devices = jax.local_devices()  # first of all: a host whose chips nobody can open need not fetch a model
     if run:
         files = find_run_model(spec, run, home, bucket, hub)
     else:
@@ -171,7 +172,6 @@ def load_model(
     config, layers, reader = open_reader(spec, files.folder)
     check_tokens(spec, reader.max_length)
     what = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
-    devices = jax.local_devices()
     limit = device_bytes or memory_of(devices)
     lay_out = partial(choose_layout, what=what, shapes=batch_shapes(reader.max_length), limit=limit, devices=devices)
     if previous and _has_weights(previous, files, spec, layers) and lay_out(previous.params) == previous.layout:
