@@ -1,5 +1,6 @@
 import {z} from 'zod';
 import {isZone} from './core/names.ts';
+import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
@@ -61,6 +62,10 @@ const environment = z.object({
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
   /** What all TPUs of the pool may cost together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Whether a zone is asked for nodes at once or through its queue: see core/placement.ts. Messages change it. */
+  GLEANER_PROVISIONING: provisioning.default('node'),
+  /** How long a request may wait in a queue: the slot has no other zone meanwhile, and a new request waits from the start. */
+  GLEANER_QUEUE_S: seconds(14_400),
   GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
   /** An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. */
   GLEANER_HEARTBEAT_S: seconds(20),
@@ -127,6 +132,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       accelerator: v.GLEANER_ACCELERATOR,
       runtime_version: v.GLEANER_RUNTIME_VERSION,
       spot: v.GLEANER_SPOT === 'true',
+      provisioning: v.GLEANER_PROVISIONING,
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       version: 0,
@@ -155,6 +161,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       churn_window_s: v.GLEANER_CHURN_WINDOW_S,
       short_life_s: v.GLEANER_SHORT_LIFE_S,
       creates_per_hour: v.GLEANER_CREATES_PER_HOUR,
+      queue_s: v.GLEANER_QUEUE_S,
     },
   };
 }

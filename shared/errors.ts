@@ -1,3 +1,5 @@
+import type {Refusal} from './core/provider.ts';
+
 /** A document that Firestore would not take, or that we could not read back as it was. */
 export class InvalidDocument extends Error {
   override name = 'InvalidDocument';
@@ -18,14 +20,12 @@ export class Contention extends Error {
   override name = 'Contention';
 }
 
-export type TpuFailure = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
-
 /** What Cloud TPU refused, in our words. `zone` is where; `kind` says what the control plane does next. */
 export class TpuError extends Error {
   override name = 'TpuError';
-  readonly kind: TpuFailure;
+  readonly kind: Refusal;
   readonly zone: string;
-  constructor(kind: TpuFailure, zone: string, message: string, options?: ErrorOptions) {
+  constructor(kind: Refusal, zone: string, message: string, options?: ErrorOptions) {
     super(message, options);
     this.kind = kind;
     this.zone = zone;

@@ -3,6 +3,8 @@
  * tests in `test/contract/` hold each of them to it. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
+import type {Queued, Symptom} from './core/provider.ts';
+
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};
 
@@ -101,13 +103,19 @@ export interface Objects {
   delete(name: string): Promise<void>;
 }
 
+/** What Cloud TPU has under a name in a zone: a node, the queued resource that waits for one or has brought one, or both. */
 export type Tpu = {
   name: string;
   zone: string;
-  /** The API's own word: CREATING, READY, PREEMPTED and so on; `STATE_UNSPECIFIED` when it is new to us. */
-  state: string;
+  /** The node's, in the API's own word: CREATING, READY, PREEMPTED and so on; null while there is only a queued resource. */
+  state: string | null;
+  /** Of the node, as its labels and symptoms are; HEALTH_UNSPECIFIED without one. */
   health: string;
   labels: Record<string, string>;
+  symptoms: Symptom[];
+  /** `labels` are those of the node that it asks for. */
+  queued: (Queued & {labels: Record<string, string>}) | null;
+  /** The node's, or the queued resource's. */
   created_at: string;
 };
 
@@ -119,17 +127,21 @@ export type TpuRequest = {
   spot: boolean;
   labels: Record<string, string>;
   metadata: Record<string, string>;
+  /** Asked for at once; or in the queue, until an instant, under an id (a UUID) that makes a repeated request the same one. */
+  queue: {valid_until_at: string; request_id: string} | null;
 };
 
 /**
- * Cloud TPU nodes of one project. `create` and `delete` start the work and return; a later `list` shows how it went.
+ * Cloud TPU nodes of one project, and the queued resources that they come from. A queued resource has the name of its node, so
+ * that one name finds both. `create` and `delete` start the work and return; a later `list` shows how it went.
  * Both are safe to repeat: creating a name that exists and deleting one that does not are no errors.
  * Failures are `TpuError` with a kind, so no caller reads messages.
  */
 export interface Tpus {
-  /** Every node of the project, and the zones that gave no answer: a node of such a zone is unknown, not gone. */
+  /** All of the project, and the zones that gave no answer: what is in such a zone is not listed, and unknown, not gone. */
   list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
+  /** Whatever has the name there: the queued resource with its node, or the node. */
   delete(name: string, zone: string): Promise<'started' | 'absent'>;
 }
 

@@ -26,6 +26,7 @@ const zones = z
   .min(1)
   .max(50)
   .refine(names => new Set(names).size === names.length, 'each zone once');
+export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
 const somethingOf =
   (...keys: string[]) =>
   (message: Record<string, unknown>) =>
@@ -53,12 +54,13 @@ export const controlMessage = z.discriminatedUnion('action', [
       pool: poolName.default('tpu'),
       workers_per_zone: z.number().int().min(0).max(1000).optional(),
       zones: zones.optional(),
+      provisioning: provisioning.optional(),
       budget_usd: dollars.optional(),
       if_version: version.optional(),
     })
     .refine(
-      somethingOf('workers_per_zone', 'zones', 'budget_usd'),
-      'say what to change: workers_per_zone, zones, budget_usd',
+      somethingOf('workers_per_zone', 'zones', 'provisioning', 'budget_usd'),
+      'say what to change: workers_per_zone, zones, provisioning, budget_usd',
     ),
 ]);
 

@@ -6,7 +6,8 @@ import {parseWorkerName, shardObject} from '../shared/core/names.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
 import {iso} from '../shared/core/time.ts';
-import {newWorker, type Worker} from '../shared/core/worker.ts';
+import {type Found, newWorker, type Worker} from '../shared/core/worker.ts';
+import type {Tpu} from '../shared/ports.ts';
 
 /** When every test begins. */
 export const T0 = Date.parse('2026-01-02T03:04:05.000Z');
@@ -65,6 +66,20 @@ export function aWorker(changes: Partial<Worker> = {}): Worker {
   const slot = parseWorkerName(name);
   if (!slot) throw new Error(`${name} is no worker name`);
   return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation: 2, ...changes};
+}
+
+/** What a look shows of a slot: the node of `aWorker` in this state, without a queued resource, unless the changes say otherwise. */
+export function found(state: string | null, changes: Partial<Found> = {}): Found {
+  return {kind: 'found', state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], ...changes};
+}
+
+/** The same in the list of all TPUs, with the labels of that life. */
+export function aTpu(changes: Partial<Tpu> = {}): Tpu {
+  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '2'};
+  return {
+    ...{name: 'tpu-us-central1-a-0', zone: 'us-central1-a', state: 'READY', health: 'HEALTHY', labels},
+    ...{symptoms: [], queued: null, created_at: at(0), ...changes},
+  };
 }
 
 /** Shard `shard` of stream my-run/007, with ten samples, of which one is rejected, unless the changes say otherwise. */

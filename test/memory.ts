@@ -91,7 +91,7 @@ export class MemoryObjects implements Objects {
   }
 }
 
-export type MemoryNode = Tpu & {metadata: Record<string, string>};
+export type MemoryNode = Tpu & {metadata: Record<string, string>; queue?: TpuRequest['queue']};
 
 /** Cloud TPU, which does nothing by itself: `settle` lets what was asked for come true. */
 export class MemoryTpus implements Tpus {
@@ -112,12 +112,18 @@ export class MemoryTpus implements Tpus {
     return structuredClone({tpus, unreachable: [...this.unreachable]});
   }
 
-  async create({name, zone, labels, metadata}: TpuRequest): Promise<'started' | 'exists'> {
+  async create({name, zone, labels, metadata, queue}: TpuRequest): Promise<'started' | 'exists'> {
     this.#reach(zone, `create ${name}`);
     if (this.nodes.has(name)) return 'exists';
-    if (this.soldOut.has(zone)) throw new TpuError('no-capacity', zone, `no capacity in ${zone}`);
+    if (this.soldOut.has(zone) && !queue) throw new TpuError('no-capacity', zone, `no capacity in ${zone}`);
     const created_at = iso(this.#now());
-    this.nodes.set(name, {name, zone, state: 'CREATING', health: 'HEALTHY', labels, metadata, created_at});
+    const {valid_until_at = null} = queue ?? {};
+    const waiting = {state: 'WAITING_FOR_RESOURCES', initiator: 'USER', error: null, valid_until_at, labels};
+    const queued = queue && waiting;
+    const state = queue ? null : 'CREATING';
+    this.nodes.set(name, {
+      ...{name, zone, state, health: 'HEALTHY', labels, symptoms: [], queued, metadata, queue, created_at},
+    });
     this.made.push(`${name}#${metadata['gleaner-incarnation']}`);
     return 'started';
   }
@@ -126,7 +132,8 @@ export class MemoryTpus implements Tpus {
     this.#reach(zone, `delete ${name}`);
     const node = this.nodes.get(name);
     if (node?.zone !== zone) return 'absent';
-    node.state = 'DELETING';
+    if (node.queued) node.queued.state = 'DELETING';
+    else node.state = 'DELETING';
     return 'started';
   }
 
@@ -135,11 +142,16 @@ export class MemoryTpus implements Tpus {
       throw new TpuError('transient', zone, `Failed to ${what}: ${zone} is away`);
   }
 
-  /** Nodes that are being made become READY, and those that are being deleted go. */
+  /** Nodes that are being made become READY, those in the queue where there is room, and those that are being deleted go. */
   settle(): void {
-    for (const node of this.nodes.values()) {
-      if (node.state === 'CREATING') node.state = 'READY';
-      if (node.state === 'DELETING') this.nodes.delete(node.name);
+    for (const {name, zone, state, queued} of [...this.nodes.values()]) {
+      const node = this.node(name);
+      if (state === 'CREATING') node.state = 'READY';
+      if (queued?.state === 'WAITING_FOR_RESOURCES' && !this.soldOut.has(zone)) {
+        node.state = 'READY';
+        queued.state = 'ACTIVE';
+      }
+      if (state === 'DELETING' || queued?.state === 'DELETING') this.nodes.delete(name);
     }
   }
 
@@ -150,6 +162,8 @@ export class MemoryTpus implements Tpus {
   }
 
   states(): Record<string, string> {
-    return Object.fromEntries([...this.nodes.values()].map(({name, state}) => [name, state]));
+    return Object.fromEntries(
+      [...this.nodes.values()].map(({name, state, queued}) => [name, state ?? `queue ${queued?.state}`]),
+    );
   }
 }

@@ -190,7 +190,7 @@ export class World {
 
   #incarnationOf(name: string): number | undefined {
     const node = this.tpus.nodes.get(name);
-    const works = node !== undefined && ['READY', 'CREATING', 'UNKNOWN'].includes(node.state);
+    const works = node !== undefined && ['READY', 'CREATING', 'UNKNOWN'].includes(node.state ?? '');
     return works ? Number(node.metadata['gleaner-incarnation']) : undefined;
   }
 

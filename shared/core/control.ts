@@ -1,4 +1,5 @@
 import {revokeLease} from './lease.ts';
+import type {Provisioning} from './placement.ts';
 import type {Pool} from './pool.ts';
 import type {Run} from './run.ts';
 import type {Stream} from './stream.ts';
@@ -12,6 +13,7 @@ export type RunSettings = {priority?: number | undefined; budget_usd?: number | 
 export type PoolSettings = {
   workers_per_zone?: number | undefined;
   zones?: string[] | undefined;
+  provisioning?: Provisioning | undefined;
   budget_usd?: number | null | undefined;
 };
 

@@ -1,4 +1,5 @@
 import type {Death} from './death.ts';
+import {isBadHost} from './provider.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 import {iso, msOf} from './time.ts';
@@ -100,7 +101,9 @@ export function releaseLease(
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
-      return failure?.kind === 'infrastructure' ? blame(free, reason) : charge(free, reason);
+      if (failure?.kind !== 'infrastructure') return charge(free, reason);
+      // Of bad hosts there may be many: how fast they come is held by their zone's losses, and is none of the stream's doing.
+      return isBadHost(reason) ? {...free, last_error: reason} : blame(free, reason);
     }
     default:
       return outcome satisfies never;

@@ -1,3 +1,4 @@
+import type {Refusal} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
 /** How a zone has been doing lately: what it refused, how many nodes it was asked for, and how long they lived. */
@@ -6,6 +7,8 @@ export type Zone = {
   /** It gets no new node until then, because it refused one. */
   blocked_until_at: string | null;
   blocked_reason: string | null;
+  /** When it last had nothing to give; null since it gave a node. */
+  sold_out_at: string | null;
   /** Nodes that were lost, the newest last; a node that nobody wanted any more says nothing about its zone. */
   losses: {ended_at: string; lived_s: number}[];
   /** When nodes were asked for, the newest last: those of the last hour. */
@@ -22,7 +25,25 @@ export type PlacementLimits = {
   /** A node that lived shorter was not worth its making; one that lived twice as long was. */
   short_life_s: number;
   creates_per_hour: number;
+  /** How long a queued resource may wait for its node. */
+  queue_s: number;
 };
+
+/**
+ * How a pool asks for nodes. `node`: the zone answers at once, and one that has nothing is left for the next. `queued-resource`:
+ * the request waits in the zone's queue. `auto`: at once where the zone may have some, in the queue where it has just had none.
+ */
+export type Provisioning = 'node' | 'queued-resource' | 'auto';
+
+/** How one node is asked for; a request in the queue always has an end, or it could be fulfilled when nobody waits any more. */
+export type Ask = {provisioning: 'node' | 'queued-resource'; valid_until_at: string | null};
+
+export function askOf(provisioning: Provisioning, zone: Zone, limits: PlacementLimits, now: number): Ask {
+  const isSoldOut = zone.sold_out_at !== null && !isOlderThan(zone.sold_out_at, limits.churn_window_s, now);
+  const queues = provisioning === 'queued-resource' || (provisioning === 'auto' && isSoldOut);
+  if (!queues) return {provisioning: 'node', valid_until_at: null};
+  return {provisioning: 'queued-resource', valid_until_at: iso(now + limits.queue_s * 1000)};
+}
 
 /** How many nodes a zone is asked for, as its losses suggest: all that are wanted, one now and then, or none for a while. */
 export type Rate = 'full' | 'half' | 'tenth' | 'stopped';
@@ -35,7 +56,15 @@ const FEWEST_LOSSES = 3;
 const EVERY_S: Record<Rate, number> = {full: 0, half: 120, tenth: 600, stopped: Number.POSITIVE_INFINITY};
 
 export function newZone(zone: string, now: number): Zone {
-  return {zone, blocked_until_at: null, blocked_reason: null, losses: [], creates: [], updated_at: iso(now)};
+  return {
+    zone,
+    blocked_until_at: null,
+    blocked_reason: null,
+    sold_out_at: null,
+    losses: [],
+    creates: [],
+    updated_at: iso(now),
+  };
 }
 
 /**
@@ -77,7 +106,7 @@ export function askedFor(zone: Zone, now: number): Zone {
 /** It refused. Nothing to give and no allowance are told apart, because only the first may end by itself within minutes. */
 export function refusedBy(
   zone: Zone,
-  kind: string,
+  kind: Refusal,
   reason: string,
   limits: PlacementLimits,
   now: number,
@@ -87,18 +116,20 @@ export function refusedBy(
     ...zone,
     blocked_until_at: iso(now + wait_s * 1000),
     blocked_reason: reason,
+    sold_out_at: kind === 'no-capacity' ? iso(now) : zone.sold_out_at,
     updated_at: iso(now),
   };
 }
 
 /** It gave a node: whatever it refused before is over. */
 export function gaveNode(zone: Zone, now: number): Zone {
-  if (zone.blocked_until_at === null) return zone;
-  return {...zone, blocked_until_at: null, blocked_reason: null, updated_at: iso(now)};
+  if (zone.blocked_until_at === null && zone.sold_out_at === null) return zone;
+  return {...zone, blocked_until_at: null, blocked_reason: null, sold_out_at: null, updated_at: iso(now)};
 }
 
-/** A node of it was lost that had been there since `since`. */
-export function lostNode(zone: Zone, since: string, now: number): Zone {
-  const loss = {ended_at: iso(now), lived_s: Math.max(0, Math.round((now - msOf(since)) / 1000))};
+/** A node of it was lost that had been there since `since`, or that never worked at all: then it may as well not have lived. */
+export function lostNode(zone: Zone, since: string | null, now: number): Zone {
+  const lived_s = since === null ? 0 : Math.max(0, Math.round((now - msOf(since)) / 1000));
+  const loss = {ended_at: iso(now), lived_s};
   return {...zone, losses: [...zone.losses, loss].slice(-MOST_LOSSES), updated_at: iso(now)};
 }

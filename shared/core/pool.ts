@@ -1,4 +1,5 @@
 import {workerName} from './names.ts';
+import type {Provisioning} from './placement.ts';
 import {isOlderThan} from './time.ts';
 import type {Phase, Worker} from './worker.ts';
 import {isBlocked} from './worker.ts';
@@ -9,6 +10,7 @@ export type Pool = {
   accelerator: string;
   runtime_version: string;
   spot: boolean;
+  provisioning: Provisioning;
   zones: string[];
   workers_per_zone: number;
   /** Grows with every message that changed it. */

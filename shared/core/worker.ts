@@ -1,15 +1,16 @@
 import {accrue, type Costs} from './cost.ts';
 import {causeOfDeath, type Death} from './death.ts';
+import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom, symptomText} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
 /**
- * The life of a slot. `creating`: the node was asked for. `booting`: the node is READY, its agent has not spoken.
+ * The life of a slot. `creating`: the node was asked for, at once or in the queue. `booting`: the node is READY, its agent has not spoken.
  * `idle` and `working`: the agent speaks. `draining`: it finishes its shard and gets nothing more. `deleting`: the node must
  * go. `gone`: there is no node; a wanted slot is created again from here, with the next incarnation.
  */
 export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
 
-export type Worker = {
+export type Worker = Shown & {
   name: string;
   pool: string;
   zone: string;
@@ -27,8 +28,15 @@ export type Worker = {
   charged_to: string | null;
   /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
   incarnation: number;
-  provider_state: string | null;
-  health: string | null;
+  /** How the node of this life was asked for, and until when the queue may give it. */
+  provisioning: 'node' | 'queued-resource' | null;
+  valid_until_at: string | null;
+  /** Since when Cloud TPU's words for it mean what they mean; see provider.ts. */
+  provider_since_at: string | null;
+  /** Of this node since it was READY, the newest last. */
+  symptoms: Symptom[];
+  /** What its agent said that this machine cannot do: it is to be replaced. */
+  fault: string | null;
   heartbeat_at: string | null;
   /** What the agent says it does: setup, idle, loading, compiling, running, uploading. */
   activity: string | null;
@@ -76,11 +84,18 @@ export type Limits = {
  * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded.
  * `foreign`: a node without our label, which somebody else made and which is not ours to delete.
  */
-export type Observation =
-  | {kind: 'unknown'}
-  | {kind: 'absent'}
-  | {kind: 'foreign'}
-  | {kind: 'node'; state: string; health: string; incarnation: number | null};
+export type Observation = {kind: 'unknown'} | {kind: 'absent'} | {kind: 'foreign'} | Found;
+
+/** A node, a queued resource, or both. `state` is the node's. */
+export type Found = {
+  kind: 'found';
+  state: string | null;
+  health: string;
+  symptoms: Symptom[];
+  queued: Queued | null;
+  /** The lives that their labels name: one, if all is well. */
+  incarnations: number[];
+};
 
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
 
@@ -102,8 +117,10 @@ export function newWorker(
     usd_per_hour: null,
     ...NO_COSTS,
     incarnation: 0,
-    provider_state: null,
-    health: null,
+    ...NOTHING_SHOWN,
+    provisioning: null,
+    valid_until_at: null,
+    fault: null,
     heartbeat_at: null,
     activity: null,
     ...NO_WORK,
@@ -125,7 +142,7 @@ export function newWorker(
  */
 export function adoptNode(
   worker: Worker,
-  node: Pick<Worker, 'incarnation' | 'ready_at'>,
+  node: Pick<Worker, 'incarnation' | 'ready_at' | 'provisioning' | 'valid_until_at'>,
   seen_at: string,
 ): Worker {
   return {
@@ -175,18 +192,40 @@ export function decideWorker(
   now: number,
 ): WorkerDecision {
   if (observation.kind === 'foreign') return decideForeign(worker, wanted, limits, now);
-  const seen = withProvider(worker, observation);
+  const seen = withProvider(worker, observation, now);
+  const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
+  const isMended = hasBeenMended(worker, seen);
+  if (isMended) events.push(`${worker.name} is READY again and boots`);
+  const booting = isMended ? enter(seen, 'booting', now, {heartbeat_at: null}) : seen;
+  const decision = decideSeen(booting, observation, wanted, limits, now);
+  return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
+}
+
+/** Google has mended it, and it has not spoken since that began: its host starts from nothing, and silence is no death yet. */
+function hasBeenMended(before: Worker, seen: Worker): boolean {
+  if (!isAlive(before) || nodeStanding(before) !== 'mending' || nodeStanding(seen) !== 'up') return false;
+  const {heartbeat_at, provider_since_at} = before;
+  return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;
+}
+
+function decideSeen(
+  worker: Worker,
+  observation: Observation,
+  wanted: Wanted,
+  limits: Limits,
+  now: number,
+): WorkerDecision {
   switch (worker.phase) {
     case 'gone':
-      return decideGone(seen, observation, wanted, now);
+      return decideGone(worker, observation, wanted, now);
     case 'deleting':
-      return decideDeleting(seen, observation, limits, now);
+      return decideDeleting(worker, observation, limits, now);
     case 'creating':
     case 'booting':
     case 'idle':
     case 'working':
     case 'draining':
-      return decideLiving(seen, observation, wanted, limits, now);
+      return decideLiving(worker, observation, wanted, limits, now);
     default:
       return worker.phase satisfies never;
   }
@@ -206,7 +245,7 @@ function decideForeign(worker: Worker, wanted: Wanted, limits: Limits, now: numb
 }
 
 function decideGone(worker: Worker, observation: Observation, wanted: Wanted, now: number): WorkerDecision {
-  if (observation.kind === 'node') {
+  if (observation.kind === 'found') {
     const event = `${worker.name} exists, though nobody wants it: deleting it`;
     return toDeleting(outgrow(worker, observation), event, now);
   }
@@ -224,8 +263,7 @@ function decideDeleting(
     const gone = enter(worker, 'gone', now, {
       asked_at: null,
       recreate: false,
-      provider_state: null,
-      health: null,
+      ...NOTHING_SHOWN,
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
@@ -240,10 +278,9 @@ function decideLiving(
   limits: Limits,
   now: number,
 ): WorkerDecision {
-  if (observation.kind === 'node' && isOtherLife(worker, observation.incarnation)) {
-    const death = taken(
-      `the node of that name is incarnation ${observation.incarnation}, not ${worker.incarnation}`,
-    );
+  const other = otherLife(worker, observation);
+  if (other !== undefined && observation.kind === 'found') {
+    const death = taken(`the node of that name is incarnation ${other}, not ${worker.incarnation}`);
     return toDeleting(
       outgrow(worker, observation),
       `${worker.name} is lost: ${death.cause}; deleting it`,
@@ -273,7 +310,7 @@ function decideLiving(
   )
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
   if (worker.phase === 'creating') {
-    if (observation.kind === 'node' && observation.state === 'READY')
+    if (observation.kind === 'found' && observation.state === 'READY')
       return {
         worker: enter(worker, 'booting', now, {ready_at: worker.ready_at ?? iso(now)}),
         actions: [],
@@ -285,23 +322,56 @@ function decideLiving(
   return unchanged(worker);
 }
 
-function isOtherLife(worker: Worker, incarnation: number | null): boolean {
-  return incarnation !== null && incarnation !== worker.incarnation;
+function otherLife(worker: Worker, observation: Observation): number | undefined {
+  if (observation.kind !== 'found') return undefined;
+  return observation.incarnations.find(incarnation => incarnation !== worker.incarnation);
 }
 
 /** A node may have outlived its database: the next life needs a number that was never used. */
-function outgrow(worker: Worker, {incarnation}: {incarnation: number | null}): Worker {
-  return {...worker, incarnation: Math.max(worker.incarnation, incarnation ?? 0)};
+function outgrow(worker: Worker, {incarnations}: Found): Worker {
+  return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }
 
 function isTimeToAskAgain(worker: Worker, limits: Limits, now: number): boolean {
   return isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now);
 }
 
-function withProvider(worker: Worker, observation: Observation): Worker {
-  if (observation.kind !== 'node') return worker;
-  if (worker.provider_state === observation.state && worker.health === observation.health) return worker;
-  return {...worker, provider_state: observation.state, health: observation.health};
+function withProvider(worker: Worker, observation: Observation, now: number): Worker {
+  if (observation.kind !== 'found') return worker;
+  const shown = {
+    provider_state: observation.state,
+    health: observation.state === null ? null : observation.health,
+    queue_state: observation.queued?.state ?? null,
+  };
+  const symptoms = symptomsSince(worker.ready_at, observation.symptoms);
+  const isNews =
+    shown.provider_state !== worker.provider_state ||
+    shown.health !== worker.health ||
+    shown.queue_state !== worker.queue_state ||
+    symptoms.length !== worker.symptoms.length ||
+    newSymptoms(worker, {symptoms}).length > 0;
+  if (!isNews) return worker;
+  const isSame = worker.provider_since_at !== null && standing(shown) === standing(worker);
+  return {...worker, ...shown, symptoms, provider_since_at: isSame ? worker.provider_since_at : iso(now)};
+}
+
+function standing(shown: Shown): string {
+  return `${nodeStanding(shown)}, ${queueStanding(shown)}`;
+}
+
+const MOST_SYMPTOMS = 5;
+
+/** Those from before the node was READY come with making it. */
+function symptomsSince(ready_at: string | null, symptoms: readonly Symptom[]): Symptom[] {
+  if (ready_at === null) return [];
+  const since = symptoms.filter(({created_at}) => msOf(created_at) >= msOf(ready_at));
+  return since.sort((a, b) => msOf(a.created_at) - msOf(b.created_at)).slice(-MOST_SYMPTOMS);
+}
+
+function newSymptoms(before: Worker, {symptoms}: Pick<Worker, 'symptoms'>): Symptom[] {
+  const isKnown = ({symptom, created_at}: Symptom) =>
+    before.symptoms.some(known => known.symptom === symptom && known.created_at === created_at);
+  return symptoms.filter(symptom => !isKnown(symptom));
 }
 
 function toCreating(worker: Worker, now: number): WorkerDecision {
@@ -312,8 +382,8 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     ...NO_COSTS,
     heartbeat_at: null,
     progress_at: null,
-    provider_state: null,
-    health: null,
+    ...NOTHING_SHOWN,
+    fault: null,
     activity: null,
     blocked_until_at: null,
     recreate: false,
@@ -325,6 +395,14 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
   };
 }
+
+const NOTHING_SHOWN = {
+  provider_state: null,
+  health: null,
+  queue_state: null,
+  provider_since_at: null,
+  symptoms: [] as Symptom[],
+};
 
 const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 

@@ -2,7 +2,8 @@
  * What Google's errors mean to us: the one place that knows their codes and reads their messages.
  * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names; all become canonical codes.
  */
-import {TpuError, type TpuFailure} from '../errors.ts';
+import type {Refusal} from '../core/provider.ts';
+import {TpuError} from '../errors.ts';
 
 const CANCELLED = 1;
 const UNKNOWN = 2;
@@ -129,17 +130,26 @@ function isRateLimit(error: unknown): boolean {
   return codeOf(error) === RESOURCE_EXHAUSTED && RATE_LIMIT.test(messageOf(error));
 }
 
-export function tpuFailure(error: unknown): TpuFailure {
+export function tpuFailure(error: unknown): Refusal {
   if (isNoCapacity(error)) return 'no-capacity';
   if (isQuota(error)) return 'quota';
   if (isPermission(error)) return 'permission';
   return isTransient(error) ? 'transient' : 'bad-request';
 }
 
+const EXPIRED = /valid.?until|expired|deadline|timed? ?out/i;
+
+/** Why a queued resource FAILED. One that waited to its end in vain is a stock-out, whatever code it comes with. */
+export function queuedFailure(error: unknown): Refusal {
+  const kind = tpuFailure(error);
+  const isOpen = kind === 'transient' || kind === 'bad-request';
+  return isOpen && EXPIRED.test(messageOf(error)) ? 'no-capacity' : kind;
+}
+
 /** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. */
 export function tpuError(what: string, zone: string, error: unknown): TpuError {
   const kind = tpuFailure(error);
-  const advice: Record<TpuFailure, string> = {
+  const advice: Record<Refusal, string> = {
     'no-capacity': 'another zone may have some',
     quota: 'ask for more quota, or use another zone or type',
     permission: "grant the functions' service account roles/tpu.admin, and enable the Cloud TPU API",

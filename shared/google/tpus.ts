@@ -1,12 +1,20 @@
 /**
- * Nodes of the Cloud TPU API v2. The client repeats nothing by itself: reads are repeated here, and `create` and `delete` not
- * at all, because the next tick does them again anyway.
+ * Nodes and queued resources of the Cloud TPU API v2. The client repeats nothing by itself: reads are repeated here, and `create`
+ * and `delete` not at all, because the next tick does them again anyway.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {protos, v2} from '@google-cloud/tpu';
 import type {Tpu, TpuRequest, Tpus} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {isAlreadyExists, isContention, isNotFound, isTransient, tpuError} from './errors.ts';
+import {
+  isAlreadyExists,
+  isContention,
+  isNotFound,
+  isTransient,
+  queuedFailure,
+  reasonOf,
+  tpuError,
+} from './errors.ts';
 import {lazily} from './lazily.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
@@ -14,10 +22,11 @@ const READS = 4;
 /** A stock-out shows in the operation that makes the node and not in the answer to the request, often within a second. */
 const FAILS_FAST_MS = [300, 700, 1000];
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
+const MOST_DETAILS = 500;
 
 type Client = InstanceType<typeof v2.TpuClient>;
-type Names = {state: Record<number, string>; health: Record<number, string>};
-type Opened = {client: Client; names: Names};
+type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
+type Opened = {client: Client; words: Words};
 type Options = {
   project: string;
   /** Where the API is instead of Google's own address. */
@@ -29,29 +38,40 @@ type Options = {
 export function openTpus({project, endpoint, service_account}: Options): Tpus {
   const open = lazily(async (): Promise<Opened> => {
     const {v2, protos} = await import('@google-cloud/tpu');
-    const {Node} = protos.google.cloud.tpu.v2;
+    const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
     return {
       client: new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint)}),
-      names: {state: Node.State, health: Node.Health},
+      words: {
+        state: Node.State,
+        health: Node.Health,
+        symptom: Symptom.SymptomType,
+        queued: QueuedResourceState.State,
+        initiator: QueuedResourceState.StateInitiator,
+      },
     };
   });
   const parent = (zone: string): string => `projects/${project}/locations/${zone}`;
-  const path = (name: string, zone: string): string => `${parent(zone)}/nodes/${name}`;
+  const nodePath = (name: string, zone: string): string => `${parent(zone)}/nodes/${name}`;
+  const queuedPath = (name: string, zone: string): string => `${parent(zone)}/queuedResources/${name}`;
   return {
     async list() {
-      const {client, names} = await open();
-      const tpus: Tpu[] = [];
+      const {client, words} = await open();
       const unreachable = new Set<string>();
-      let pageToken = '';
-      do {
-        const request = {parent: parent('-'), pageSize: 500, pageToken};
-        const [nodes, , page] = await repeating('list TPUs', 'all zones', () =>
-          client.listNodes(request, {...CALL, autoPaginate: false}),
-        );
-        tpus.push(...nodes.map(node => tpuOf(node, names)));
-        for (const place of page?.unreachable ?? []) unreachable.add(lastOf(place));
-        pageToken = page?.nextPageToken ?? '';
-      } while (pageToken);
+      const options = {...CALL, autoPaginate: false};
+      const [nodes, queued] = await Promise.all([
+        readAll('list TPUs', unreachable, async pageToken => {
+          const request = {parent: parent('-'), pageSize: 500, pageToken};
+          const [items, , page] = await client.listNodes(request, options);
+          return {items, page};
+        }),
+        readAll('list queued resources', unreachable, async pageToken => {
+          const request = {parent: parent('-'), pageSize: 500, pageToken};
+          const [items, , page] = await client.listQueuedResources(request, options);
+          return {items, page};
+        }),
+      ]);
+      // A zone that answered one of the two shows half of what it has.
+      const tpus = joined(nodes, queued, words).filter(({zone}) => !unreachable.has(zone));
       return {tpus, unreachable: [...unreachable]};
     },
 
@@ -59,31 +79,74 @@ export function openTpus({project, endpoint, service_account}: Options): Tpus {
       const opened = await open();
       const {name, zone} = request;
       try {
-        const node = nodeFor(request, service_account);
-        const [operation] = await opened.client.createNode({parent: parent(zone), nodeId: name, node}, CALL);
-        await failFast(opened.client, operation.name ?? '');
+        await (request.queue ? queueNode : createNode)(opened.client, parent(zone), request, service_account);
         return 'started';
       } catch (error) {
         // Over REST, ALREADY_EXISTS arrives as 409, which this client takes for ABORTED.
-        const taken =
-          isAlreadyExists(error) || (isContention(error) && (await stateOf(opened, path(name, zone))));
-        if (taken) return 'exists';
+        const stateNow = () =>
+          request.queue
+            ? queuedStateOf(opened, queuedPath(name, zone))
+            : nodeStateOf(opened, nodePath(name, zone));
+        if (isAlreadyExists(error) || (isContention(error) && (await stateNow()))) return 'exists';
         throw tpuError(`create ${name}`, zone, error);
       }
     },
 
     async delete(name, zone) {
       const opened = await open();
-      try {
-        await opened.client.deleteNode({name: path(name, zone)}, CALL);
-        return 'started';
-      } catch (error) {
-        if (isNotFound(error)) return 'absent';
-        if ((await stateOf(opened, path(name, zone))) === 'DELETING') return 'started';
-        throw tpuError(`delete ${name}`, zone, error);
-      }
+      const {client} = opened;
+      // The queued resource takes its node with it; the other way round, it would be left to be deleted as well.
+      const queued = await deleted(name, zone, {
+        ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
+        stateNow: () => queuedStateOf(opened, queuedPath(name, zone)),
+      });
+      if (queued === 'started') return queued;
+      return deleted(name, zone, {
+        ask: () => client.deleteNode({name: nodePath(name, zone)}, CALL),
+        stateNow: () => nodeStateOf(opened, nodePath(name, zone)),
+      });
     },
   };
+}
+
+type Making = (
+  client: Client,
+  parent: string,
+  request: TpuRequest,
+  service_account: string | undefined,
+) => Promise<void>;
+
+const createNode: Making = async (client, parent, request, service_account) => {
+  const {spot} = request;
+  const node = {...nodeFor(request, service_account), ...(spot ? {schedulingConfig: {spot: true}} : {})};
+  const [operation] = await client.createNode({parent, nodeId: request.name, node}, CALL);
+  await failFast(client, operation.name ?? '');
+};
+
+const queueNode: Making = async (client, parent, request, service_account) => {
+  const {name, spot, queue} = request;
+  if (!queue) return;
+  const queuedResource = {
+    tpu: {nodeSpec: [{parent, nodeId: name, node: nodeFor(request, service_account)}]},
+    ...(spot ? {spot: {}} : {}),
+    queueingPolicy: {validUntilTime: {seconds: Math.ceil(Date.parse(queue.valid_until_at) / 1000)}},
+  };
+  // What becomes of it, the list says: a queued resource that FAILED stays there, with the reason.
+  const ids = {queuedResourceId: name, requestId: queue.request_id};
+  await client.createQueuedResource({parent, queuedResource, ...ids}, CALL);
+};
+
+type Deleting = {ask: () => Promise<unknown>; stateNow: () => Promise<string | undefined>};
+
+async function deleted(name: string, zone: string, {ask, stateNow}: Deleting): Promise<'started' | 'absent'> {
+  try {
+    await ask();
+    return 'started';
+  } catch (error) {
+    if (isNotFound(error)) return 'absent';
+    if ((await stateNow()) === 'DELETING') return 'started';
+    throw tpuError(`delete ${name}`, zone, error);
+  }
 }
 
 /**
@@ -103,13 +166,42 @@ async function failFast(client: Client, operation: string): Promise<void> {
 }
 
 /** Undefined when there is no such node, or no answer. */
-async function stateOf({client, names}: Opened, name: string): Promise<string | undefined> {
+async function nodeStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   try {
     const [{state}] = await client.getNode({name}, CALL);
-    return wordOf(state, names.state) ?? 'STATE_UNSPECIFIED';
+    return wordOf(state, words.state) ?? UNSPECIFIED;
   } catch {
     return undefined;
   }
+}
+
+/** Undefined when there is no such queued resource, or no answer. */
+async function queuedStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
+  try {
+    const [{state}] = await client.getQueuedResource({name}, CALL);
+    return wordOf(state?.state, words.queued) ?? UNSPECIFIED;
+  } catch {
+    return undefined;
+  }
+}
+
+type Page = {nextPageToken?: string | null; unreachable?: string[] | null} | null | undefined;
+
+/** Every page of a list over all zones; adds to `unreachable` those that gave no answer. */
+async function readAll<T>(
+  what: string,
+  unreachable: Set<string>,
+  read: (pageToken: string) => Promise<{items: T[]; page: Page}>,
+): Promise<T[]> {
+  const found: T[] = [];
+  let pageToken = '';
+  do {
+    const {items, page} = await repeating(what, 'all zones', () => read(pageToken));
+    found.push(...items);
+    for (const place of page?.unreachable ?? []) unreachable.add(place.split('/').at(-1) ?? place);
+    pageToken = page?.nextPageToken ?? '';
+  } while (pageToken);
+  return found;
 }
 
 async function repeating<T>(what: string, zone: string, read: () => Promise<T>): Promise<T> {
@@ -123,13 +215,12 @@ async function repeating<T>(what: string, zone: string, read: () => Promise<T>):
 }
 
 function nodeFor(request: TpuRequest, service_account: string | undefined) {
-  const {accelerator, runtime_version, spot, labels, metadata} = request;
+  const {accelerator, runtime_version, labels, metadata} = request;
   return {
     acceleratorType: accelerator,
     runtimeVersion: runtime_version,
     labels,
     metadata,
-    ...(spot ? {schedulingConfig: {spot: true}} : {}),
     // The API's default is none, and then a node reaches neither its packages nor, without Private Google Access, the bucket.
     networkConfig: {enableExternalIps: true},
     ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
@@ -137,26 +228,68 @@ function nodeFor(request: TpuRequest, service_account: string | undefined) {
 }
 
 type Node = protos.google.cloud.tpu.v2.INode;
+type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
 
-function tpuOf(node: Node, names: Names): Tpu {
-  const [, , , zone = '', , name = ''] = (node.name ?? '').split('/');
-  const {seconds = 0, nanos = 0} = node.createTime ?? {};
+/** A node and a queued resource of one name in one zone are one entry. */
+function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
+  const found = new Map<string, Tpu>();
+  for (const node of nodes) {
+    const tpu = tpuOf(node, words);
+    found.set(`${tpu.zone}/${tpu.name}`, tpu);
+  }
+  for (const resource of queuedResources) {
+    const {name, zone} = placeOf(resource.name);
+    const queued = queuedOf(resource, words);
+    const bare: Tpu = {
+      ...{name, zone, state: null, health: 'HEALTH_UNSPECIFIED', labels: queued.labels, symptoms: []},
+      ...{queued, created_at: instantOf(resource.createTime)},
+    };
+    found.set(`${zone}/${name}`, {...(found.get(`${zone}/${name}`) ?? bare), queued});
+  }
+  return [...found.values()];
+}
+
+function tpuOf(node: Node, words: Words): Tpu {
   return {
-    name,
-    zone,
-    state: wordOf(node.state, names.state) ?? 'STATE_UNSPECIFIED',
-    health: wordOf(node.health, names.health) ?? 'HEALTH_UNSPECIFIED',
+    ...placeOf(node.name),
+    state: wordOf(node.state, words.state) ?? UNSPECIFIED,
+    health: wordOf(node.health, words.health) ?? 'HEALTH_UNSPECIFIED',
     labels: {...node.labels},
-    created_at: new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString(),
+    symptoms: (node.symptoms ?? []).map(({symptomType, details, createTime}) => ({
+      symptom: wordOf(symptomType, words.symptom) ?? 'SYMPTOM_TYPE_UNSPECIFIED',
+      details: (details ?? '').slice(0, MOST_DETAILS).toWellFormed(),
+      created_at: instantOf(createTime),
+    })),
+    queued: null,
+    created_at: instantOf(node.createTime),
   };
+}
+
+function queuedOf({state, tpu, queueingPolicy}: QueuedResource, words: Words): NonNullable<Tpu['queued']> {
+  const error = state?.failedData?.error;
+  return {
+    state: wordOf(state?.state, words.queued) ?? UNSPECIFIED,
+    initiator: wordOf(state?.stateInitiator, words.initiator) ?? 'STATE_INITIATOR_UNSPECIFIED',
+    error: error ? {kind: queuedFailure(error), message: reasonOf(error).toWellFormed()} : null,
+    valid_until_at: queueingPolicy?.validUntilTime ? instantOf(queueingPolicy.validUntilTime) : null,
+    labels: {...tpu?.nodeSpec?.[0]?.node?.labels},
+  };
+}
+
+const UNSPECIFIED = 'STATE_UNSPECIFIED';
+
+function placeOf(path: string | null | undefined): {name: string; zone: string} {
+  const [, , , zone = '', , name = ''] = (path ?? '').split('/');
+  return {name, zone};
+}
+
+function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): string {
+  const {seconds = 0, nanos = 0} = time ?? {};
+  return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
 }
 
 /** gRPC gives enums as words, REST and operations as numbers; a number that is new to this client has no word. */
 function wordOf(value: unknown, names: Record<number, string>): string | undefined {
   if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
   return names[Number(value ?? 0)];
-}
-
-function lastOf(path: string): string {
-  return path.split('/').at(-1) ?? path;
 }

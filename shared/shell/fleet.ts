@@ -1,3 +1,4 @@
+import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {newZone, refusedBy} from '../core/placement.ts';
 import {createRefused, type Worker, type WorkerAction} from '../core/worker.ts';
@@ -81,5 +82,14 @@ async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
       'gleaner-bucket': config.bucket,
       'gleaner-bundle': config.bundle,
     },
+    queue: queueOf(worker),
   };
+}
+
+/** A repeated request of one life is the same to Cloud TPU; a life that has its number after the database was lost is another. */
+function queueOf({name, incarnation, phase_since_at, valid_until_at}: Worker): TpuRequest['queue'] {
+  if (valid_until_at === null) return null;
+  const hash = createHash('sha256').update(`${name}#${incarnation} ${phase_since_at}`).digest('hex');
+  const request_id = hash.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, '$1-$2-4$3-8$4-$5');
+  return {valid_until_at, request_id};
 }

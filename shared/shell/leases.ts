@@ -50,7 +50,8 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
-  if (worker.recreate) return ok({...wait, reason: `${worker.name} is to be made again`});
+  if (worker.recreate || worker.fault !== null)
+    return ok({...wait, reason: `${worker.name} is to be made again`});
   for (const open of await candidates(deps, worker, request.loaded ?? null)) {
     const {run, stream} = open;
     await unlessBroken(deps, () => catchUp(deps, open));
@@ -213,9 +214,10 @@ async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
       };
     if (next !== current) streamRecords.set(tx, next);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
-      // What this machine could not do, another may: it is made again, and gets nothing before.
-      const recreate = worker.recreate || request.failure?.kind === 'infrastructure';
-      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), recreate});
+      // What this machine could not do, another may: it is replaced, and gets nothing before.
+      const {kind, reason} = request.failure ?? {};
+      const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;
+      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), fault});
     }
     if (held)
       tell(

@@ -12,6 +12,7 @@ import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
 import type {Document, Filter, Store, Stored, Transaction} from '../ports.ts';
+import {provisioning} from '../schemas.ts';
 import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
@@ -94,6 +95,13 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   incarnation: count,
   provider_state: text.nullable(),
   health: text.nullable(),
+  // Those with a default are newer than the first release, whose documents lack them.
+  queue_state: text.nullable().default(null),
+  provisioning: z.enum(['node', 'queued-resource']).nullable().default(null),
+  valid_until_at: instant.nullable().default(null),
+  provider_since_at: instant.nullable().default(null),
+  symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: instant})).default([]),
+  fault: text.nullable().default(null),
   heartbeat_at: instant.nullable(),
   activity: text.nullable(),
   work: text.nullable(),
@@ -117,6 +125,7 @@ const zoneDocument: z.ZodType<Zone> = z.looseObject({
   zone: text,
   blocked_until_at: instant.nullable(),
   blocked_reason: text.nullable(),
+  sold_out_at: instant.nullable().default(null),
   losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
   creates: z.array(z.looseObject({asked_at: instant})),
   updated_at: instant,
@@ -127,6 +136,7 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   accelerator: text,
   runtime_version: text,
   spot: z.boolean(),
+  provisioning: provisioning.default('node'),
   zones: z.array(text).min(1),
   workers_per_zone: count,
   version: count,

@@ -1,9 +1,21 @@
 import {accrue, totalOf} from '../core/cost.ts';
+import type {Death} from '../core/death.ts';
 import {freeFromDead, isLeasedTo} from '../core/lease.ts';
 import {logObject, parseWorkerName, paths} from '../core/names.ts';
-import {allowance, askedFor, gaveNode, lostNode, newZone, rateOf, type Zone} from '../core/placement.ts';
+import {
+  allowance,
+  askedFor,
+  askOf,
+  gaveNode,
+  lostNode,
+  newZone,
+  rateOf,
+  refusedBy,
+  type Zone,
+} from '../core/placement.ts';
 import {type Pool, wantedSlots} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
+import {nodeStanding} from '../core/provider.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
 import {
@@ -74,9 +86,9 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
   const all = new Map(workers);
   for (const tpu of look.tpus.values()) {
     const place = parseWorkerName(tpu.name);
-    const incarnation = incarnationOf(tpu);
+    const incarnation = Math.max(...incarnationsOf(tpu));
     if (all.has(tpu.name) || broken.has(tpu.name) || !isManaged(tpu)) continue;
-    if (!place || place.zone !== tpu.zone || incarnation === null) continue;
+    if (!place || place.zone !== tpu.zone || incarnation < 0) continue;
     const pool = await readPool(deps);
     const usd_per_hour = priceOf(await readPrices(deps), pool, place.zone);
     const adopted = await deps.store.transaction(async tx => {
@@ -85,9 +97,12 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
       const now = deps.now();
       const ready_at = tpu.state === 'READY' ? tpu.created_at : null;
       const fresh = {...newWorker(tpu.name, place, now), usd_per_hour};
-      const worker = adoptNode(fresh, {incarnation, ready_at}, iso(look.at_ms));
+      const provisioning = tpu.queued ? 'queued-resource' : 'node';
+      const valid_until_at = tpu.queued?.valid_until_at ?? null;
+      const life = {incarnation, ready_at, provisioning, valid_until_at} as const;
+      const worker = adoptNode(fresh, life, iso(look.at_ms));
       workerRecords.set(tx, worker);
-      const text = `${tpu.name} is ${tpu.state} and no document knows it: it goes on as incarnation ${incarnation}`;
+      const text = `${tpu.name} is ${tpu.state ?? tpu.queued?.state} and no document knows it: it goes on as incarnation ${incarnation}`;
       tell(tx, {kind: 'worker', worker: tpu.name, text}, now);
       return worker;
     });
@@ -160,8 +175,8 @@ function managed(tpus: ReadonlyMap<string, Tpu>): string[] {
   return [...tpus.values()].filter(isManaged).map(tpu => tpu.name);
 }
 
-function isManaged(tpu: Tpu): boolean {
-  return tpu.labels['managed-by'] === MANAGED['managed-by'];
+function isManaged({labels, queued}: Tpu): boolean {
+  return [labels, queued?.labels ?? labels].every(given => given['managed-by'] === MANAGED['managed-by']);
 }
 
 /**
@@ -172,15 +187,17 @@ function observe(look: Look, worker: Worker): Observation {
   if (look.at_ms < msOf(worker.phase_since_at)) return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
   if (tpu && tpu.zone === worker.zone && !isManaged(tpu)) return {kind: 'foreign'};
-  if (tpu && tpu.zone === worker.zone)
-    return {kind: 'node', state: tpu.state, health: tpu.health, incarnation: incarnationOf(tpu)};
+  if (tpu && tpu.zone === worker.zone) {
+    const {state, health, symptoms, queued} = tpu;
+    return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu)};
+  }
   return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};
 }
 
-/** Null when the node has no such label: nothing says then that it is not the present life. */
-function incarnationOf(tpu: Tpu): number | null {
-  const label = tpu.labels[INCARNATION_LABEL];
-  return label !== undefined && /^\d{1,9}$/.test(label) ? Number(label) : null;
+/** Empty without such a label: nothing says then that it is not the present life. */
+function incarnationsOf({labels, queued}: Tpu): number[] {
+  const given = [labels, queued?.labels].map(each => each?.[INCARNATION_LABEL] ?? '');
+  return [...new Set(given.filter(label => /^\d{1,9}$/.test(label)).map(Number))];
 }
 
 /** `seen` is the worker as it was when the wanted slots were chosen. */
@@ -216,16 +233,15 @@ async function lookAtSlot(
     }
     const isOver = decision.worker.phase === 'gone' && current.phase !== 'gone';
     const bills = isOver ? await billsFor(deps, tx, decision.worker, now) : undefined;
-    const usd_per_hour =
-      change === 'asked' ? priceOf(prices, await readPool(deps), current.zone) : decision.worker.usd_per_hour;
+    const ask = zone && change === 'asked' ? await termsOf(deps, zone, prices, now) : {};
     if (zone) {
-      const next = zoneAfter(zone, change, current, now);
+      const next = zoneAfter(deps, zone, change, current, decision.death, now);
       zoneRecords.set(tx, next);
       const [was, is] = [rateOf(zone, deps.config.placement, now), rateOf(next, deps.config.placement, now)];
       const text = `${current.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
       if (was !== is) tell(tx, {kind: 'worker', worker: name, text}, now);
     }
-    workerRecords.set(tx, {...decision.worker, usd_per_hour, updated_at: iso(now)});
+    workerRecords.set(tx, {...decision.worker, ...ask, updated_at: iso(now)});
     bills?.();
     if (hasEnded(decision.worker) && !hasEnded(current)) {
       recordAttempt(tx, current, decision, now);
@@ -252,21 +268,45 @@ export async function streamOf(tx: Transaction, worker: Worker): Promise<Stream 
     : undefined;
 }
 
-/** What the decision shows of the slot's zone, if anything: a node was asked for, given or lost. */
-function changeOf(before: Worker, {worker, death}: WorkerDecision): 'asked' | 'given' | 'lost' | undefined {
+/** How a node is asked for, and at what price. */
+async function termsOf(deps: Deps, zone: Zone, prices: Prices, now: number) {
+  const pool = await readPool(deps);
+  const usd_per_hour = priceOf(prices, pool, zone.zone);
+  return {...askOf(pool.provisioning, zone, deps.config.placement, now), usd_per_hour};
+}
+
+type Change = 'asked' | 'given' | 'refused' | 'lost';
+
+/** What the decision shows of the slot's zone, if anything: a node was asked for, given, refused or lost. */
+function changeOf(before: Worker, {worker, death}: WorkerDecision): Change | undefined {
   if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
-  if (worker.phase === 'booting' && before.phase === 'creating') return 'given';
+  if (death?.refusal) return 'refused';
+  // Not by its phase, which an agent that speaks first has changed already.
+  const was = nodeStanding(before);
+  const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
+  if (isNew && isAlive(worker)) return 'given';
   return death !== undefined && isAlive(before) ? 'lost' : undefined;
 }
 
-function zoneAfter(zone: Zone, change: 'asked' | 'given' | 'lost', worker: Worker, now: number): Zone {
+function zoneAfter(
+  {config}: Deps,
+  zone: Zone,
+  change: Change,
+  worker: Worker,
+  death: Death | undefined,
+  now: number,
+): Zone {
   switch (change) {
     case 'asked':
       return askedFor(zone, now);
     case 'given':
       return gaveNode(zone, now);
-    case 'lost':
-      return lostNode(zone, worker.ready_at ?? worker.phase_since_at, now);
+    case 'refused':
+      return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', config.placement, now);
+    case 'lost': {
+      const neverWorked = death?.kind === 'setup' || death?.kind === 'broken';
+      return lostNode(zone, neverWorked ? null : (worker.ready_at ?? worker.phase_since_at), now);
+    }
     default:
       return change satisfies never;
   }
@@ -294,7 +334,11 @@ function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision
     cause: decision.death?.cause ?? 'not needed any more',
     cause_kind: decision.death?.kind ?? 'not-needed',
     last_phase: worker.phase,
+    provisioning: worker.provisioning,
     provider_state: decision.worker.provider_state,
+    queue_state: decision.worker.queue_state,
+    health: decision.worker.health,
+    symptoms: decision.worker.symptoms,
     work: worker.work,
     log: logObject(worker.name, worker.incarnation),
     ready_at: worker.ready_at,

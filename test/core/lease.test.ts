@@ -166,6 +166,19 @@ describe('leases', () => {
       then: {status: 'failed', faults: 5, failures: 0, last_error: 'disk full'},
     },
     {
+      name: 'a host whose chips nobody can open is noted, and counted nowhere',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'Failed to initialize TPU system: busy'},
+      given: {failures: 2, faults: 4},
+      then: {status: 'pending', failures: 2, faults: 4, last_error: 'Failed to initialize TPU system: busy'},
+    },
+    {
+      name: 'a stream that only speaks of such a host is at fault itself',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'line 3 says: Failed to initialize TPU system'},
+      then: {status: 'pending', failures: 1, last_error: 'line 3 says: Failed to initialize TPU system'},
+    },
+    {
       name: 'a fault of the stream is counted',
       outcome: 'failed',
       failure: {kind: 'stream', reason: 'not UTF-8'},

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import {
   allowance,
   askedFor,
+  askOf,
   gaveNode,
   lostNode,
   newZone,
   type PlacementLimits,
+  type Provisioning,
   rateOf,
   refusedBy,
   type Zone,
@@ -18,6 +20,7 @@ const LIMITS: PlacementLimits = {
   churn_window_s: 1800,
   short_life_s: 300,
   creates_per_hour: 5,
+  queue_s: 3600,
 };
 
 function aZone(changes: Partial<Zone> = {}): Zone {
@@ -92,6 +95,30 @@ describe('how a zone is asked for nodes', () => {
       assert.equal(allowance(gaveNode(zone, T0), LIMITS, T0), 5);
       assert.equal(rateOf(zone, LIMITS, T0), 'full', 'a refusal is no loss');
     });
+
+  for (const [provisioning, before, after] of [
+    ['node', 'node', 'node'],
+    ['queued-resource', 'queued-resource', 'queued-resource'],
+    ['auto', 'node', 'queued-resource'],
+  ] as const)
+    it(`${provisioning} asks for a ${before}, and for a ${after} where there was just no room`, () => {
+      const asked = (zone: Zone, now = T0) => askOf(provisioning, zone, LIMITS, now).provisioning;
+      const soldOut = refusedBy(aZone(), 'no-capacity', 'no', LIMITS, T0);
+      assert.deepEqual([asked(aZone()), asked(soldOut)], [before, after]);
+      assert.equal(asked(soldOut, T0 + 1_800_001), before, 'long ago is not now');
+      assert.equal(asked(gaveNode(soldOut, T0)), before, 'it has given one since');
+      for (const kind of ['quota', 'permission', 'bad-request', 'transient'] as const)
+        assert.equal(asked(refusedBy(aZone(), kind, 'no', LIMITS, T0)), before, 'no queue helps there');
+    });
+
+  it('what waits in a queue has an end, and nothing else has', () => {
+    const until = (provisioning: Provisioning) => askOf(provisioning, aZone(), LIMITS, T0).valid_until_at;
+    assert.deepEqual([until('queued-resource'), until('node')], [at(LIMITS.queue_s), null]);
+  });
+
+  it('nodes that never worked may as well not have lived', () => {
+    assert.deepEqual(lostNode(aZone(), null, T0).losses, [{ended_at: at(0), lived_s: 0}]);
+  });
 
   it('a lost node is remembered with the time that it lived', () => {
     assert.deepEqual(lostNode(aZone(), at(-90), T0).losses, [{ended_at: at(0), lived_s: 90}]);

@@ -9,6 +9,7 @@ const POOL: Pool = {
   accelerator: 'v5litepod-1',
   runtime_version: 'v2',
   spot: true,
+  provisioning: 'node',
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
   version: 0,

@@ -4,6 +4,7 @@ import {
   askedForWork,
   createRefused,
   decideWorker,
+  type Found,
   heardFrom,
   isAlive,
   isBlocked,
@@ -13,7 +14,7 @@ import {
   type Phase,
   type Worker,
 } from '../../shared/core/worker.ts';
-import {at, aWorker, T0} from '../builders.ts';
+import {at, aWorker, found, T0} from '../builders.ts';
 
 const LIMITS: Limits = {
   create_s: 900,
@@ -54,6 +55,8 @@ const STATES: Record<string, 'well' | 'lost'> = {
   SUSPENDED: 'lost',
 };
 
+const inQueue = (state: string) => ({state, initiator: 'SERVICE', error: null, valid_until_at: null});
+
 /** A worker in this phase that has done all it should, up to this moment. */
 function wellIn(phase: Phase, changes: Partial<Worker> = {}): Worker {
   const speaks = SPEAKING.includes(phase);
@@ -66,11 +69,11 @@ function wellIn(phase: Phase, changes: Partial<Worker> = {}): Worker {
   });
 }
 
-const node = (state: string, incarnation: number | null = 2): Observation => ({
-  kind: 'node',
-  state,
-  health: 'HEALTHY',
-  incarnation,
+const node = (state: string, ...incarnations: number[]): Found =>
+  found(state, {incarnations: incarnations.length > 0 ? incarnations : [2]});
+
+const shown = (state: string) => ({
+  ...{provider_state: state, health: 'HEALTHY', provider_since_at: at(0)},
 });
 
 function decide(worker: Worker, observation: Observation, {wanted = true, seconds = 0} = {}) {
@@ -80,9 +83,9 @@ function decide(worker: Worker, observation: Observation, {wanted = true, second
 describe('the life of a slot', () => {
   for (const state of ['RESTARTING', 'REIMAGING', 'REPAIRING'])
     it(`waits for a node that is ${state}, silent as it is, and not for ever`, () => {
-      const working = wellIn('working');
-      assert.equal(decide(working, node(state), {seconds: LIMITS.silent_s + 60}).worker.phase, 'working');
-      assert.equal(decide(working, node(state), {seconds: LIMITS.repair_s + 1}).worker.phase, 'deleting');
+      const {worker} = decide(wellIn('working'), node(state));
+      assert.equal(decide(worker, node(state), {seconds: LIMITS.repair_s}).worker.phase, 'working');
+      assert.equal(decide(worker, node(state), {seconds: LIMITS.repair_s + 1}).worker.phase, 'deleting');
     });
 
   describe('by what Cloud TPU shows', () => {
@@ -257,7 +260,7 @@ describe('the life of a slot', () => {
       },
       {
         name: 'a repair without end',
-        given: wellIn('creating', {phase_since_at: at(0), asked_at: at(890)}),
+        given: wellIn('creating', {asked_at: at(890), ...shown('REPAIRING')}),
         seen: node('REPAIRING'),
         limit: 900,
         then: 'deleting',
@@ -413,8 +416,15 @@ describe('the life of a slot', () => {
     fc.constant({kind: 'absent' as const}),
     fc.constant({kind: 'foreign' as const}),
     fc
-      .tuple(fc.constantFrom(...Object.keys(STATES)), fc.constantFrom(null, 1, 2, 3, 4, 9))
-      .map(([state, incarnation]) => node(state, incarnation)),
+      .tuple(
+        fc.constantFrom(null, ...Object.keys(STATES)),
+        fc.constantFrom(null, 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE', 'SUSPENDED', 'FAILED'),
+        fc.subarray([1, 2, 3, 4, 9], {maxLength: 2}),
+      )
+      .filter(([state, queued]) => state !== null || queued !== null)
+      .map(([state, queued, incarnations]) =>
+        found(state, {queued: queued ? inQueue(queued) : null, incarnations}),
+      ),
   );
 
   describe('always', () => {
@@ -439,12 +449,14 @@ describe('the life of a slot', () => {
         fc.property(workers, observations, fc.boolean(), (given, seen, wanted) => {
           const {worker, actions} = decide(given, seen, {wanted});
           const created = actions.filter(action => action.kind === 'create');
-          if (seen.kind === 'node')
+          if (seen.kind === 'found')
             assert.ok(
               worker.incarnation >=
-                (worker.phase === 'deleting' && given.phase !== 'deleting' ? (seen.incarnation ?? 0) : 0),
+                (worker.phase === 'deleting' && given.phase !== 'deleting'
+                  ? Math.max(0, ...seen.incarnations)
+                  : 0),
             );
-          if (seen.kind === 'node' || seen.kind === 'foreign') assert.deepEqual(created, []);
+          if (seen.kind === 'found' || seen.kind === 'foreign') assert.deepEqual(created, []);
           if (given.phase !== 'creating')
             for (const {incarnation} of created) assert.equal(incarnation, given.incarnation + 1);
           assert.ok(worker.incarnation >= given.incarnation);
@@ -474,6 +486,11 @@ describe('the life of a slot', () => {
     });
   });
 
+  const isOnItsWay = ({state, queued}: Found) =>
+    state === null
+      ? queued?.state !== 'SUSPENDED' && queued?.state !== 'FAILED'
+      : ['CREATING', 'STARTING'].includes(state);
+
   /** Cloud TPU on a good day: what is asked for is there a minute later, and an agent speaks as soon as it can. */
   function live(given: Worker, seen: Observation, wanted: boolean, from_minute = 0) {
     let worker = given;
@@ -486,18 +503,19 @@ describe('the life of a slot', () => {
       worker = decision.worker;
       // Cloud TPU goes on by itself, and then with what was asked of it.
       if (observation.kind === 'unknown' || observation.kind === 'foreign') observation = {kind: 'absent'};
-      else if (observation.kind === 'node' && observation.state === 'DELETING')
+      else if (observation.kind === 'found' && observation.state === 'DELETING')
         observation = {kind: 'absent'};
-      else if (observation.kind === 'node' && ['CREATING', 'STARTING'].includes(observation.state))
-        observation = {...observation, state: 'READY'};
+      else if (observation.kind === 'found' && isOnItsWay(observation))
+        observation = {...observation, state: 'READY', queued: observation.queued && inQueue('ACTIVE')};
       for (const action of decision.actions) {
-        const there = observation.kind === 'node';
-        if (action.kind === 'delete' && there) observation = node('DELETING', null);
+        const there = observation.kind === 'found';
+        if (action.kind === 'delete' && there) observation = found('DELETING', {incarnations: []});
         if (action.kind === 'create') created.push(action.incarnation);
         if (action.kind === 'create' && !there) observation = node('CREATING', action.incarnation);
       }
-      const speaks = observation.kind === 'node' && observation.state === 'READY';
-      const isCurrent = observation.kind === 'node' && observation.incarnation === worker.incarnation;
+      const speaks = observation.kind === 'found' && observation.state === 'READY';
+      const isCurrent =
+        observation.kind === 'found' && observation.incarnations.every(each => each === worker.incarnation);
       if (speaks && isCurrent && (isAlive(worker) || worker.phase === 'creating')) {
         worker = askedForWork(worker, now);
       }
@@ -511,7 +529,7 @@ describe('the life of a slot', () => {
         fc.property(workers, observations, (given, seen) => {
           const settled = live(given, seen, true);
           assert.equal(settled.worker.phase, 'idle', JSON.stringify(settled));
-          assert.ok(settled.observation.kind === 'node' && settled.observation.state === 'READY');
+          assert.ok(settled.observation.kind === 'found' && settled.observation.state === 'READY');
           assert.ok(settled.created.length <= 2, 'it is not made over and over');
           const later = live(settled.worker, settled.observation, true, 60);
           assert.deepEqual([later.worker.phase, later.created], ['idle', []]);

@@ -18,6 +18,7 @@ export type Ready = {ready: true; url: string; project: string; bucket: string; 
 export type LocalState = {
   ticker: unknown;
   tpus: {name: string; state: string}[];
+  queued_resources: {name: string; state: string}[];
   deliveries_pending: number;
   dead_letters: unknown;
   pubsub_endpoint: string;

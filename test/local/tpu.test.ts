@@ -220,7 +220,7 @@ echo up; while true; do sleep 0.05; done`;
       const tpus = openTpus({project: cloud.project, endpoint: cloud.url});
       const request = {
         ...{name: nodeId, zone: 'us-central1-a', accelerator: 'v5litepod-1', spot: true},
-        ...{runtime_version: 'v2-alpha-tpuv5-lite', labels: {}, metadata: {}},
+        ...{runtime_version: 'v2-alpha-tpuv5-lite', labels: {}, metadata: {}, queue: null},
       };
       await assert.rejects(tpus.create(request), {kind: 'no-capacity'});
       await cloud.fault('clear', 'all');

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type {Store} from '../../shared/ports.ts';
 import {lookAtEverything} from '../../shared/shell/look.ts';
 import {someLines} from '../agent.ts';
-import {at} from '../builders.ts';
+import {aTpu} from '../builders.ts';
 import {World} from '../world.ts';
 
 const A0 = 'tpu-us-central1-a-0';
@@ -346,15 +346,7 @@ describe('a node that nobody asked for', () => {
       [A0, 'us-central1-a'],
       ['tpu-us-east1-c-3', 'us-east1-c'],
     ] as const)
-      world.tpus.nodes.set(name, {
-        name,
-        zone,
-        state: 'READY',
-        health: 'HEALTHY',
-        labels,
-        metadata: {},
-        created_at: at(0),
-      });
+      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
     world.tickerOn = true;
     await world.untilAsleep();
     assert.deepEqual(world.asked(), [`delete ${A0}#5`, 'delete tpu-us-east1-c-3#5']);
@@ -365,16 +357,8 @@ describe('a node that nobody asked for', () => {
 
   it('and is somebody else’s is left alone, also where it has the name of a slot', async () => {
     const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
-    const foreign = {
-      zone: 'us-central1-a',
-      state: 'READY',
-      health: 'HEALTHY',
-      labels: {},
-      metadata: {},
-      created_at: at(0),
-    };
-    world.tpus.nodes.set(A0, {name: A0, ...foreign});
-    world.tpus.nodes.set('notebook', {name: 'notebook', ...foreign});
+    for (const name of [A0, 'notebook'])
+      world.tpus.nodes.set(name, {...aTpu({name, labels: {}}), metadata: {}});
     world.drop('my-run', 0, someLines(4));
     await world.until('the other slot works', () => world.agents.get(B0)?.state === 'working', 9, 1);
     await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
@@ -386,15 +370,7 @@ describe('a node that nobody asked for', () => {
   it('and lies in another zone than its name says, is no node of that slot', async () => {
     const world = await aWorkingWorld();
     world.zombify(A0);
-    world.tpus.nodes.set(A0, {
-      name: A0,
-      zone: 'us-east1-c',
-      state: 'READY',
-      health: 'HEALTHY',
-      labels: {},
-      metadata: {},
-      created_at: at(0),
-    });
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, zone: 'us-east1-c', labels: {}}), metadata: {}});
     await world.minutes(2);
     assert.equal((await world.worker(A0))?.last_death, 'it vanished from Cloud TPU');
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {someLines} from '../agent.ts';
+import {aTpu} from '../builders.ts';
 import {World} from '../world.ts';
 
 const A0 = 'tpu-us-central1-a-0';
@@ -136,7 +137,7 @@ describe('words that nobody understands', () => {
     const world = new World(TWO_SLOTS);
     for (const action of ['create', 'delete'])
       await world.deps.bus.publish('tpu', {action, worker: A0, incarnation: 1});
-    world.tpus.nodes.set(A0, {...aNode(), name: A0});
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), metadata: {}});
     await world.deliverAll();
     assert.deepEqual([world.tpus.states(), world.tpus.made], [{[A0]: 'READY'}, []]);
   });
@@ -154,8 +155,3 @@ describe('words that nobody understands', () => {
     await assertEndsWell(world);
   });
 });
-
-function aNode() {
-  const created_at = '2026-01-02T03:04:05.000Z';
-  return {zone: 'us-central1-a', state: 'READY', health: 'HEALTHY', labels: {}, metadata: {}, created_at};
-}

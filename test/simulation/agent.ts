@@ -10,8 +10,8 @@ export type Surroundings = {
   objects: Objects;
   sleep: (ms: number) => Promise<void>;
   seconds: (low: number, high: number) => number;
-  /** Whether this machine fails at what it does next. */
-  isFaulty: () => boolean;
+  /** Why this machine fails at what it does next, if it does. */
+  fault: () => string | null;
   /** Whether it says that a stream is complete when it is not. */
   isLying: () => boolean;
 };
@@ -104,7 +104,8 @@ export class SimAgent {
     this.#phase = 'running';
     for (const plan of this.#asUploaded(planShards(Buffer.from(bytes).toString('utf8')))) {
       if (this.hasEnded || this.#orders === 'stop') return ['lost', null];
-      if (this.#world.isFaulty()) return ['failed', {kind: 'infrastructure', reason: 'the disk is full'}];
+      const reason = this.#world.fault();
+      if (reason) return ['failed', {kind: 'infrastructure', reason}];
       const name = shardObject(work.run, work.stream, plan.shard, 'safetensors');
       this.#shards += 1;
       const stored = await this.#persist(() => objects.head(name));

@@ -1,5 +1,6 @@
 /** The bucket, the topics and Cloud TPU in virtual time. What they promise is in `shared/ports.ts`; the rest can go wrong. */
 import {crc32} from 'node:zlib';
+import type {Queued, Refusal} from '../../shared/core/provider.ts';
 import {iso} from '../../shared/core/time.ts';
 import {TpuError} from '../../shared/errors.ts';
 import type {ObjectInfo, Objects, Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
@@ -79,7 +80,16 @@ export class SimObjects {
 }
 
 /** `before` is the state that it had until `changed_at`. */
-export type SimNode = Tpu & {metadata: Record<string, string>; before: string; changed_at: number};
+export type SimNode = Tpu & {
+  state: string;
+  metadata: Record<string, string>;
+  before: string;
+  changed_at: number;
+  from: SimQueued | null;
+};
+
+/** A request in the queue of its zone; its node is made when there is room. */
+export type SimQueued = Queued & {request: TpuRequest};
 
 /** A list may be so much behind. */
 const STALE_MS = 90_000;
@@ -89,6 +99,7 @@ export type Zone = {soldOut: boolean; overQuota: boolean; unreachable: boolean; 
 
 export class SimTpus {
   readonly nodes = new Map<string, SimNode>();
+  readonly queue = new Map<string, SimQueued>();
   readonly zones = new Map<string, Zone>();
   /** Every node that was made, as `name#incarnation`. */
   readonly made: string[] = [];
@@ -112,30 +123,64 @@ export class SimTpus {
     return zone;
   }
 
+  /** What there is of any kind, by name. */
+  names(): string[] {
+    return [...new Set([...this.nodes.keys(), ...this.queue.keys()])];
+  }
+
   through(call: Call): Tpus {
     return {
-      list: () => call('tpus.list', () => this.#list()),
+      // Two lists, as the API has them, and each is of another moment.
+      list: async () => {
+        const nodes = call('tpus.list', () => this.#listNodes());
+        const queue = call('tpus.list the queue', () => this.#listQueue());
+        return joined(...(await Promise.all([nodes, queue])));
+      },
       create: request => call('tpus.create', () => this.#create(request)),
       delete: (name, zone) => call('tpus.delete', () => this.#delete(name, zone)),
     };
   }
 
   /** A list may be behind: it shows then what was so a while ago. What is there it always has. */
-  #list(): {tpus: Tpu[]; unreachable: string[]} {
-    const unreachable = [...this.zones].filter(([, {unreachable}]) => unreachable).map(([name]) => name);
+  #listNodes(): Listed {
+    const unreachable = this.#unreachable();
     const since = this.#setting.clockwork.now - STALE_MS;
     const isStale = this.#setting.strikes('stale');
     const ghosts = this.#lately.filter(node => node.changed_at > since && !this.nodes.has(node.name));
     const all = [...this.nodes.values(), ...(isStale ? ghosts : [])];
     const tpus = all.filter(({zone}) => !unreachable.includes(zone));
     return {
-      tpus: tpus.map(({name, zone, state, before, changed_at, health, labels, created_at}) => ({
+      tpus: tpus.map(({name, zone, state, before, changed_at, health, labels, symptoms, created_at}) => ({
         name,
         zone,
         state: isStale && changed_at > since ? before : state,
         health,
         labels: {...labels},
+        symptoms: [...symptoms],
+        queued: null,
         created_at,
+      })),
+      unreachable,
+    };
+  }
+
+  #unreachable(): string[] {
+    return [...this.zones].filter(([, {unreachable}]) => unreachable).map(([name]) => name);
+  }
+
+  #listQueue(): Listed {
+    const unreachable = this.#unreachable();
+    const queue = [...this.queue.values()].filter(({request}) => !unreachable.includes(request.zone));
+    return {
+      tpus: queue.map(({state, initiator, error, valid_until_at, request: {name, zone, labels}}) => ({
+        name,
+        zone,
+        state: null,
+        health: 'HEALTH_UNSPECIFIED',
+        labels: {...labels},
+        symptoms: [],
+        queued: {state, initiator, error, valid_until_at, labels: {...labels}},
+        created_at: iso(this.#setting.clockwork.now),
       })),
       unreachable,
     };
@@ -146,39 +191,116 @@ export class SimTpus {
     this.#setting.see(`a node is: ${state}`);
   }
 
-  #create({name, zone, labels, metadata}: TpuRequest): 'started' | 'exists' {
+  #create(request: TpuRequest): 'started' | 'exists' {
+    const {name, zone, queue} = request;
     const {soldOut, overQuota} = this.#reach(zone, `create ${name}`);
+    if (queue) {
+      if (this.queue.has(name)) return 'exists';
+      this.#enter(request, queue.valid_until_at);
+      return 'started';
+    }
     if (this.nodes.has(name)) return 'exists';
     if (soldOut) throw new TpuError('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
     if (overQuota) throw new TpuError('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
+    this.#make(request, null);
+    return 'started';
+  }
+
+  #make({name, zone, labels, metadata}: TpuRequest, from: SimQueued | null): void {
     const {chance, clockwork} = this.#setting;
     const created_at = iso(clockwork.now);
-    const health = 'HEALTHY';
+    const said = {health: 'HEALTHY', symptoms: [], queued: null};
     const was = {before: 'CREATING', changed_at: clockwork.now};
-    const node = {name, zone, state: 'CREATING', ...was, health, labels, metadata, created_at};
+    const node = {name, zone, state: 'CREATING', ...was, ...said, labels, metadata, created_at, from};
     this.nodes.set(name, node);
     this.#setting.see('a node is: CREATING');
     this.made.push(`${name}#${metadata['gleaner-incarnation']}`);
     if (this.#setting.strikes('stuck')) {
       // The operation never ends, or it fails after minutes and the node is not there any more.
       if (chance.happens(0.5)) this.#later(node, chance.between(60, 600), () => this.remove(node));
-      return 'started';
+      return;
     }
     this.#later(node, chance.between(20, 150), () => {
       if (node.state !== 'CREATING') return;
       this.turn(node, 'READY');
+      if (from?.state === 'PROVISIONING') this.#become(from, 'ACTIVE');
       this.onReady(node);
     });
-    return 'started';
+  }
+
+  #enter(request: TpuRequest, valid_until_at: string): void {
+    const queued = {state: '', initiator: 'USER', error: null, request, valid_until_at};
+    this.queue.set(request.name, queued);
+    this.#become(queued, 'ACCEPTED');
+    this.#setting.after(this.#setting.chance.between(1, 40) * 1000, () => this.#provide(queued));
+  }
+
+  /** Tries again and again until the zone has room, or the request is over. */
+  #provide(queued: SimQueued): void {
+    const {chance, clockwork} = this.#setting;
+    if (!this.#isQueued(queued) || !['ACCEPTED', 'WAITING_FOR_RESOURCES'].includes(queued.state)) return;
+    const {name, zone} = queued.request;
+    const {soldOut, overQuota} = this.zone(zone);
+    if (overQuota) this.#fail(queued, 'quota');
+    else if (clockwork.now > Date.parse(queued.valid_until_at ?? '')) this.#fail(queued, 'no-capacity');
+    else if (this.#setting.strikes('suspension')) this.#suspend(queued);
+    else if (soldOut) {
+      this.#become(queued, 'WAITING_FOR_RESOURCES');
+      this.#setting.after(chance.between(20, 90) * 1000, () => this.#provide(queued));
+    } else if (this.nodes.has(name)) this.#fail(queued, 'bad-request');
+    else {
+      this.#become(queued, 'PROVISIONING');
+      if (!this.#setting.strikes('stuck')) this.#make(queued.request, queued);
+    }
+  }
+
+  #isQueued(queued: SimQueued): boolean {
+    return this.queue.get(queued.request.name) === queued;
+  }
+
+  #become(queued: SimQueued, state: string): void {
+    queued.state = state;
+    this.#setting.see(`a queued resource is: ${state}`);
+  }
+
+  #fail(queued: SimQueued, kind: Refusal): void {
+    this.#become(queued, 'FAILED');
+    queued.error = {kind, message: `${kind} in ${queued.request.zone}`};
+  }
+
+  /** Its node is lost, and nothing brings another. */
+  #suspend(queued: SimQueued): void {
+    if (!this.#isQueued(queued) || ['DELETING', 'SUSPENDING', 'SUSPENDED'].includes(queued.state)) return;
+    this.#become(queued, 'SUSPENDING');
+    queued.initiator = 'SERVICE';
+    this.#setting.after(this.#setting.minutes(0, 3), () => {
+      if (queued.state !== 'SUSPENDING') return;
+      this.#become(queued, 'SUSPENDED');
+      const node = this.nodes.get(queued.request.name);
+      if (node?.from === queued) this.remove(node);
+    });
+  }
+
+  /** The node was taken away, and still shows; its queued resource hears of it. */
+  taken(node: SimNode): void {
+    if (node.from) this.#suspend(node.from);
   }
 
   #delete(name: string, zone: string): 'started' | 'absent' {
     this.#reach(zone, `delete ${name}`);
+    const queued = this.queue.get(name);
     const node = this.nodes.get(name);
-    if (node?.zone !== zone) return 'absent';
+    const isThere = queued ? queued.request.zone === zone : node?.zone === zone;
+    if (!isThere) return 'absent';
     if (this.#setting.strikes('stuck')) return 'started';
-    this.turn(node, 'DELETING');
-    this.#later(node, this.#setting.chance.between(5, 90), () => this.remove(node));
+    // A node that is not of the queued resource outlives it.
+    const own = node && (!queued || node.from === queued) ? node : undefined;
+    if (queued) this.#become(queued, 'DELETING');
+    if (own) this.turn(own, 'DELETING');
+    this.#setting.after(this.#setting.chance.between(5, 90) * 1000, () => {
+      if (own) this.remove(own);
+      if (queued && this.#isQueued(queued)) this.queue.delete(name);
+    });
     return 'started';
   }
 
@@ -200,6 +322,18 @@ export class SimTpus {
     const {now} = this.#setting.clockwork;
     const lately = this.#lately.filter(({changed_at}) => changed_at > now - STALE_MS);
     this.#lately = [...lately, {...node, before: node.state, changed_at: now}];
+    this.taken(node);
     this.onGone(node);
   }
+}
+
+type Listed = {tpus: Tpu[]; unreachable: string[]};
+
+/** A zone that answered one of the two shows half of what it has. */
+function joined(nodes: Listed, queue: Listed): Listed {
+  const unreachable = [...new Set([...nodes.unreachable, ...queue.unreachable])];
+  const found = new Map(nodes.tpus.map(tpu => [tpu.name, tpu]));
+  for (const {queued, ...bare} of queue.tpus)
+    found.set(bare.name, {...(found.get(bare.name) ?? bare), queued});
+  return {tpus: [...found.values()].filter(({zone}) => !unreachable.includes(zone)), unreachable};
 }

@@ -7,7 +7,7 @@ import type {StreamStatus} from '../../shared/core/stream.ts';
 import type {Phase} from '../../shared/core/worker.ts';
 import {COUNTED_TOMORROW} from './code.ts';
 import {KINDS} from './faults.ts';
-import {PASSING, TAKEN} from './machines.ts';
+import {ILL, PASSING, SYMPTOMS, TAKEN} from './machines.ts';
 import type {Seen} from './run.ts';
 
 /** The compiler asks for every member of the union. */
@@ -27,6 +27,7 @@ const RUNS = all<RunStatus>({active: true, paused: true, completed: true, failed
 const DEATHS = all<Death['kind'] | 'not-needed'>({
   taken: true,
   setup: true,
+  broken: true,
   silent: true,
   hung: true,
   'not-needed': true,
@@ -53,6 +54,18 @@ export const EXPECTED: Record<string, string[]> = {
   'a stream is': STREAMS,
   'a run is': RUNS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...PASSING])],
+  'a node is said to be': [...ILL, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  provisioning: ['node', 'queued-resource', 'auto'],
+  'a queued resource is': [
+    'ACCEPTED',
+    'WAITING_FOR_RESOURCES',
+    'PROVISIONING',
+    'ACTIVE',
+    'SUSPENDING',
+    'SUSPENDED',
+    'FAILED',
+    'DELETING',
+  ],
   'a life ends': DEATHS,
   'people say': [...ACTIONS.map(action => `${action} (applied)`), 'nonsense (rejected)'],
   'lease is answered': ['work', 'wait', 'exit'],

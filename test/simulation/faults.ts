@@ -37,6 +37,11 @@ export type Faults = {
   stillborn: number;
   /** An operation that never ends, or that ends in an error which nobody hears. */
   stuck: number;
+  /** A queued resource that is suspended before it has brought a node. */
+  suspension: number;
+  /** Hosts whose chips nobody can open; nodes of which Cloud TPU says something bad. */
+  bad_host: number;
+  ill: number;
   /** A list of nodes shows them as they were up to 90 seconds ago, also those that are gone. */
   stale: number;
   /** The zone has nothing to give, is over quota, or does not answer: of every ten minutes. */
@@ -82,6 +87,9 @@ const MOST: Faults = {
   zombie: 0.3,
   stillborn: 0.2,
   stuck: 0.15,
+  suspension: 0.2,
+  bad_host: 0.3,
+  ill: 0.5,
   stale: 0.5,
   stockout: 0.4,
   quota: 0.2,

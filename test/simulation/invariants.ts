@@ -339,12 +339,11 @@ export class Invariants {
         );
     const {budget_usd, spent_usd} = this.#money();
     this.#poorMinutes = budget_usd !== null && spent_usd >= budget_usd ? this.#poorMinutes + 1 : 0;
-    const isThere = isCalm && (tpus.nodes.size > 0 || tickerOn);
+    const isThere = isCalm && (tpus.names().length > 0 || tickerOn);
     this.#idleMinutes = isThere && !isWanted() ? this.#idleMinutes + 1 : 0;
     this.#check(
       this.#idleMinutes <= ORPHAN_MINUTES,
-      () =>
-        `nothing is wanted for ${this.#idleMinutes} min: nodes ${[...tpus.nodes.keys()]}, ticker ${tickerOn}`,
+      () => `nothing is wanted for ${this.#idleMinutes} min: nodes ${tpus.names()}, ticker ${tickerOn}`,
     );
   }
 
@@ -364,7 +363,7 @@ export class Invariants {
   atTheEnd(tickerOn: boolean, underway: number): void {
     const {store, streams, tpus} = this.#setting;
     for (const object of streams.keys()) this.#checkComplete(object);
-    this.#check(tpus.nodes.size === 0, () => `TPUs are left: ${[...tpus.nodes.keys()]}`);
+    this.#check(tpus.names().length === 0, () => `TPUs are left: ${tpus.names()}`);
     this.#check(!tickerOn, () => 'it still ticks');
     this.#check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     for (const {id, data} of store.collection('workers'))

@@ -1,5 +1,6 @@
 /** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
 import type {Request, Response} from '@google-cloud/functions-framework';
+import {iso} from '../../shared/core/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
 import type {SimNode} from './cloud.ts';
@@ -19,6 +20,15 @@ export const TAKEN = [
   'STOPPING',
   'HIDING',
   'HIDDEN',
+];
+export const ILL = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
+/** Of nodes that work all the same. */
+export const SYMPTOMS = [
+  'LOW_MEMORY',
+  'OUT_OF_MEMORY',
+  'HBM_OUT_OF_MEMORY',
+  'EXECUTE_TIMED_OUT',
+  'PROJECT_ABUSE',
 ];
 export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
@@ -45,6 +55,8 @@ export class Machines {
     const {clockwork, chance, faults} = setting;
     this.#planLoss(node);
     if (setting.strikes('stillborn')) return;
+    const isBad = setting.strikes('bad_host');
+    if (isBad) this.#show(node, 'MESH_BUILD_FAIL');
     const incarnation = Number(node.metadata['gleaner-incarnation']);
     const code = this.#codes.today;
     const process: Process = {
@@ -63,7 +75,11 @@ export class Machines {
       objects: setting.objects.through(this.#extractorCalls(process, cut)),
       sleep: ms => new Promise(resolve => setting.after(ms * drift, () => process.isDead || resolve())),
       seconds: (low, high) => setting.chance.between(low, high),
-      isFaulty: () => setting.strikes('machine_fault'),
+      fault: () => {
+        if (isBad)
+          return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
+        return setting.strikes('machine_fault') ? 'the disk is full' : null;
+      },
       isLying: () => setting.strikes('lie'),
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
@@ -89,6 +105,8 @@ export class Machines {
       const hours = -Math.log(1 - chance.next()) / faults.preemption;
       this.#setting.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
     }
+    if (this.#setting.strikes('ill'))
+      this.#setting.after(this.#setting.minutes(0, 20), () => this.#fallIll(node));
     if (!this.#setting.strikes('repair')) return;
     this.#setting.after(this.#setting.minutes(1, 20), () => {
       if (!this.#isThere(node) || node.state !== 'READY') return;
@@ -97,6 +115,22 @@ export class Machines {
         if (PASSING.includes(node.state)) this.#setting.tpus.turn(node, 'READY');
       });
     });
+  }
+
+  /** Cloud TPU says that something is wrong with a node that works; only of maintenance it says that it comes back. */
+  #fallIll(node: SimNode): void {
+    if (!this.#isThere(node)) return;
+    node.health = this.#setting.chance.pick(ILL);
+    this.#setting.see(`a node is said to be: ${node.health}`);
+    this.#show(node, this.#setting.chance.pick(SYMPTOMS));
+    this.#setting.after(this.#setting.minutes(1, 15), () => {
+      node.health = 'HEALTHY';
+    });
+  }
+
+  #show(node: SimNode, symptom: string): void {
+    node.symptoms.push({symptom, details: '', created_at: iso(this.#setting.clockwork.now)});
+    this.#setting.see(`a node is said to be: ${symptom}`);
   }
 
   #isCut({from, to}: Machine['cut']): boolean {
@@ -131,6 +165,7 @@ export class Machines {
     setting.after(setting.chance.between(0, 30_000), () => {
       if (!this.#isThere(node) || node.state === 'DELETING') return;
       setting.tpus.turn(node, setting.chance.pick(TAKEN));
+      setting.tpus.taken(node);
       this.#end(node, node.state);
     });
   }

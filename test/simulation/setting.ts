@@ -28,11 +28,20 @@ const LIMITS = {
   GLEANER_REPAIR_S: '600',
   GLEANER_ASK_AGAIN_S: '150',
   GLEANER_CREATE_WAIT_S: '200',
+  GLEANER_QUEUE_S: '900',
 };
 const ZONES = ['us-central1-a', 'europe-west4-b'];
 
 /** What a world may be made smaller by, besides leaving out kinds of faults. */
-export const SIMPLER = ['budget', 'second zone', 'second slot', 'second run', 'second stream', 'long storm'];
+export const SIMPLER = [
+  'queue',
+  'budget',
+  'second zone',
+  'second slot',
+  'second run',
+  'second stream',
+  'long storm',
+];
 
 export type Options = {
   /** Kinds of faults, and things of `SIMPLER`, that this world does not have. */
@@ -83,6 +92,7 @@ export class Setting {
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
       GLEANER_CREATES_PER_HOUR: String(this.mostCreates),
       ...this.#budget(),
+      GLEANER_PROVISIONING: this.#provisioning(),
     });
     this.invariants = new Invariants(this);
   }
@@ -93,6 +103,13 @@ export class Setting {
     return isPoor && !this.options.plan && !this.options.without?.has('budget')
       ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
       : {};
+  }
+
+  #provisioning(): string {
+    const provisioning = this.chance.pick(['node', 'node', 'queued-resource', 'auto']);
+    if (this.options.plan || this.options.without?.has('queue')) return 'node';
+    this.see(`provisioning: ${provisioning}`);
+    return provisioning;
   }
 
   /** How many there are of something, at least one. Drawn also when more than one is left out, so that nothing else changes. */

@@ -87,7 +87,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     setting.after(minutes * MINUTE_MS, () => people.care());
   const isAtRest = () =>
     !delivery.processes.tickerOn &&
-    tpus.nodes.size === 0 &&
+    tpus.names().length === 0 &&
     delivery.underway === 0 &&
     people.unfinished().length === 0;
   let restsSince = Number.POSITIVE_INFINITY;

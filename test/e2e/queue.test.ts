@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import {SPEC, TestHome, texts} from './home.ts';
+
+const ZONE = 'us-central1-a';
+const WORKER = `${ZONE}-0`;
+
+describe('a pool whose TPUs come through the queue, on a local cloud', function () {
+  this.timeout(600_000);
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start(1);
+  });
+  after(() => home.remove());
+
+  const queued = async () => (await home.state()).queued_resources.map(({name, state}) => `${name} ${state}`);
+
+  it('waits for a node, is suspended in its work, gets another, and leaves nothing in the queue', async () => {
+    await home.publish({action: 'scale', provisioning: 'queued-resource'});
+    await home.fault('stockout', ZONE);
+    await home.drop('datasets/patient/run.json', SPEC);
+    await home.drop('datasets/patient/stream_000.jsonl', texts(1500, 'a'));
+    await home.until('the wait', queued, names => names.join() === `tpu-${WORKER} WAITING_FOR_RESOURCES`);
+    await home.fault('clear', 'stockout');
+    await home.until(
+      'work',
+      () => home.view('patient'),
+      view => (view?.streams[0]?.total_shards ?? 0) > 0,
+    );
+    assert.deepEqual(await queued(), [`tpu-${WORKER} ACTIVE`]);
+    await home.fault('suspend', `tpu-${WORKER}`);
+    const view = await home.runEnds('patient');
+    assert.equal(view?.run.status, 'completed');
+    const report = await home.verify('patient');
+    assert.deepEqual([report.ok, report.stored_once], [true, 1500]);
+    await home.until('an empty queue', queued, names => names.length === 0, 30);
+    assert.deepEqual((await home.state()).tpus, []);
+  });
+});
