@@ -435,6 +435,27 @@ describe('rebuild', () => {
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
+  it('does not put an older count over a newer one that came meanwhile', async () => {
+    const world = await aDoneWorld();
+    const path = 'runs/my-run/streams/000';
+    const right = (await world.store.get(path)) ?? assert.fail();
+    const set = (data: Document) => world.store.transaction(async tx => tx.set(path, data));
+    await set({...right, total_shards: 3});
+    const {list} = world.deps.objects;
+    let listings = 0;
+    world.deps.objects.list = async (prefix, options) => {
+      const found = await list(prefix, options);
+      // The second is what is mended by: the last shard was not there yet, and was counted before the mending.
+      if (!prefix.endsWith('/tpu_0/') || ++listings !== 2) return found;
+      await set({...right, updated_at: new Date(world.now).toISOString()});
+      return found.filter(({name}) => !name.includes('shard_0010'));
+    };
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const after = await world.stream('my-run', '000');
+    assert.deepEqual([listings, after?.total_shards, after?.status], [3, 10, 'completed']);
+  });
+
   it('of a run in mid-work disturbs nobody, however often it is asked for', async () => {
     const world = await aWipedWorld();
     for (let minute = 0; minute < 12; minute++) {
