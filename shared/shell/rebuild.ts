@@ -145,7 +145,7 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   const parent = await runRecords.get(deps.store, run);
   if (parent) await lookAtRun(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
   await wake(deps);
-  return describeSurvey(run, found);
+  return `rebuilt ${describeSurvey(run, found)}`;
 }
 
 export function describeSurvey(run: string, found: readonly StreamSurvey[]): string {
@@ -153,8 +153,8 @@ export function describeSurvey(run: string, found: readonly StreamSurvey[]): str
   const count = (finding: Finding) => found.filter(each => each.finding === finding).length;
   const kinds: Finding[] = ['missing', 'broken', 'different', 'waits', 'faulty'];
   const wrong = kinds.filter(kind => count(kind) > 0).map(kind => `${count(kind)} ${kind}`);
-  const were = wrong.length > 0 ? wrong.join(', ') : 'all were right';
-  return `${run} is as the bucket says: ${found.length} streams with ${shards} shards; ${were}`;
+  const were = wrong.length > 0 ? wrong.join(', ') : 'all right';
+  return `${run}: ${found.length} streams with ${shards} shards in the bucket; ${were}`;
 }
 
 /** What was found before it was mended. */

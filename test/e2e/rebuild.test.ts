@@ -62,7 +62,7 @@ describe('a local cloud whose database is lost in mid-run', function () {
     await home.up();
     const made = await gleaner(['rebuild', '--dir', home.dir]);
     assert.equal(made.code, 0, made.stderr);
-    assert.match(made.stdout, /my-run is as the bucket says: 2 streams with \d+ shards/);
+    assert.match(made.stdout, /rebuilt my-run: 2 streams with \d+ shards in the bucket/);
     const right = await gleaner(['rebuild', '--dry-run', '--dir', home.dir]);
     assert.equal(right.code, 0, right.stdout);
     assert.equal((await home.view('halted'))?.run.status, 'cancelled');

@@ -390,7 +390,7 @@ describe('rebuild', () => {
       name: 'a run that nobody can read',
       path: 'runs/my-run',
       change: data => ({...data, status: 'asleep'}),
-      says: /all were right/,
+      says: /all right/,
     },
     {
       name: 'a shard without a document',
