@@ -164,6 +164,13 @@ export function checkQuery(collection: CollectionPath, query: Query): void {
     throw badQuery(collection, `the limit ${limit} is no positive whole number`);
 }
 
+/** Throws `TypeError` for fields that cannot be added up. */
+export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
+  checkCollectionPath(collection);
+  if (fields.length === 0) throw badQuery(collection, 'it adds up no field');
+  for (const field of fields) checkQueryField(collection, field);
+}
+
 /** The field that `<`, `<=`, `>` or `>=` filters on, if any. */
 export function rangeField(query: Query): string | undefined {
   return query.where?.find(({op}) => op !== '==' && op !== 'in')?.field;

@@ -36,6 +36,11 @@ export interface Store {
   get(path: DocumentPath): Promise<Document | undefined>;
   query(collection: CollectionPath, query?: Query): Promise<Stored[]>;
   count(collection: CollectionPath, where?: Filter[]): Promise<number>;
+  /** The sum of each field over the whole collection. What is no number, or is missing, adds nothing. */
+  sum<Field extends string>(
+    collection: CollectionPath,
+    fields: readonly Field[],
+  ): Promise<Record<Field, number>>;
   /**
    * Runs `work`, then commits its writes all together or not at all, as if nothing else ran meanwhile: when a document that
    * was read has changed, `work` runs again, so it must do nothing but read and write through `tx`. Every read comes before
@@ -81,8 +86,8 @@ export type ObjectInfo = {
 /** One bucket. Every answer is strongly consistent. */
 export interface Objects {
   readonly bucket: string;
-  /** In name order. `start` is the first name that may come. */
-  list(prefix: string, options?: {start?: string}): Promise<ObjectInfo[]>;
+  /** In name order. `start` is the first name that may come, `limit` is how many come at most. */
+  list(prefix: string, options?: {start?: string; limit?: number}): Promise<ObjectInfo[]>;
   head(name: string): Promise<ObjectInfo | undefined>;
   /** The bytes, at most `max_bytes` (larger throws `ObjectTooLarge`), or undefined when there is no such object. */
   read(name: string, options: {max_bytes: number}): Promise<Uint8Array | undefined>;

@@ -47,8 +47,13 @@ export class MemoryObjects implements Objects {
     return [...this.#objects.keys()].filter(name => name.startsWith(prefix)).sort();
   }
 
-  async list(prefix: string, {start = ''}: {start?: string} = {}): Promise<ObjectInfo[]> {
-    const names = this.names(prefix).filter(name => name >= start);
+  async list(
+    prefix: string,
+    {start = '', limit}: {start?: string; limit?: number} = {},
+  ): Promise<ObjectInfo[]> {
+    const names = this.names(prefix)
+      .filter(name => name >= start)
+      .slice(0, limit);
     return structuredClone(names.flatMap(name => this.#objects.get(name)?.info ?? []));
   }
 

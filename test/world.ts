@@ -82,7 +82,7 @@ export class World {
     const ports = <T extends object>(port: T, verbs: (keyof T & string)[]) =>
       exposed(port, verbs, this.interleaver, this.weather);
     return {
-      store: ports(this.store, ['get', 'query', 'count', 'transaction', 'close']),
+      store: ports(this.store, ['get', 'query', 'count', 'sum', 'transaction', 'close']),
       objects: ports(this.objects, ['list', 'head', 'read', 'create', 'replace', 'delete']),
       tpus: ports(this.tpus, ['list', 'create', 'delete']),
       bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, [

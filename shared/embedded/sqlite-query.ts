@@ -23,6 +23,17 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
   };
 }
 
+/** The sums come as `sum_0` and so on, in the order of the fields. */
+export function sumFields(collection: CollectionPath, fields: readonly string[]): Sql {
+  const sums = fields.map(
+    (_, index) => `sum(case when ${TYPE} in ('integer', 'real') then ${NUMBER} end) as sum_${index}`,
+  );
+  return {
+    sql: `select ${sums.join(', ')} from documents where collection = ?`,
+    values: [...fields.flatMap(field => [jsonPath(field), jsonPath(field)]), collection],
+  };
+}
+
 const NOTHING: Sql = {sql: '', values: []};
 const ID_ORDER: Sql = {sql: ' order by id', values: []};
 

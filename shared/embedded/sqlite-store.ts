@@ -14,10 +14,10 @@ import {dirname} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {Attempt} from '../attempt.ts';
-import {checkQuery, splitDocumentPath} from '../documents.ts';
+import {checkQuery, checkSum, splitDocumentPath} from '../documents.ts';
 import {AlreadyExists, Contention} from '../errors.ts';
 import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
-import {selectDocuments} from './sqlite-query.ts';
+import {selectDocuments, sumFields} from './sqlite-query.ts';
 
 const SCHEMA = 1;
 const ATTEMPTS = 16;
@@ -112,6 +112,18 @@ class SqliteStore implements Store {
     checkQuery(collection, {where});
     const {sql, values} = selectDocuments('count(*) as documents', collection, {where});
     return Number((await this.#unlocked(() => this.#database.prepare(sql).get(...values)))?.documents);
+  }
+
+  async sum<Field extends string>(
+    collection: string,
+    fields: readonly Field[],
+  ): Promise<Record<Field, number>> {
+    checkSum(collection, fields);
+    const {sql, values} = sumFields(collection, fields);
+    const row = await this.#unlocked(() => this.#database.prepare(sql).get(...values));
+    return Object.fromEntries(
+      fields.map((field, index) => [field, Number(row?.[`sum_${index}`] ?? 0)]),
+    ) as Record<Field, number>;
   }
 
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {

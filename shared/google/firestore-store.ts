@@ -13,7 +13,7 @@ import type {
   Transaction as FirestoreTransaction,
 } from '@google-cloud/firestore';
 import {Attempt, type Write} from '../attempt.ts';
-import {checkQuery, rangeField, splitDocumentPath} from '../documents.ts';
+import {checkQuery, checkSum, rangeField, splitDocumentPath} from '../documents.ts';
 import {AlreadyExists, Contention} from '../errors.ts';
 import type {
   CollectionPath,
@@ -78,6 +78,21 @@ class FirestoreStore implements Store {
       .count()
       .get();
     return snapshot.data().count;
+  }
+
+  /** One query for each field: several in one would need a composite index over them. */
+  async sum<Field extends string>(
+    collection: CollectionPath,
+    fields: readonly Field[],
+  ): Promise<Record<Field, number>> {
+    checkSum(collection, fields);
+    const {firestore, module} = await this.#load();
+    const sums = fields.map(async field => {
+      const path = new module.FieldPath(...field.split('.'));
+      const asked = firestore.collection(collection).aggregate({sum: module.AggregateField.sum(path)});
+      return [field, (await asked.get()).data().sum] as const;
+    });
+    return Object.fromEntries(await Promise.all(sums)) as Record<Field, number>;
   }
 
   async transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {

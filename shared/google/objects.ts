@@ -32,11 +32,12 @@ class StorageObjects implements Objects {
     });
   }
 
-  async list(prefix: string, {start}: {start?: string} = {}): Promise<ObjectInfo[]> {
+  async list(prefix: string, {start, limit}: {start?: string; limit?: number} = {}): Promise<ObjectInfo[]> {
     const from = start && start > prefix ? {startOffset: start} : {};
+    const most = limit === undefined ? {} : {maxResults: limit};
     try {
-      const [files] = await (await this.#open()).getFiles({prefix, ...from, autoPaginate: true});
-      return files.map(({metadata}) => infoOf(metadata));
+      const [files] = await (await this.#open()).getFiles({prefix, ...from, ...most, autoPaginate: true});
+      return files.slice(0, limit).map(({metadata}) => infoOf(metadata));
     } catch (error) {
       throw this.#failure('list', prefix, error);
     }

@@ -91,6 +91,11 @@ function itKeepsTheContract(open: () => Objects): void {
     assert.deepEqual(await names(`${folder}b/`, `${folder}b/20`), ['b/z', 'b/é']);
     assert.deepEqual(await names(`${folder}b/`, `${folder}a`), ['b/10', 'b/2', 'b/z', 'b/é']);
     assert.deepEqual(await names(`${folder}b/`, `${folder}c`), []);
+    const two = await objects.list(`${folder}b/`, {start: `${folder}b/2`, limit: 2});
+    assert.deepEqual(
+      two.map(({name}) => name),
+      [`${folder}b/2`, `${folder}b/z`],
+    );
     const [listed] = await objects.list(`${folder}b/10`);
     assert.deepEqual(listed, await objects.head(`${folder}b/10`));
   });

@@ -435,6 +435,17 @@ export function keepsTheContract(open: () => Handles, effort: Effort): void {
       });
   });
 
+  it('adds up the numbers of a field, and of a field of a map, and nothing else', async () => {
+    await put(ZOO);
+    await put({'zoo/owl': {legs: 2.5, home: {rooms: 3}}, 'zoo/owl/nests/n': {legs: 1000}});
+    const {legs, ...others} = await there.sum('zoo', ['legs', 'home.rooms', 'name', 'tail']);
+    assert.equal(legs, 6 + 2 + 4 + 4 + 0 + 2.5);
+    assert.deepEqual(others, {'home.rooms': 3, name: 0, tail: 0});
+    assert.deepEqual(await there.sum('nobody', ['legs']), {legs: 0});
+    await assert.rejects(here.sum('zoo', []), TypeError);
+    await assert.rejects(here.sum('zoo', ["legs'"]), TypeError);
+  });
+
   it('does what a Map would do, whatever is asked', async () => {
     await fc.assert(
       fc.asyncProperty(story, async steps => {

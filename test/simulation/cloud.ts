@@ -55,7 +55,7 @@ export class SimObjects {
   through(call: Call): Objects {
     return {
       bucket: 'bucket',
-      list: (prefix, {start} = {}) => call('list', () => this.list(prefix, start)),
+      list: (prefix, {start, limit} = {}) => call('list', () => this.list(prefix, start).slice(0, limit)),
       head: name =>
         call('head', () => {
           const info = this.info(name);

@@ -46,6 +46,7 @@ export class SimStore {
       get: path => call('get', () => this.#read(path)),
       query: (collection, query) => call('query', () => this.#query(collection, query)),
       count: (collection, where) => call('count', () => this.#query(collection, where && {where}).length),
+      sum: (collection, fields) => call('sum', () => this.#sum(collection, fields)),
       transaction: work => this.#transaction(call, work),
       close: async () => {},
     };
@@ -72,6 +73,16 @@ export class SimStore {
     found = found.slice(0, limit);
     this.reads += Math.max(1, found.length);
     return found;
+  }
+
+  #sum<Field extends string>(collection: string, fields: readonly Field[]): Record<Field, number> {
+    const documents = this.collection(collection).map(({data}) => data);
+    const sum = (field: Field) =>
+      documents.reduce((total, data) => {
+        const value = fieldOf(data, field);
+        return typeof value === 'number' ? total + value : total;
+      }, 0);
+    return Object.fromEntries(fields.map(field => [field, sum(field)])) as Record<Field, number>;
   }
 
   async #transaction<T>(call: Call, work: (tx: Transaction) => Promise<T>): Promise<T> {
