@@ -137,7 +137,7 @@ function checkValue(path: DocumentPath, at: string[], value: unknown, count: Cou
  */
 export function checkQuery(collection: CollectionPath, query: Query): void {
   checkCollectionPath(collection);
-  const {where = [], order_by, limit} = query;
+  const {where = [], order_by, limit, after} = query;
   let alternatives = 1;
   for (const filter of where) {
     checkQueryField(collection, filter.field);
@@ -160,6 +160,8 @@ export function checkQuery(collection: CollectionPath, query: Query): void {
       );
   if (ranged && !order_by && limit !== undefined)
     throw badQuery(collection, `a limit with a range on ${ranged} needs order_by ${ranged}`);
+  if (after !== undefined && (ordering !== undefined || after === '' || after.includes('/')))
+    throw badQuery(collection, `"after" is the id of a document, and goes with no order and no range`);
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit > 0 && limit < 2 ** 31))
     throw badQuery(collection, `the limit ${limit} is no positive whole number`);
 }

@@ -18,6 +18,8 @@ export type Stored = {path: DocumentPath; id: string; data: Document};
 export type Filter = {field: string; op: '==' | '<' | '<=' | '>' | '>=' | 'in'; value: Value};
 export type Query = {
   where?: Filter[];
+  /** Only documents whose id comes after this one; without `order_by` and ranges. Reads a collection a part at a time. */
+  after?: string;
   /** One field at most, because two need a composite index. Without it, documents come in id order. */
   order_by?: {field: string; direction?: 'asc' | 'desc'};
   limit?: number;

@@ -8,6 +8,7 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
     {sql: 'collection = ?', values: [collection]},
     ...(query.where ?? []).map(matching),
     ...(query.order_by ? [present(query.order_by.field)] : []),
+    ...(query.after === undefined ? [] : [{sql: 'id > ?', values: [query.after]}]),
   ];
   const order = query.order_by ? ordering(query.order_by.field, query.order_by.direction) : ID_ORDER;
   const tail = columns.startsWith('count') ? NOTHING : order;

@@ -159,6 +159,8 @@ function select({firestore, module}: Loaded, collection: CollectionPath, query: 
     const {field, direction} = query.order_by;
     selected = selected.orderBy(new module.FieldPath(...field.split('.')), direction);
   }
+  if (query.after !== undefined)
+    selected = selected.orderBy(module.FieldPath.documentId()).startAfter(query.after);
   return query.limit === undefined ? selected : selected.limit(query.limit);
 }
 

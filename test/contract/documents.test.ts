@@ -165,6 +165,8 @@ const BAD_QUERIES: {name: string; query: Query; says: RegExp}[] = [
     says: /order_by a/,
   },
   {name: 'a limit of nothing', query: {limit: 0}, says: /limit 0/},
+  {name: 'a start in an order', query: {order_by: {field: 'a'}, after: 'x'}, says: /"after"/},
+  {name: 'a start at a path', query: {after: 'runs/x'}, says: /"after"/},
   {name: 'a limit of half a document', query: {limit: 1.5}, says: /limit 1\.5/},
 ];
 

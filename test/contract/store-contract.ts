@@ -84,6 +84,17 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
     finds: ['ant', 'bat', 'cat', 'dog', 'eel', 'fly', 'gnu', 'hen', 'jay'],
   },
   {name: 'stop at the limit', query: {limit: 2}, finds: ['ant', 'bat']},
+  {name: 'go on after an id', query: {after: 'eel'}, finds: ['fly', 'gnu', 'hen', 'jay']},
+  {
+    name: 'go on after an id that is not there, as far as the limit',
+    query: {after: 'coot', limit: 2},
+    finds: ['dog', 'eel'],
+  },
+  {
+    name: 'go on after an id among those chosen',
+    query: {where: [by('kind', 'in', ['insect', 'mammal'])], after: 'bat'},
+    finds: ['cat', 'dog', 'fly'],
+  },
   {name: 'find equal text', query: {where: [by('kind', '==', 'insect')]}, finds: ['ant', 'fly']},
   {
     name: 'find equal numbers, but not the text that reads like one',
@@ -430,7 +441,7 @@ export function keepsTheContract(open: () => Handles, effort: Effort): void {
           assert.equal(path, `zoo/${id}`);
           assert.deepEqual(data, ZOO[path]);
         }
-        if (!query.order_by && !query.limit)
+        if (!query.order_by && !query.limit && !query.after)
           assert.equal(await there.count('zoo', query.where), finds.length);
       });
   });

@@ -44,12 +44,13 @@ export class ModelStore {
   }
 
   #query({collection, query}: Step & {step: 'query'}): Seen {
-    const {where = [], order_by, limit} = query;
+    const {where = [], order_by, limit, after} = query;
     const field = order_by?.field;
     const found = [...this.#documents]
       .map(([path, data]) => ({path, id: path.slice(path.lastIndexOf('/') + 1), data}))
       .filter(({path, id}) => path === `${collection}/${id}`)
       .filter(({data}) => where.every(filter => matches(data, filter)))
+      .filter(({id}) => after === undefined || compareText(id, after) > 0)
       .filter(({data}) => field === undefined || fieldOf(data, field) !== undefined)
       .sort((a, b) => compareBy(a, b, field) * (order_by?.direction === 'desc' ? -1 : 1));
     return {outcome: 'done', documents: found.slice(0, limit)};
@@ -171,11 +172,12 @@ const document: fc.Arbitrary<Document> = fc.record(
   {requiredKeys: [], noNullPrototype: true},
 );
 
+const documentId = fc.constantFrom(
+  ...['a', 'A', 'é', '\uffff', '\u{1f600}', "'", '"%', '\n', '007', '7', '_'],
+);
+
 const path = fc
-  .tuple(
-    fc.constantFrom('runs', 'runs/r/streams', 'runs/r'),
-    fc.constantFrom('a', 'A', 'é', '\uffff', '\u{1f600}', "'", '"%', '\n', '007', '7', '_'),
-  )
+  .tuple(fc.constantFrom('runs', 'runs/r/streams', 'runs/r'), documentId)
   .map(([collection, id]) => (collection === 'runs/r' ? 'runs/r' : `${collection}/${id}`));
 
 const operation: fc.Arbitrary<Operation> = fc.oneof(
@@ -213,10 +215,12 @@ const query: fc.Arbitrary<Query> = fc.tuple(field, fc.boolean()).chain(([name, o
       ranges: fc.array(range(name), {maxLength: 2}),
       direction: fc.constantFrom('asc' as const, 'desc' as const),
       limit: fc.option(fc.integer({min: 1, max: 5})),
+      after: fc.option(documentId),
     })
-    .map(({equalities, ranges, direction, limit}) => ({
+    .map(({equalities, ranges, direction, limit, after}) => ({
       where: [...equalities, ...ranges],
       ...(ordered ? {order_by: {field: name, direction}} : {}),
+      ...(after !== null && !ordered && ranges.length === 0 ? {after} : {}),
       ...(limit !== null && (ordered || ranges.length === 0) ? {limit} : {}),
     })),
 );

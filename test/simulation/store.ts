@@ -62,8 +62,10 @@ export class SimStore {
     return this.#entry(path)?.data;
   }
 
-  #query(collection: string, {where = [], order_by, limit}: Query = {}): Stored[] {
-    let found = this.collection(collection).filter(({data}) => where.every(filter => matches(data, filter)));
+  #query(collection: string, {where = [], order_by, limit, after = ''}: Query = {}): Stored[] {
+    let found = this.collection(collection).filter(
+      ({id, data}) => id > after && where.every(filter => matches(data, filter)),
+    );
     if (order_by) {
       const sign = order_by.direction === 'desc' ? -1 : 1;
       found = found
