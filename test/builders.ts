@@ -33,7 +33,7 @@ export function aLeasedStream(changes: Partial<Stream> = {}): Stream {
   return aStream({
     status: 'in_progress',
     epoch: 3,
-    lease: {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3, expires_at: at(180)},
+    lease: {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3},
     ...changes,
   });
 }

@@ -2,7 +2,8 @@ import type {Death} from './death.ts';
 import {isBadHost} from './provider.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
-import {iso, msOf} from './time.ts';
+import {isOlderThan, iso} from './time.ts';
+import type {Worker} from './worker.ts';
 
 export type Holder = {worker: string; incarnation: number};
 
@@ -22,41 +23,44 @@ export function holds(stream: Stream, claim: Claim): boolean {
   return stream.status === 'in_progress' && stream.lease?.epoch === claim.epoch && isLeasedTo(stream, claim);
 }
 
-export function isExpired(stream: Stream, now: number): boolean {
-  return stream.lease !== null && msOf(stream.lease.expires_at) <= now;
+/** A stream that nobody works on. */
+export function isClaimable(stream: Stream): boolean {
+  return stream.status === 'pending';
 }
 
-/** A stream that nobody works on: pending, or leased to a worker whose time is over. */
-export function isClaimable(stream: Stream, now: number): boolean {
-  return stream.status === 'pending' || (stream.status === 'in_progress' && isExpired(stream, now));
-}
-
-/** Grants a claimable stream; the new epoch makes every earlier lease of it worthless. */
-export function grantLease(
-  stream: Stream,
-  holder: Holder,
-  lease_s: number,
-  now: number,
-): Stream & {lease: Lease} {
+/** Grants a stream that nobody has; the new epoch makes every earlier lease of it worthless. */
+export function grantLease(stream: Stream, holder: Holder, now: number): Stream & {lease: Lease} {
   const epoch = stream.epoch + 1;
-  const lease = {...holder, epoch, expires_at: iso(now + lease_s * 1000)};
+  const lease = {...holder, epoch};
   return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
 }
 
-/** Extends a lease that still holds, also one that has run out but was given to nobody else. */
-export function renewLease(stream: Stream, claim: Claim, lease_s: number, now: number): Stream | undefined {
-  if (!holds(stream, claim) || !stream.lease) return undefined;
-  return {...stream, lease: {...stream.lease, expires_at: iso(now + lease_s * 1000)}};
+/** Whether the worker's document says that it has this lease of the stream. */
+export function saysItHas(worker: Worker, work: {run: string; stream: string; epoch: number}): boolean {
+  return worker.work === `${work.run}/${work.stream}` && worker.epoch === work.epoch;
+}
+
+/** Whether the stream's lease is out to this worker, as the worker's document says too. */
+export function isHeldBy(stream: Stream, worker: Worker | undefined): boolean {
+  if (!stream.lease || !worker) return false;
+  const {epoch} = stream.lease;
+  const isTheirs = isLeasedTo(stream, {worker: worker.name, incarnation: worker.incarnation});
+  return isTheirs && saysItHas(worker, {run: stream.run, stream: stream.stream, epoch});
+}
+
+/** Whether the worker has not said for too long that it has its lease: it is silent, or has begun anew and forgotten it. */
+export function hasRunOut(worker: Worker, lease_s: number, now: number): boolean {
+  return worker.work !== null && isOlderThan(worker.claimed_at ?? worker.phase_since_at, lease_s, now);
 }
 
 /**
  * A lease of an epoch that was never granted is one that a lost Store had granted: its holder goes on under it, if nobody else
  * was given the stream meanwhile.
  */
-export function adoptLease(stream: Stream, claim: Claim, lease_s: number, now: number): Stream | undefined {
-  if (claim.epoch <= stream.epoch || !isClaimable(stream, now)) return undefined;
+export function adoptLease(stream: Stream, claim: Claim, now: number): Stream | undefined {
+  if (claim.epoch <= stream.epoch || !isClaimable(stream)) return undefined;
   const {worker, incarnation, epoch} = claim;
-  const lease = {worker, incarnation, epoch, expires_at: iso(now + lease_s * 1000)};
+  const lease = {worker, incarnation, epoch};
   return {...stream, epoch, lease, status: 'in_progress', updated_at: iso(now)};
 }
 

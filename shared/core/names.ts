@@ -176,6 +176,8 @@ export const paths = {
   pool: (pool: string) => `pools/${pool}`,
   zone: (zone: string) => `zones/${zone}`,
   prices: () => 'prices/chips',
+  /** How far looks have come in what is too much for one of them. */
+  progressOfLooks: () => 'looks/datasets',
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,

@@ -48,8 +48,10 @@ export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string
   return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
 }
 
-export function isFor(pool: Pool, run: Assignment, worker_id: number, worker: string): boolean {
-  return slotsFor(pool, run, worker_id)?.includes(worker) ?? true;
+/** The stream of the run that is for this slot alone, whether or not there is one; undefined for a slot that is not the pool's. */
+export function streamFor(pool: Pool, {stream_offset}: Assignment, worker: string): number | undefined {
+  const number = slotsOf(pool).findIndex(({name}) => name === worker);
+  return number < 0 ? undefined : number + stream_offset;
 }
 
 /** Those furthest on in their work are kept first, so that a shrinking pool loses what costs least to lose. */
@@ -92,6 +94,8 @@ export function wantedSlots(
     const worker = workers.get(name);
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
+    // Its lease was taken from it, and it has said nothing since.
+    if (worker?.phase === 'working' && worker.work === null) return KEEP_ORDER.creating;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const left = new Map(allowances);

@@ -57,6 +57,11 @@ export const NO_STREAMS = {
 /** What people have said of a run so far: nothing. */
 export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null};
 
+/** What the streams of a run are together; `failed` is one of those that failed. */
+export type StreamTotals = typeof NO_STREAMS & {
+  failed: {stream: string; last_error: string | null} | undefined;
+};
+
 export type StreamFacts = {
   stream: string;
   status: StreamStatus;
@@ -75,6 +80,31 @@ export function isSettled({rebuilt_at}: Run, lease_s: number, now: number): bool
   return rebuilt_at === null || isOlderThan(rebuilt_at, lease_s, now);
 }
 
+/** The number fields of a stream that its run adds up. */
+export const SUMMED = [
+  'total_samples_processed',
+  'rejected_samples',
+  'total_tokens',
+  'total_shards',
+  'total_bytes',
+] as const;
+
+/** Those of a stream's fields that its run needs. */
+export function factsOf({stream, status, last_error, ...rest}: StreamFacts): StreamFacts {
+  const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = rest;
+  const sums = {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes};
+  return {stream, status, last_error, ...sums};
+}
+
+export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
+  const totals = {...NO_STREAMS};
+  for (const stream of streams) {
+    totals[`streams_${stream.status}`] += 1;
+    for (const field of SUMMED) totals[field] += stream[field];
+  }
+  return {...totals, failed: streams.find(({status}) => status === 'failed')};
+}
+
 /** Workers may be leased streams of this run. */
 export function isRunnable(run: Run): boolean {
   return run.status === 'active' && run.spec !== null;
@@ -91,28 +121,14 @@ export function isOpen(run: Run): boolean {
  */
 export function summarizeRun(
   run: Run,
-  streams: readonly StreamFacts[],
+  {failed, ...totals}: StreamTotals,
   cost_of_living_usd: number,
   now: number,
 ): Run {
-  const count = (status: StreamStatus) => streams.filter(stream => stream.status === status).length;
-  const sum = (field: Exclude<keyof StreamFacts, 'stream' | 'status' | 'last_error'>) =>
-    streams.reduce((total, stream) => total + stream[field], 0);
-  const failed = streams.find(stream => stream.status === 'failed');
-  const next: Run = {
-    ...run,
-    streams_pending: count('pending'),
-    streams_in_progress: count('in_progress'),
-    streams_completed: count('completed'),
-    streams_failed: count('failed'),
-    total_samples_processed: sum('total_samples_processed'),
-    rejected_samples: sum('rejected_samples'),
-    total_tokens: sum('total_tokens'),
-    total_shards: sum('total_shards'),
-    total_bytes: sum('total_bytes'),
-    cost_usd: run.spent_usd + cost_of_living_usd,
-  };
-  if (run.status !== 'cancelled' && run.spec !== null && streams.length > 0) {
+  const next: Run = {...run, ...totals, cost_usd: run.spent_usd + cost_of_living_usd};
+  const ended = next.streams_completed + next.streams_failed;
+  const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
+  if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     if (unfinished > 0) next.status = run.status === 'paused' ? 'paused' : 'active';
     else next.status = failed ? 'failed' : 'completed';

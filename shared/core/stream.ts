@@ -9,8 +9,12 @@ import {iso} from './time.ts';
  */
 export type StreamStatus = 'pending' | 'in_progress' | 'completed' | 'failed';
 
-/** The right of one worker incarnation to work on a stream until a time. Epochs only grow, so an old one shows itself. */
-export type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string};
+/**
+ * The right of one worker incarnation to work on a stream for as long as the worker is heard. The worker's document says the same,
+ * and no change to either leaves the other behind, so a heartbeat reads and writes the worker alone. Epochs only grow, so an
+ * old one shows itself.
+ */
+export type Lease = {worker: string; incarnation: number; epoch: number};
 
 export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
 

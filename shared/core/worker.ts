@@ -40,8 +40,11 @@ export type Worker = Shown & {
   heartbeat_at: string | null;
   /** What the agent says it does: setup, idle, loading, compiling, running, uploading. */
   activity: string | null;
-  /** `my-run/007`, the lease it works under. */
+  /** `my-run/007`, and the epoch of the lease that it has of it. */
   work: string | null;
+  epoch: number | null;
+  /** When it was given that lease, or last said that it has it. */
+  claimed_at: string | null;
   samples_done: number | null;
   samples_total: number | null;
   tokens_done: number | null;
@@ -409,6 +412,8 @@ const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 /** What a worker without a stream has to say of its work. */
 export const NO_WORK = {
   work: null,
+  epoch: null,
+  claimed_at: null,
   samples_done: null,
   samples_total: null,
   tokens_done: null,
@@ -441,6 +446,11 @@ function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
 
 function unchanged(worker: Worker): WorkerDecision {
   return {worker, actions: [], events: []};
+}
+
+/** Its lease was taken from it: it hears so at its next heartbeat. */
+export function withoutWork(worker: Worker): Worker {
+  return {...worker, ...NO_WORK};
 }
 
 /** It asks for work, which is something new each time. */

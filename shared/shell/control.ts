@@ -12,7 +12,6 @@ import {
   decideRunAction,
   decideScale,
 } from '../core/control.ts';
-import {revokeLease} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
 import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
@@ -20,11 +19,13 @@ import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {freeStream, holderOf, takeWork} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
 import {rebuild} from './rebuild.ts';
-import {poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
+import {LEASED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 import {knownPool} from './workers.ts';
 
@@ -178,9 +179,12 @@ async function onStreams(
     const each = await streamRecords.get(tx, run, id);
     if (each) found.push(each);
   }
+  const holders = await Promise.all(found.map(stream => holderOf(deps, tx, stream)));
   const decisions = found.map(decide);
   const changed = decisions.filter(decision => decision.kind === 'applied');
   for (const {next} of changed) streamRecords.set(tx, next);
+  for (const [index, decision] of decisions.entries())
+    if (decision.kind === 'applied' && decision.next.lease === null) takeWork(tx, holders[index]);
   if (changed.length > 0) {
     const reopens = changed.some(({next}) => isUnfinished(next)) && !isOpen(parent);
     const streams = changed.map(({next}) => next.stream);
@@ -231,14 +235,13 @@ function record(
 /** A stopped run's workers learn it at their next heartbeat; its streams show at once that nobody has them. */
 async function revokeLeases(deps: Deps, run: string): Promise<void> {
   if ((await runRecords.get(deps.store, run))?.status !== 'cancelled') return;
-  const leased = await deps.store.query(paths.streams(run), {
-    where: [{field: 'status', op: '==', value: 'in_progress'}],
-  });
-  for (const {id} of leased)
-    await deps.store.transaction(async tx => {
+  const leased = await deps.store.query(paths.streams(run), {where: [LEASED]});
+  await abreast(leased, ({id}) =>
+    deps.store.transaction(async tx => {
       const stream = await streamRecords.get(tx, run, id);
-      if (stream) streamRecords.set(tx, revokeLease(stream, deps.now()));
-    });
+      if (stream) freeStream(tx, stream, await holderOf(deps, tx, stream), deps.now());
+    }),
+  );
 }
 
 /** Pub/Sub's ids are digits; any other text becomes an id that Firestore takes. */

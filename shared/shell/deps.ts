@@ -1,4 +1,5 @@
 import type {Config} from '../config.ts';
+import type {Run} from '../core/run.ts';
 import type {Bus, Now, Objects, Store, Ticker, Tpus} from '../ports.ts';
 import type {Log} from './log.ts';
 
@@ -14,6 +15,8 @@ export type Deps = {
   config: Config;
   /** Stream objects, `name#generation`, that this process knows to be registered or refused. */
   taken: Set<string>;
+  /** What this process has read of runs lately: see `recentRun`. */
+  runs: Map<string, {run: Run; read_at_ms: number}>;
   /** The text of `worker-startup/startup.sh`, which every node is given. */
   startupScript: () => Promise<string>;
 };

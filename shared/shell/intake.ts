@@ -1,5 +1,12 @@
 import {CANCELLED} from '../core/control.ts';
-import {datasetPrefix, isRunId, parseDatasetObject, parseOutputObject, workerIdOf} from '../core/names.ts';
+import {
+  datasetPrefix,
+  isRunId,
+  parseDatasetObject,
+  parseOutputObject,
+  paths,
+  workerIdOf,
+} from '../core/names.ts';
 import {slotsFor} from '../core/pool.ts';
 import {isOpen, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
@@ -7,10 +14,12 @@ import {iso, msOf} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {parseRunSpec, type RunSpecInput} from '../spec.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {freezeSpec, isSameSpec, readText} from './freeze.ts';
+import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
-import {advanceStream} from './progress.ts';
+import {advanceStream, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell, tellRejected} from './timeline.ts';
 import {lookForWork, readPool} from './workers.ts';
@@ -19,7 +28,7 @@ import {lookForWork, readPool} from './workers.ts';
 export async function takeObject(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
-    await advanceStream(deps, shard.run, shard.stream);
+    await takeShard(deps, shard);
     return;
   }
   if (!name.startsWith('datasets/') || name.endsWith('/')) return;
@@ -54,29 +63,41 @@ export async function takeRun(deps: Deps, run: string): Promise<void> {
 }
 
 export async function registerRun(deps: Deps, run: string): Promise<void> {
-  for (const object of await deps.objects.list(datasetPrefix(run))) {
+  await abreast(await deps.objects.list(datasetPrefix(run)), async object => {
     const dataset = parseDatasetObject(object.name);
     if (dataset.kind === 'stream' && dataset.run === run)
       await unlessBroken(deps, () => registerStream(deps, object.name, run, dataset.stream));
-  }
+  });
 }
 
+/** How many objects under `datasets/` one look goes through: a larger bucket takes several. */
+const MOST_LISTED = 5000;
+
 /**
- * Takes the streams whose events never came. What this process has taken once it does not read again: an object's name and
- * generation stand for one content for ever.
+ * Takes the streams whose events never came, some thousand objects at each look, which goes on where the last one stopped. What
+ * this process has taken once it does not read again: an object's name and generation stand for one content for ever.
  */
 export async function takeMissedStreams(deps: Deps): Promise<void> {
-  for (const object of await deps.objects.list('datasets/')) {
-    const dataset = parseDatasetObject(object.name);
-    if (dataset.kind !== 'stream' || deps.taken.has(versionOf(object))) continue;
-    await unlessBroken(deps, async () => {
-      const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
-      const isMissed = known?.object !== object.name || known.generation !== object.generation;
-      if (isMissed || (await isStranded(deps, known)))
-        await registerStream(deps, object.name, dataset.run, dataset.stream);
-      deps.taken.add(versionOf(object));
-    });
-  }
+  const path = paths.progressOfLooks();
+  const before = await deps.store.get(path);
+  const start = typeof before?.next === 'string' ? before.next : '';
+  const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
+  await abreast(listed, object => takeMissed(deps, object));
+  const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
+  if (next !== start)
+    await deps.store.transaction(async tx => tx.set(path, {next, updated_at: iso(deps.now())}));
+}
+
+async function takeMissed(deps: Deps, object: ObjectInfo): Promise<void> {
+  const dataset = parseDatasetObject(object.name);
+  if (dataset.kind !== 'stream' || deps.taken.has(versionOf(object))) return;
+  await unlessBroken(deps, async () => {
+    const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
+    const isMissed = known?.object !== object.name || known.generation !== object.generation;
+    if (isMissed || (await isStranded(deps, known)))
+      await registerStream(deps, object.name, dataset.run, dataset.stream);
+    deps.taken.add(versionOf(object));
+  });
 }
 
 function versionOf({name, generation}: ObjectInfo): string {
@@ -144,6 +165,7 @@ export async function registerStream(
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
   const {refused, changed, isOpenNow} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
+    const holder = await holderOf(deps, tx, existing);
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
     // What was there before the stop is made again as it was, should the Store have been lost.
@@ -164,6 +186,7 @@ export async function registerStream(
       : registered.next;
     if (next !== existing) {
       streamRecords.set(tx, next);
+      if (next.lease === null) takeWork(tx, holder);
       const slots = pool && slotsFor(pool, current, next.worker_id);
       const which = slots && (slots.length > 0 ? `; it is for ${slots}` : noSlot(current, next.worker_id));
       tell(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);

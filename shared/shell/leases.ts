@@ -8,21 +8,24 @@ import {
   isLeasedTo,
   type Loaded,
   releaseLease,
-  renewLease,
+  saysItHas,
 } from '../core/lease.ts';
-import {outputPrefix, paths} from '../core/names.ts';
-import {isFor} from '../core/pool.ts';
+import {outputPrefix, paths, streamId} from '../core/names.ts';
+import {streamFor} from '../core/pool.ts';
 import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
+import {iso} from '../core/time.ts';
 import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
+import {PENDING, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {recentRun} from './runs.ts';
 import {tell} from './timeline.ts';
-import {readPool, streamOf} from './workers.ts';
+import {readPool} from './workers.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
 
@@ -52,7 +55,7 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
   if (worker.recreate || worker.fault !== null)
     return ok({...wait, reason: `${worker.name} is to be made again`});
-  for (const open of await candidates(deps, worker, request.loaded ?? null)) {
+  for await (const open of candidates(deps, worker, request.loaded ?? null)) {
     const {run, stream} = open;
     await unlessBroken(deps, () => catchUp(deps, open));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
@@ -61,46 +64,68 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   }
   await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, request.worker);
-    if (isCurrent(current, request)) workerRecords.set(tx, askedForWork(current, deps.now()));
+    if (!isCurrent(current, request)) return;
+    // It has work that it does not know of, or a request that was long on its way says nothing any more.
+    if (await workOf(deps, tx, current)) return;
+    workerRecords.set(tx, askedForWork(current, deps.now()));
   });
   return ok({...wait, reason: 'every stream is taken or done'});
 }
 
 type Open = Candidate & {object: string; generation: string};
 
-/** The streams this worker may have, best first. */
-async function candidates(deps: Deps, worker: Worker, loaded: Loaded): Promise<Open[]> {
-  const now = deps.now();
-  const holder = {worker: worker.name, incarnation: worker.incarnation};
+function candidate(run: Run, stream: string, own = false): Candidate {
+  const {run: name, spec, spec_hash, priority, created_at} = run;
+  const model = String(spec?.model ?? '');
+  return {run: name, spec_hash: spec_hash ?? '', model, priority, run_created_at: created_at, stream, own};
+}
+
+function open(run: Run, {stream, object, generation}: Stream, own = false): Open {
+  return {...candidate(run, stream, own), object, generation};
+}
+
+/** How many streams are read at once to choose one from, and how often for one request: others are choosing as well. */
+const PAGE = 30;
+const MOST_PAGES = 5;
+
+/** The streams this worker may have, best first: the one that it has, and does not know of, before any other. */
+async function* candidates(deps: Deps, worker: Worker, loaded: Loaded): AsyncGenerator<Open> {
   const broken = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
-  const found: Open[] = [];
-  const runs = runRecords.parseAll(active, broken);
-  const isAnyFixed = runs.some(({affinity}) => affinity === 'fixed');
-  const pool = isAnyFixed ? await readPool(deps) : deps.config.pool;
+  const runs = runRecords
+    .parseAll(active, broken)
+    .filter(run => isRunnable(run) && run.pool === worker.pool)
+    .map(found => ({found, ...candidate(found, '')}))
+    .sort(byPreference(loaded))
+    .map(({found}) => found);
+  const [of, stream] = worker.work?.split('/') ?? [];
+  const parent = runs.find(({run}) => run === of);
+  if (parent && stream) {
+    const own = await unlessBroken(deps, () => streamRecords.get(deps.store, parent.run, stream));
+    if (own && isLeasedTo(own, {worker: worker.name, incarnation: worker.incarnation}))
+      yield open(parent, own, true);
+  }
   for (const run of runs) {
-    if (!isRunnable(run) || run.pool !== worker.pool) continue;
-    const open = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
-    for (const stream of streamRecords.parseAll(open, broken)) {
-      // An agent that asks for work has none: a lease in its name is left from before its host restarted.
-      const own = isLeasedTo(stream, holder);
-      const isFree = isClaimable(stream, now) && isSettled(run, deps.config.lease_s, now);
-      if (!own && !(isFree && isFor(pool, run, stream.worker_id, worker.name))) continue;
-      const {spec_hash, priority, created_at} = run;
-      found.push({
-        run: run.run,
-        stream: stream.stream,
-        spec_hash: spec_hash ?? '',
-        model: String(run.spec?.model ?? ''),
-        priority,
-        run_created_at: created_at,
-        own,
-        object: stream.object,
-        generation: stream.generation,
-      });
+    if (!isSettled(run, deps.config.lease_s, deps.now())) continue;
+    if (run.affinity === 'fixed') {
+      const id = streamFor(await readPool(deps), run, worker.name);
+      const its =
+        id === undefined
+          ? undefined
+          : await unlessBroken(deps, () => streamRecords.get(deps.store, run.run, streamId(id)));
+      if (its && isClaimable(its)) yield open(run, its);
+      continue;
+    }
+    let after: string | undefined;
+    for (let page = 0; page < MOST_PAGES; page++) {
+      const where = {where: [PENDING], limit: PAGE, ...(after === undefined ? {} : {after})};
+      const pending = await deps.store.query(paths.streams(run.run), where);
+      const found = streamRecords.parseAll(pending, broken).map(stream => open(run, stream));
+      yield* found.sort(byPreference(loaded));
+      if (pending.length < PAGE) break;
+      after = pending.at(-1)?.id;
     }
   }
-  return found.sort(byPreference(loaded));
 }
 
 async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run: string, stream: string) {
@@ -113,13 +138,15 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
     return undefined;
   const holder = holderOf(request);
-  if (!isAlive(worker) || !(isClaimable(current, now) || isLeasedTo(current, holder))) return undefined;
+  if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
+  const work = `${run}/${stream}`;
   // A request that was long on its way finds its sender at work on what a later one was given.
-  const inHand = await streamOf(tx, worker);
-  if (inHand && !(inHand.run === run && inHand.stream === stream)) return undefined;
-  const granted = grantLease(current, holder, deps.config.lease_s, now);
+  if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
+  const granted = grantLease(current, holder, now);
+  const {epoch} = granted;
   streamRecords.set(tx, granted);
-  workerRecords.set(tx, heardFrom(worker, {...NO_WORK, activity: 'loading', work: `${run}/${stream}`}, now));
+  const said = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
+  workerRecords.set(tx, heardFrom(worker, said, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
   tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch: granted.epoch, text}, now);
   return workOrder(deps, parent, granted);
@@ -129,7 +156,7 @@ function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof grantLease>) 
   const {object, generation, size_bytes, crc32c} = stream;
   return {
     action: 'work',
-    lease: {run: run.run, stream: stream.stream, epoch: stream.epoch, expires_at: stream.lease.expires_at},
+    lease: {run: run.run, stream: stream.stream, epoch: stream.epoch},
     work: {
       run: run.run,
       stream: stream.stream,
@@ -144,44 +171,64 @@ function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof grantLease>) 
   };
 }
 
+/**
+ * Reads and writes the worker alone: while its document says that it has the lease, it has it. A beat that names no lease, or an
+ * older one, was sent before the last grant was heard of, and takes nothing back.
+ */
 async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> {
+  const {heartbeat_s, lease_s} = deps.config;
+  const claim = request.lease;
+  const run = claim ? await recentRun(deps, claim.run) : undefined;
   return deps.store.transaction(async tx => {
     const now = deps.now();
-    const claim = request.lease;
     const worker = await workerRecords.get(tx, request.worker);
-    const stream = claim ? await streamRecords.get(tx, claim.run, claim.stream) : undefined;
-    const run = claim ? await runRecords.get(tx, claim.run) : undefined;
-    const {heartbeat_s, lease_s} = deps.config;
     // No document is ever deleted: one that is not there was lost, and the next look makes it again.
     if (!worker) return ok({...say('continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
-    if (claim && (!stream || !run)) return ok({...say('continue', unknown(request)), heartbeat_s});
-    const held = claim && {...claim, ...holderOf(request)};
-    const isFree = worker.work === null || worker.work === `${claim?.run}/${claim?.stream}`;
-    const renewed =
-      held && stream && run && isOpen(run)
-        ? (renewLease(stream, held, lease_s, now) ??
-          (isFree ? adoptLease(stream, held, lease_s, now) : undefined))
-        : undefined;
-    if (renewed) streamRecords.set(tx, renewed);
-    if (renewed && held && stream?.epoch !== renewed.epoch) {
-      const {run, stream, epoch} = renewed;
-      const text = `${worker.name} goes on with ${run}/${stream}, as it says: its lease was lost with the documents`;
-      tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch, text}, now);
+    let isHeld = claim !== null && run !== undefined && isOpen(run) && saysItHas(worker, claim);
+    if (claim && !isHeld) {
+      const found = await regain(tx, worker, claim, now);
+      if (found === 'unknown') return ok({...say('continue', unknown(request)), heartbeat_s});
+      isHeld = found !== undefined;
+      if (found) streamRecords.set(tx, found);
+      if (found && found.updated_at === iso(now)) {
+        const {run, stream, epoch} = found;
+        const text = `${worker.name} goes on with ${run}/${stream}, as it says: its lease was lost with the documents`;
+        tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch, text}, now);
+      }
     }
-    const work = renewed ? `${renewed.run}/${renewed.stream}` : null;
-    const spoken = heardFrom(worker, {...NO_WORK, ...request.progress, activity: request.phase, work}, now);
+    const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
+    const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
+    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, claimed_at};
+    const spoken = heardFrom(worker, said, now);
     workerRecords.set(tx, spoken);
-    return ok({
-      ...verdict(request, spoken, renewed, run),
-      lease_expires_at: renewed?.lease?.expires_at ?? null,
-      heartbeat_s,
-    });
+    const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
+    return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});
   });
 }
 
-function verdict(request: Heartbeat, worker: Worker, renewed: Stream | undefined, run: Run | undefined) {
-  if (request.lease && !renewed)
+/**
+ * The lease that a worker claims and its document does not know, because the Store was lost or somebody has edited it: it has it
+ * all the same if the stream says so, or if nobody else was given the stream.
+ */
+async function regain(
+  tx: Transaction,
+  worker: Worker,
+  lease: {run: string; stream: string; epoch: number},
+  now: number,
+): Promise<Stream | 'unknown' | undefined> {
+  const stream = await streamRecords.get(tx, lease.run, lease.stream);
+  const run = await runRecords.get(tx, lease.run);
+  if (!stream || !run) return 'unknown';
+  if (!isOpen(run)) return undefined;
+  const claim = {worker: worker.name, incarnation: worker.incarnation, epoch: lease.epoch};
+  if (holds(stream, claim)) return stream;
+  const isFree = worker.work === null || worker.work === `${lease.run}/${lease.stream}`;
+  return isFree ? adoptLease(stream, claim, now) : undefined;
+}
+
+function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run | undefined) {
+  if (request.lease && !isHeld)
     return say('stop', `the lease of ${request.lease.run}/${request.lease.stream} is over: ${whyOver(run)}`);
   if (worker.phase === 'draining') return say(request.lease ? 'drain' : 'exit', notWanted(request));
   if (run?.status === 'paused') return say('drain', `run ${run.run} is paused`);

@@ -1,36 +1,63 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {costOfLiving} from '../core/cost.ts';
-import {isExpired, revokeLease} from '../core/lease.ts';
-import {paths} from '../core/names.ts';
+import {hasRunOut, isHeldBy} from '../core/lease.ts';
+import {paths, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
-import {isOpen, type Run, type StreamFacts, summarizeRun} from '../core/run.ts';
-import {isUnfinished, type Stream} from '../core/stream.ts';
-import {isOlderThan, iso} from '../core/time.ts';
-import type {Phase} from '../core/worker.ts';
+import {
+  factsOf,
+  isOpen,
+  type Run,
+  type StreamFacts,
+  type StreamTotals,
+  SUMMED,
+  summarizeRun,
+  totalsOf,
+} from '../core/run.ts';
+import {iso} from '../core/time.ts';
+import {isAlive, type Worker} from '../core/worker.ts';
+import type {Filter, Query, Stored} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
+import {freeStream, holderOf, takeWork, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
+import {LEASED, runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
 import {isAnyToClose, openRuns, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
+import {adoptNodes, type Fleet, LIVING, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
+
+/** The Scheduler's beat. */
+const TICK_S = 60;
+/** Runs that are looked at at once; each asks for a handful of sums. */
+const RUNS_ABREAST = 8;
+/** How many streams are read at once where all of a run are needed. */
+const PAGE = 2000;
 
 /**
- * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost.
+ * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost. What it
+ * reads grows with the workers, not with the streams: those are counted and added up where they lie.
  * With nothing left to do it switches the beat off, and on again if something came meanwhile.
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
   const look = await lookAtNodes(deps);
   await takeMissedStreams(deps);
   const fleet = await adoptNodes(deps, look, await readFleet(deps));
-  const living = costOfLiving(fleet.workers.values(), deps.now());
   const failures: unknown[] = [];
-  for (const run of await openRuns(deps)) {
-    const cost = living.runs.get(run.run) ?? 0;
-    await unlessBroken(deps, () => lookAtRun(deps, run, cost)).catch(error => failures.push(error));
-  }
+  await audit(deps, fleet).catch(error => failures.push(error));
+  const living = costOfLiving(fleet.workers.values(), deps.now());
+  const atWork = workersByRun(fleet);
+  const lookAt = (run: Run) => {
+    const of = {fleet, atWork: atWork.get(run.run) ?? 0, cost_usd: living.runs.get(run.run) ?? 0};
+    return lookAtRun(deps, run, of);
+  };
+  await abreast(
+    await openRuns(deps),
+    run => unlessBroken(deps, () => lookAt(run)).catch(error => failures.push(error)),
+    RUNS_ABREAST,
+  );
   const busy = await lookAtWorkers(deps, look, fleet);
+  await endSilentLeases(deps, fleet);
   // A run that cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
   // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
@@ -41,51 +68,194 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   if (await isAnythingLeft(deps)) await deps.ticker.on();
 }
 
+type Counted = StreamTotals & {unfinished: number};
+
 /**
- * Expires leases, audits checkpoints against the bucket, and sums the run up. A run is called completed when its manifest says
- * what was stored.
+ * What the streams of a run are together, without reading them. Whether any is unfinished is one question, so that a stream that
+ * goes from one state to the other meanwhile is not missed by both.
  */
-export async function lookAtRun(deps: Deps, run: Run, cost_of_living_usd: number): Promise<void> {
-  const stored = await deps.store.query(paths.streams(run.run));
-  const looked: StreamFacts[] = [];
-  const streams = streamRecords.parseAll(stored, (error, stream) => {
-    deps.log('ERROR', error.message, {run: run.run});
-    looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
+async function countStreams(deps: Deps, run: string): Promise<Counted> {
+  const streams = paths.streams(run);
+  const [unfinished, leased, failures, all, failed, sums] = await Promise.all([
+    deps.store.count(streams, [UNFINISHED]),
+    deps.store.count(streams, [LEASED]),
+    deps.store.count(streams, [FAILED]),
+    deps.store.count(streams),
+    deps.store.query(streams, {where: [FAILED], limit: 1}),
+    deps.store.sum(streams, SUMMED),
+  ]);
+  const [first] = failed;
+  return {
+    unfinished,
+    streams_pending: Math.max(0, unfinished - leased),
+    streams_in_progress: Math.min(leased, unfinished),
+    streams_failed: failures,
+    streams_completed: Math.max(0, all - unfinished - failures),
+    ...sums,
+    failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
+  };
+}
+
+const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}
+
+/** Finds leases that nobody has, and sums the run up; its end is looked at stream by stream. */
+async function lookAtRun(deps: Deps, run: Run, {fleet, atWork, cost_usd}: Seen): Promise<void> {
+  const {unfinished, ...totals} = await countStreams(deps, run.run);
+  // Leases come and go while they are counted: among many, a few more than workers say nothing.
+  if (totals.streams_in_progress - atWork > atWork / 100) await endOrphanedLeases(deps, run.run, fleet);
+  const isOver = unfinished === 0 || (atWork === 0 && !(await isAnyReadable(deps, run.run)));
+  if (isOver) await lookAtEveryStream(deps, run, cost_usd);
+  else await sumUp(deps, run, totals, cost_usd);
+}
+
+/** The workers, how many of them work on the run, and what those that live have cost it. */
+type Seen = {fleet: Fleet; atWork: number; cost_usd: number};
+
+function workersByRun(fleet: Fleet): Map<string, number> {
+  const runs = new Map<string, number>();
+  for (const {work} of fleet.workers.values()) {
+    const [run] = work?.split('/') ?? [];
+    if (run) runs.set(run, (runs.get(run) ?? 0) + 1);
+  }
+  return runs;
+}
+
+/** Whether any unfinished stream can be read: one that somebody broke counts as failed. */
+async function isAnyReadable(deps: Deps, run: string): Promise<boolean> {
+  for await (const page of pages(deps, run, {where: [UNFINISHED]}, 30))
+    if (streamRecords.parseAll(page, () => {}).length > 0) return true;
+  return false;
+}
+
+async function* pages(deps: Deps, run: string, query: Query, limit = PAGE): AsyncGenerator<Stored[]> {
+  let after: {after?: string} = {};
+  for (;;) {
+    const page = await deps.store.query(paths.streams(run), {...query, ...after, limit});
+    yield page;
+    const last = page.at(-1);
+    if (page.length < limit || !last) return;
+    after = {after: last.id};
+  }
+}
+
+/** Whoever edits documents can make a lease of which no worker knows: the stream is free again. */
+async function endOrphanedLeases(deps: Deps, run: string, fleet: Fleet): Promise<void> {
+  const broken = (error: Error) => deps.log('ERROR', error.message, {run});
+  for await (const page of pages(deps, run, {where: [LEASED]})) {
+    const orphans = streamRecords.parseAll(page, broken).filter(stream => {
+      const worker = stream.lease && fleet.workers.get(stream.lease.worker);
+      return !(worker && isHeldBy(stream, worker));
+    });
+    await abreast(orphans, async ({stream}) => {
+      await deps.store.transaction(async tx => {
+        const current = await streamRecords.get(tx, run, stream);
+        if (!current?.lease || (await holderOf(deps, tx, current))) return;
+        const now = deps.now();
+        freeStream(tx, current, undefined, now);
+        const text = `The lease of ${run}/${stream} is nobody's: ${current.lease.worker} has it no more`;
+        tell(tx, {kind: 'stream', run, stream, text}, now);
+      });
+      await advanceStream(deps, run, stream);
+    });
+  }
+}
+
+/**
+ * A worker that lives and has not said for long that it has its lease, as under repair or after its host restarted, loses it.
+ * Those that are dead have lost theirs before, with their death as the reason.
+ */
+async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
+  const isLate = (worker: Worker) => hasRunOut(worker, deps.config.lease_s, deps.now());
+  const silent = [...fleet.workers.values()].filter(isLate);
+  await abreast(silent, async ({name}) => {
+    const freed = await deps.store.transaction(async tx => {
+      const worker = await workerRecords.get(tx, name);
+      if (!worker || !isLate(worker)) return undefined;
+      const stream = await workOf(deps, tx, worker);
+      if (!stream) {
+        takeWork(tx, worker);
+        return undefined;
+      }
+      const now = deps.now();
+      freeStream(tx, stream, worker, now);
+      const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
+      const {run, epoch} = stream;
+      tell(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
+      return stream;
+    });
+    if (freed) await unlessBroken(deps, () => advanceStream(deps, freed.run, freed.stream));
   });
-  for (const stream of streams)
-    looked.push(
-      (isUnfinished(stream) && (await unlessBroken(deps, () => lookAtStream(deps, stream)))) || stream,
-    );
-  const isDone = summarizeRun(run, looked, cost_of_living_usd, deps.now()).status === 'completed';
-  if (isDone && !(await writeResult(deps, run))) return lookAtRun(deps, run, cost_of_living_usd);
-  const ended = await deps.store.transaction(async tx => {
-    const current = await runRecords.get(tx, run.run);
+}
+
+/**
+ * Compares the checkpoints of streams at work with the bucket, each once in `audit_s`, some at every tick: an event that was lost
+ * shows in the next one, or when the stream is given back, and here if neither comes.
+ */
+async function audit(deps: Deps, fleet: Fleet): Promise<void> {
+  const rounds = Math.max(1, Math.round(deps.config.audit_s / TICK_S));
+  const round = Math.floor(deps.now() / (TICK_S * 1000)) % rounds;
+  const due = [...fleet.workers.values()].flatMap(worker => {
+    const [run, stream] = worker.work?.split('/') ?? [];
+    const isDue = isAlive(worker) && workerIdOf(stream ?? '') % rounds === round;
+    return run && stream && isDue ? [{worker, run, stream}] : [];
+  });
+  await abreast(due, ({worker, run, stream}) =>
+    unlessBroken(deps, async () => {
+      const found = await advanceStream(deps, run, stream);
+      if (found?.status !== 'completed' && !(found && isHeldBy(found, worker))) await disabuse(deps, worker);
+    }),
+  );
+}
+
+/** A worker of which only its own document says that it has its lease is asked again at its next heartbeat. */
+async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const worker = await workerRecords.get(tx, name);
+    if (worker?.work && !(await workOf(deps, tx, worker))) takeWork(tx, worker);
+  });
+}
+
+/** Sums up a run stream by stream. If none is left it is called completed, when its manifest says what was stored. */
+export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
+  const looked: StreamFacts[] = [];
+  for await (const page of pages(deps, run.run, {})) {
+    const streams = streamRecords.parseAll(page, (error, stream) => {
+      deps.log('ERROR', error.message, {run: run.run});
+      looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
+    });
+    for (const stream of streams) looked.push(factsOf(stream));
+  }
+  const totals = totalsOf(looked);
+  const isDone = summarizeRun(run, totals, cost_usd, deps.now()).status === 'completed';
+  if (isDone && !(await writeResult(deps, run))) return lookAtEveryStream(deps, run, cost_usd);
+  if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, looked.length);
+}
+
+/** True when the run has ended. */
+async function sumUp(deps: Deps, seen: Run, totals: StreamTotals, cost_usd: number): Promise<boolean> {
+  const {run} = seen;
+  return deps.store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
     // What a slow look has seen is no reason to open a run that another one has closed since.
-    if (!current || (isOpen(run) && !isOpen(current))) return false;
+    if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const now = deps.now();
-    const next = summarizeRun(current, looked, cost_of_living_usd, now);
+    const next = summarizeRun(current, totals, cost_usd, now);
     if (next === current) return false;
     runRecords.set(tx, next);
+    const why = next.reason ? `: ${next.reason}` : '';
     if (next.status !== current.status)
-      tell(
-        tx,
-        {
-          kind: 'run',
-          run: run.run,
-          text: `Run ${run.run} is ${next.status}${next.reason ? `: ${next.reason}` : ''}`,
-        },
-        now,
-      );
+      tell(tx, {kind: 'run', run, text: `Run ${run} is ${next.status}${why}`}, now);
     return !isOpen(next);
   });
-  if (ended) await reopen(deps, run.run, looked.length);
 }
 
 /** A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again. */
 async function reopen(deps: Deps, run: string, known: number): Promise<void> {
-  const stored = await deps.store.query(paths.streams(run), {where: [UNFINISHED]});
-  const late = streamRecords.parseAll(stored, () => {});
-  if (late.length === 0 && (await deps.store.count(paths.streams(run))) === known) return;
+  if (!(await isAnyReadable(deps, run)) && (await deps.store.count(paths.streams(run))) === known) return;
   await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (current?.status !== 'completed' && current?.status !== 'failed') return;
@@ -95,27 +265,9 @@ async function reopen(deps: Deps, run: string, known: number): Promise<void> {
   });
 }
 
-async function lookAtStream(deps: Deps, stream: Stream): Promise<Stream> {
-  const due = isOlderThan(stream.updated_at, deps.config.audit_s, deps.now());
-  const audited = due ? ((await advanceStream(deps, stream.run, stream.stream)) ?? stream) : stream;
-  if (!isExpired(audited, deps.now())) return audited;
-  return deps.store.transaction(async tx => {
-    const current = await streamRecords.get(tx, stream.run, stream.stream);
-    const now = deps.now();
-    if (!current || !isExpired(current, now)) return current ?? stream;
-    const free = revokeLease(current, now);
-    streamRecords.set(tx, free);
-    const text = `The lease of ${stream.run}/${stream.stream} ran out: ${current.lease?.worker} did not renew it`;
-    const {epoch} = current;
-    tell(tx, {kind: 'stream', run: stream.run, stream: stream.stream, epoch, text}, now);
-    return free;
-  });
-}
-
 /** Whether a beat is needed, asked anew after it was switched off. */
 async function isAnythingLeft(deps: Deps): Promise<boolean> {
-  const living: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'];
-  if ((await deps.store.count('workers', [{field: 'phase', op: 'in', value: living}])) > 0) return true;
+  if ((await deps.store.count('workers', [LIVING])) > 0) return true;
   if (await isAnyToClose(deps)) return true;
   const pool = await readPool(deps);
   const held = await deps.store.query('workers', {where: [{field: 'held', op: '==', value: true}]});

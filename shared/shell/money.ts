@@ -71,33 +71,36 @@ async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
 }
 
 /**
- * Reads what a life that is over has to be added to; what it answers adds it. Called in the transaction that ends the life, so
+ * Reads what lives that are over have to be added to; what it answers adds them. Called in the transaction that ends the lives, so
  * that each is counted once.
  */
 export async function billsFor(
   deps: Deps,
   tx: Transaction,
-  worker: Worker,
+  ended: readonly Worker[],
   now: number,
 ): Promise<() => void> {
-  const total = totalOf(worker.costs);
-  if (total === 0) return () => {};
+  const workers = ended.filter(worker => totalOf(worker.costs) > 0);
+  if (workers.length === 0) return () => {};
   const pool = await poolRecords.get(tx, deps.config.pool);
-  const path = paths.attempt(worker.name, worker.incarnation);
-  const attempt = await tx.get(path);
-  const runs: Run[] = [];
-  for (const run of Object.keys(worker.costs)) {
-    const found = await unlessBroken(deps, () => runRecords.get(tx, run));
-    if (found) runs.push(found);
-  }
+  const named = new Set(workers.flatMap(({costs}) => Object.keys(costs)));
+  const found = await Promise.all([...named].map(run => unlessBroken(deps, () => runRecords.get(tx, run))));
+  const runs = found.filter(run => run !== undefined);
+  const attempts = await Promise.all(
+    workers.map(async worker => {
+      const path = paths.attempt(worker.name, worker.incarnation);
+      return {worker, path, attempt: await tx.get(path)};
+    }),
+  );
+  const sum = (of: (worker: Worker) => number) => workers.reduce((total, worker) => total + of(worker), 0);
   return () => {
-    for (const run of runs)
-      runRecords.set(tx, {
-        ...run,
-        spent_usd: run.spent_usd + (worker.costs[run.run] ?? 0),
-        updated_at: iso(now),
-      });
-    poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
-    if (attempt) tx.set(path, {...attempt, costs: worker.costs, cost_usd: total, gone_at: iso(now)});
+    for (const run of runs) {
+      const spent_usd = run.spent_usd + sum(({costs}) => costs[run.run] ?? 0);
+      runRecords.set(tx, {...run, spent_usd, updated_at: iso(now)});
+    }
+    poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))});
+    for (const {worker, path, attempt} of attempts)
+      if (attempt)
+        tx.set(path, {...attempt, costs: worker.costs, cost_usd: totalOf(worker.costs), gone_at: iso(now)});
   };
 }

@@ -1,12 +1,22 @@
 import {foldShards, type Shard} from '../core/checkpoint.ts';
-import {outputPrefix, parseOutputObject, partialsPrefix, paths, shardListingStart} from '../core/names.ts';
+import {
+  type OutputObject,
+  outputPrefix,
+  parseOutputObject,
+  partialsPrefix,
+  paths,
+  shardListingStart,
+  shardObject,
+} from '../core/names.ts';
 import {type Stream, withProgress} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
-import type {ObjectInfo} from '../ports.ts';
+import type {ObjectInfo, Transaction} from '../ports.ts';
 import {parseValue, shardMetadata} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {runRecords, streamRecords} from './records.ts';
+import {holderOf, takeWork} from './holders.ts';
+import {streamRecords} from './records.ts';
+import {recentRun} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /**
@@ -20,50 +30,108 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
   if (objects.length === 0) return known;
-  const advanced = await countShards(deps, run, stream, objects);
-  if (advanced?.status === 'completed') await clearPartials(deps, run, stream);
-  return advanced;
+  return (await countShards(deps, run, stream, objects)).advanced;
 }
 
-function countShards(
+/** Uploads of one stream that may be under way at once, so that their events come in any order; see the extractor's pipeline. */
+const MOST_AHEAD = 8;
+
+/**
+ * A shard was stored. Counts it if it is the next, and those behind it that waited for it: a listing, which costs more than ten
+ * looks at one object, is made only when an earlier event must have been lost.
+ */
+export async function takeShard(deps: Deps, {run, stream, shard, format}: OutputObject): Promise<void> {
+  for (let next = shard; ; next++) {
+    const object = await deps.objects.head(shardObject(run, stream, next, format));
+    if (!object) return;
+    const {advanced, isNew} = await countShards(deps, run, stream, [object]);
+    if (!advanced || advanced.status === 'completed' || advanced.status === 'failed') return;
+    if (advanced.total_shards < next) {
+      if (next - advanced.total_shards > MOST_AHEAD) await advanceStream(deps, run, stream);
+      return;
+    }
+    if (!isNew && (await failOfTwin(deps, advanced, next, object.name))) return;
+    next = advanced.total_shards;
+  }
+}
+
+/** A shard that was counted before is the same object, or two of one number lie in the bucket. */
+function failOfTwin(deps: Deps, {run, stream}: Stream, shard: number, object: string): Promise<boolean> {
+  return deps.store.transaction(async tx => {
+    const counted = await tx.get(paths.shard(run, stream, shard));
+    const current = await streamRecords.get(tx, run, stream);
+    if (!current || current.status === 'completed' || !counted || counted.object === object) return false;
+    await fail(deps, tx, current, `${counted.object} and ${object} are both shard ${shard}`, deps.now());
+    return true;
+  });
+}
+
+/** Two documents for each: a commit must stay far below the 10 MiB that Firestore takes. */
+const MOST_AT_ONCE = 200;
+
+/** Counts the shards that these objects are, some hundred in a transaction: between two of them, the checkpoint is as true. */
+async function countShards(
   deps: Deps,
   run: string,
   stream: string,
   objects: ObjectInfo[],
-): Promise<Stream | undefined> {
-  return deps.store.transaction(async tx => {
-    const [current, parent] = [await streamRecords.get(tx, run, stream), await runRecords.get(tx, run)];
-    if (!current || !parent?.spec_hash) return current;
-    const now = deps.now();
-    const folded = foldListing(current, parent.spec_hash, objects);
-    if (folded.kind === 'error') {
-      if (current.status === 'failed') return current;
-      const failed: Stream = {
-        ...current,
-        status: 'failed',
-        lease: null,
-        last_error: folded.reason,
-        updated_at: iso(now),
-      };
-      streamRecords.set(tx, failed);
-      tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} failed: ${folded.reason}`}, now);
-      return failed;
-    }
-    const next = withProgress(current, folded.progress, now);
-    if (next === current) return current;
-    streamRecords.set(tx, next);
-    for (const shard of folded.counted) {
-      tx.set(paths.shard(run, stream, shard.shard), {...shard, stored_at: createdAt(objects, shard.object)});
-      tell(
-        tx,
-        {kind: 'shard', run, stream, object: shard.object, text: storedText(`${run}/${stream}`, shard)},
-        now,
-      );
-    }
-    if (next.status === 'completed')
-      tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
-    return next;
-  });
+): Promise<{advanced: Stream | undefined; isNew: boolean}> {
+  const parent = await recentRun(deps, run);
+  const shards = readOrRefuse(run, stream, objects);
+  for (let isNew = false; ; isNew = true) {
+    const {counted, left, count} = await deps.store.transaction(async tx => {
+      const current = await streamRecords.get(tx, run, stream);
+      if (!current || current.status === 'completed' || !parent?.spec_hash)
+        return {counted: current, count: 0, left: 0};
+      const now = deps.now();
+      const origin = {spec_hash: parent.spec_hash, stream_crc32c: current.crc32c};
+      const all = shards instanceof Rejected ? errorOf(shards) : foldShards(current, origin, shards);
+      if (all.kind === 'error')
+        return {counted: await fail(deps, tx, current, all.reason, now), count: 0, left: 0};
+      const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
+      if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
+      const next = withProgress(current, some.progress, now);
+      if (next === current) return {counted: current, count: 0, left: 0};
+      streamRecords.set(tx, next);
+      for (const shard of some.counted) {
+        const {object} = shard;
+        const text = storedText(`${run}/${stream}`, shard);
+        tx.set(paths.shard(run, stream, shard.shard), {...shard, stored_at: createdAt(objects, object)});
+        tell(tx, {kind: 'shard', run, stream, object, text}, now);
+      }
+      if (next.status === 'completed')
+        tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
+      const count = some.counted.length;
+      return {counted: next, count, left: all.counted.length - count};
+    });
+    if (left > 0) continue;
+    if (counted?.status === 'completed') await clearPartials(deps, run, stream);
+    return {advanced: counted, isNew: isNew || count > 0};
+  }
+}
+
+/** What lies in the bucket is not what the stream's shards must be: it is parked, and its worker is told. */
+async function fail(
+  deps: Deps,
+  tx: Transaction,
+  current: Stream,
+  reason: string,
+  now: number,
+): Promise<Stream> {
+  if (current.status === 'failed') return current;
+  const {run, stream} = current;
+  const holder = await holderOf(deps, tx, current);
+  takeWork(tx, holder);
+  const failed: Stream = {
+    ...current,
+    status: 'failed',
+    lease: null,
+    last_error: reason,
+    updated_at: iso(now),
+  };
+  streamRecords.set(tx, failed);
+  tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} failed: ${reason}`}, now);
+  return failed;
 }
 
 /** A complete stream needs nobody's half-made shard any more. What this misses, the bucket's lifecycle rule takes. */
@@ -71,14 +139,17 @@ async function clearPartials(deps: Deps, run: string, stream: string): Promise<v
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }
 
-function foldListing(stream: Stream, spec_hash: string, objects: ObjectInfo[]) {
+function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[]): Shard[] | Rejected {
   try {
-    const shards = readShards(stream, objects);
-    return foldShards(stream, {spec_hash, stream_crc32c: stream.crc32c}, shards);
+    return readShards({run, stream}, objects);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    return {kind: 'error' as const, reason: error.message};
+    return error;
   }
+}
+
+function errorOf({message}: Rejected) {
+  return {kind: 'error' as const, reason: message};
 }
 
 type Named = Pick<Stream, 'run' | 'stream'>;

@@ -7,7 +7,7 @@ import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {ensureRun, registerStream, wake} from './intake.ts';
-import {lookAtRun} from './look.ts';
+import {lookAtEveryStream} from './look.ts';
 import {createdAt, readShards} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
@@ -143,7 +143,7 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   const found: StreamSurvey[] = [];
   for (const object of objects) found.push(await rebuildStream(deps, run, object));
   const parent = await runRecords.get(deps.store, run);
-  if (parent) await lookAtRun(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
+  if (parent) await lookAtEveryStream(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
   await wake(deps);
   return `rebuilt ${describeSurvey(run, found)}`;
 }

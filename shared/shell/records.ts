@@ -41,7 +41,7 @@ const streamDocument: z.ZodType<Stream> = z.looseObject({
   model_path: text,
   status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
   epoch: count,
-  lease: z.looseObject({worker: text, incarnation: count, epoch: count, expires_at: instant}).nullable(),
+  lease: z.looseObject({worker: text, incarnation: count, epoch: count}).nullable(),
   ...progress,
   failures: count,
   faults: count,
@@ -105,6 +105,8 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   heartbeat_at: instant.nullable(),
   activity: text.nullable(),
   work: text.nullable(),
+  epoch: count.nullable().default(null),
+  claimed_at: instant.nullable().default(null),
   samples_done: count.nullable(),
   samples_total: count.nullable(),
   tokens_done: count.nullable(),
@@ -187,7 +189,9 @@ export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>):
   }
 }
 
-/** The streams that still want a worker. */
+/** The streams that somebody works on, those that nobody does, and both. */
+export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
+export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
 
 const runs = kind(runDocument);

@@ -37,3 +37,21 @@ export async function openRuns(deps: Deps): Promise<Run[]> {
   });
   return runRecords.parseAll(open, error => deps.log('ERROR', error.message));
 }
+
+const RECENT_S = 10;
+const MOST_RECENT = 1000;
+
+/**
+ * The run as it was a moment ago, at most half a heartbeat: what every heartbeat and every shard asks of it is not worth a read
+ * each. Its spec never changes, and who is told of a pause a moment later has lost nothing.
+ */
+export async function recentRun(deps: Deps, run: string): Promise<Run | undefined> {
+  const known = deps.runs.get(run);
+  const recent_ms = Math.min(RECENT_S, deps.config.heartbeat_s / 2) * 1000;
+  const now = deps.now();
+  if (known && Math.abs(now - known.read_at_ms) < recent_ms) return known.run;
+  const found = await runRecords.get(deps.store, run);
+  if (deps.runs.size >= MOST_RECENT) deps.runs.clear();
+  if (found?.spec) deps.runs.set(run, {run: found, read_at_ms: now});
+  return found;
+}

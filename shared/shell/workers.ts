@@ -1,7 +1,7 @@
 import {accrue, totalOf} from '../core/cost.ts';
 import type {Death} from '../core/death.ts';
-import {freeFromDead, isLeasedTo} from '../core/lease.ts';
-import {logObject, parseWorkerName, paths} from '../core/names.ts';
+import {freeFromDead} from '../core/lease.ts';
+import {logObject, type Slot as Place, parseWorkerName, paths} from '../core/names.ts';
 import {
   allowance,
   askedFor,
@@ -30,11 +30,14 @@ import {
   type WorkerAction,
   type WorkerDecision,
 } from '../core/worker.ts';
-import type {Tpu, Transaction} from '../ports.ts';
+import type {Filter, Tpu, Transaction} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
+import {workOf} from './holders.ts';
 import {billsFor, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {restorePool} from './orders.ts';
+import {advanceStream} from './progress.ts';
 import {poolRecords, streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -44,15 +47,26 @@ export type Look = {at_ms: number; tpus: ReadonlyMap<string, Tpu>; unreachable: 
 
 const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 
+/** The workers that are not gone. */
+export const LIVING: Filter = {
+  field: 'phase',
+  op: 'in',
+  value: ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'],
+};
+
+/** A fleet of more workers than this waits for the tick: reading it for every stream that is dropped costs more than a minute. */
+const MOST_AT_ONCE = 32;
+
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
+  if ((await deps.store.count('workers', [LIVING])) > MOST_AT_ONCE) return;
   const fleet = await readFleet(deps);
   const first = await planSlots(deps, fleet);
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
   const plan = isNew ? await planSlots(deps, await adoptUnknown(deps, fleet)) : first;
-  for (const name of plan.wanted)
-    await lookAtSlot(deps, NOT_LOOKED, {name, wanted: 'wanted', seen: plan.workers.get(name)}, plan);
+  const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
+  await lookAtSlots(deps, NOT_LOOKED, slots, plan);
 }
 
 /** The workers as documents say, and the slots whose document cannot be read. */
@@ -84,13 +98,16 @@ async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {
  */
 export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Fleet): Promise<Fleet> {
   const all = new Map(workers);
-  for (const tpu of look.tpus.values()) {
+  const unknown = [...look.tpus.values()].flatMap(tpu => {
     const place = parseWorkerName(tpu.name);
     const incarnation = Math.max(...incarnationsOf(tpu));
-    if (all.has(tpu.name) || broken.has(tpu.name) || !isManaged(tpu)) continue;
-    if (!place || place.zone !== tpu.zone || incarnation < 0) continue;
-    const pool = await readPool(deps);
-    const usd_per_hour = priceOf(await readPrices(deps), pool, place.zone);
+    if (all.has(tpu.name) || broken.has(tpu.name) || !isManaged(tpu)) return [];
+    return place?.zone === tpu.zone && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
+  });
+  if (unknown.length === 0) return {workers, broken};
+  const [pool, prices] = [await readPool(deps), await readPrices(deps)];
+  await abreast(unknown, async ({tpu, place, incarnation}) => {
+    const usd_per_hour = priceOf(prices, pool, place.zone);
     const adopted = await deps.store.transaction(async tx => {
       const known = await workerRecords.get(tx, tpu.name);
       if (known) return known;
@@ -107,7 +124,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
       return worker;
     });
     all.set(tpu.name, adopted);
-  }
+  });
   return {workers: all, broken};
 }
 
@@ -116,16 +133,16 @@ export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promi
   const {workers, broken} = fleet;
   const plan = await planSlots(deps, fleet);
   const {wanted, dismissed} = plan;
-  let busy = false;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
+  const slots: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
+    if (broken.has(name)) continue;
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
-    const slot: Slot = {name, wanted: need, seen: workers.get(name)};
-    const is_gone = broken.has(name) ? !look.tpus.has(name) : await lookAtSlot(deps, look, slot, plan);
-    busy ||= !is_gone;
+    slots.push(...slotOf(name, need, workers));
   }
-  return busy;
+  const busy = await lookAtSlots(deps, look, slots, plan);
+  return busy || [...broken].some(name => look.tpus.has(name));
 }
 
 /** What is to be made, and at which price; what `made_at_ms` did not know of may be spent or finished since. */
@@ -201,76 +218,152 @@ function incarnationsOf({labels, queued}: Tpu): number[] {
 }
 
 /** `seen` is the worker as it was when the wanted slots were chosen. */
-type Slot = {name: string; wanted: Wanted; seen: Worker | undefined};
+type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
 
-/** Decides about one slot; true when it is gone, or was never one. */
-async function lookAtSlot(
-  deps: Deps,
-  look: Look,
-  {name, wanted, seen}: Slot,
-  {prices, made_at_ms}: Plan,
-): Promise<boolean> {
+/** Nothing for a node of ours whose name no slot can have. */
+function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
   const place = parseWorkerName(name);
-  if (!place) return true;
-  let actions: WorkerAction[] = [];
-  const worker = await deps.store.transaction(async tx => {
-    const now = deps.now();
-    const current = accrue((await workerRecords.get(tx, name)) ?? newWorker(name, place, now), now);
-    actions = [];
-    // It was not wanted then; what became of it since, somebody wanted, and the next look will know why.
-    if (wanted !== 'wanted' && current.phase !== (seen?.phase ?? 'gone')) return current;
-    const stream = await unlessBroken(deps, () => streamOf(tx, current));
-    const decision = decideWorker(current, observe(look, current), wanted, deps.config.limits, now);
-    actions = decision.actions;
-    if (decision.worker === current) return current;
-    const change = changeOf(current, decision);
-    const zone = change && ((await zoneRecords.get(tx, current.zone)) ?? newZone(current.zone, now));
-    // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
-    const isLate = now - made_at_ms > PLAN_LASTS_MS;
-    if (zone && change === 'asked' && (isLate || allowance(zone, deps.config.placement, now) === 0)) {
-      actions = [];
-      return current;
-    }
-    const isOver = decision.worker.phase === 'gone' && current.phase !== 'gone';
-    const bills = isOver ? await billsFor(deps, tx, decision.worker, now) : undefined;
-    const ask = zone && change === 'asked' ? await termsOf(deps, zone, prices, now) : {};
-    if (zone) {
-      const next = zoneAfter(deps, zone, change, current, decision.death, now);
-      zoneRecords.set(tx, next);
-      const [was, is] = [rateOf(zone, deps.config.placement, now), rateOf(next, deps.config.placement, now)];
-      const text = `${current.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
-      if (was !== is) tell(tx, {kind: 'worker', worker: name, text}, now);
-    }
-    workerRecords.set(tx, {...decision.worker, ...ask, updated_at: iso(now)});
-    bills?.();
-    if (hasEnded(decision.worker) && !hasEnded(current)) {
-      recordAttempt(tx, current, decision, now);
-      const free = stream && freeFromDead(stream, name, decision.death, now);
-      if (free) streamRecords.set(tx, free);
-      if (free?.status === 'failed') tell(tx, {kind: 'stream', ...workOf(free), text: parkedText(free)}, now);
-    }
-    const about = {kind: 'worker', worker: name} as const;
-    const work = stream ? workOf(stream) : {};
-    for (const text of decision.events) tell(tx, {...about, ...work, text}, now);
-    return decision.worker;
-  });
-  await publishActions(deps, actions);
-  return worker.phase === 'gone';
+  return place ? [{name, place, wanted, seen: workers.get(name)}] : [];
 }
 
-/** The stream whose lease the worker has, as its document says and the stream's agrees. */
-export async function streamOf(tx: Transaction, worker: Worker): Promise<Stream | undefined> {
-  const [run, stream] = worker.work?.split('/') ?? [];
-  if (!run || !stream) return undefined;
-  const found = await streamRecords.get(tx, run, stream);
-  return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
-    ? found
-    : undefined;
+/** Slots that are decided about in one transaction. */
+const MOST_SLOTS = 50;
+
+/**
+ * Decides about slots; true while any is not gone. Most have nothing new to them, as what was read of them already shows, and are
+ * let be. Of the others, those that change one document together take turns, many in a transaction.
+ */
+async function lookAtSlots(deps: Deps, look: Look, slots: readonly Slot[], plan: Plan): Promise<boolean> {
+  const now = deps.now();
+  let busy = false;
+  const turns = new Map<string, Slot[]>();
+  for (const slot of slots) {
+    const before = slot.seen ?? newWorker(slot.name, slot.place, now);
+    const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
+    if (decision.worker === before) busy ||= before.phase !== 'gone';
+    else {
+      const shared = sharedBy(before, decision) ?? slot.name;
+      turns.set(shared, [...(turns.get(shared) ?? []), slot]);
+    }
+  }
+  await abreast([...turns.values()], async queue => {
+    for (let first = 0; first < queue.length; first += MOST_SLOTS)
+      busy = (await decideSlots(deps, look, queue.slice(first, first + MOST_SLOTS), plan)) || busy;
+  });
+  return busy;
+}
+
+/** What the change writes beside the slot's own documents: its zone, or its pool and runs. */
+function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
+  if (isOver(before, decision)) return 'bills';
+  return changeOf(before, decision) && before.zone;
+}
+
+function isOver(before: Worker, {worker}: WorkerDecision): boolean {
+  return worker.phase === 'gone' && before.phase !== 'gone';
+}
+
+/** Decides about slots by what they are now; true while any is not gone. */
+async function decideSlots(
+  deps: Deps,
+  look: Look,
+  slots: readonly Slot[],
+  {prices, made_at_ms}: Plan,
+): Promise<boolean> {
+  const actions: WorkerAction[] = [];
+  const {isAnyLeft, freed} = await deps.store.transaction(async tx => {
+    const now = deps.now();
+    actions.length = 0;
+    const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
+    const changed = current
+      // It was not wanted then; what became of it since, somebody wanted, and the next look will know why.
+      .filter(({slot, worker}) => slot.wanted === 'wanted' || worker.phase === (slot.seen?.phase ?? 'gone'))
+      .map(({slot, worker}) => {
+        const seen = observe(look, worker);
+        return {before: worker, ...decideWorker(worker, seen, slot.wanted, deps.config.limits, now)};
+      })
+      .filter(({before, worker}) => worker !== before);
+    const streams = await Promise.all(
+      changed.map(({before, worker}) =>
+        hasEnded(worker) && !hasEnded(before) ? workOf(deps, tx, before) : undefined,
+      ),
+    );
+    const zones = await readZones(
+      tx,
+      changed.filter(decision => changeOf(decision.before, decision)).map(({before}) => before.zone),
+      now,
+    );
+    const isAsked = changed.some(decision => changeOf(decision.before, decision) === 'asked');
+    const pool = isAsked ? await readPool(deps) : undefined;
+    const over = changed.filter(decision => isOver(decision.before, decision));
+    const bills = await billsFor(
+      deps,
+      tx,
+      over.map(({worker}) => worker),
+      now,
+    );
+    const touched = new Set<string>();
+    const left = new Map(current.map(({worker}) => [worker.name, worker]));
+    for (const [index, {before, ...decision}] of changed.entries()) {
+      const change = changeOf(before, decision);
+      const zone = zones.get(before.zone);
+      // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
+      const isLate = now - made_at_ms > PLAN_LASTS_MS;
+      if (zone && change === 'asked' && (isLate || allowance(zone, deps.config.placement, now) === 0))
+        continue;
+      const ask = pool && zone && change === 'asked' ? termsOf(deps, pool, zone, prices, now) : {};
+      if (zone && change) {
+        const next = zoneAfter(deps, zone, change, before, decision.death, now);
+        zones.set(zone.zone, next);
+        touched.add(zone.zone);
+        const [was, is] = [
+          rateOf(zone, deps.config.placement, now),
+          rateOf(next, deps.config.placement, now),
+        ];
+        const text = `${zone.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
+        if (was !== is) tell(tx, {kind: 'worker', worker: before.name, text}, now);
+      }
+      const worker = {...decision.worker, ...ask, updated_at: iso(now)};
+      workerRecords.set(tx, worker);
+      left.set(worker.name, worker);
+      const stream = streams[index];
+      if (hasEnded(worker) && !hasEnded(before)) recordAttempt(tx, before, decision, now);
+      const free = stream && freeFromDead(stream, worker.name, decision.death, now);
+      if (free) streamRecords.set(tx, free);
+      if (free?.status === 'failed')
+        tell(tx, {kind: 'stream', ...leaseOf(free), text: parkedText(free)}, now);
+      const about = {kind: 'worker', worker: worker.name, ...(stream ? leaseOf(stream) : {})} as const;
+      for (const text of decision.events) tell(tx, {...about, text}, now);
+      actions.push(...decision.actions);
+    }
+    for (const name of touched) {
+      const zone = zones.get(name);
+      if (zone) zoneRecords.set(tx, zone);
+    }
+    bills();
+    const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
+    return {isAnyLeft, freed: streams.filter(stream => stream !== undefined)};
+  });
+  await publishActions(deps, actions);
+  // Shards whose events are still under way count before anybody else is given the stream.
+  await abreast(freed, ({run, stream}) => unlessBroken(deps, () => advanceStream(deps, run, stream)));
+  return isAnyLeft;
+}
+
+async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot: Slot; worker: Worker}> {
+  const found = (await workerRecords.get(tx, slot.name)) ?? newWorker(slot.name, slot.place, now);
+  return {slot, worker: accrue(found, now)};
+}
+
+async function readZones(tx: Transaction, names: readonly string[], now: number): Promise<Map<string, Zone>> {
+  const zones = await Promise.all(
+    [...new Set(names)].map(async name => (await zoneRecords.get(tx, name)) ?? newZone(name, now)),
+  );
+  return new Map(zones.map(zone => [zone.zone, zone]));
 }
 
 /** How a node is asked for, and at what price. */
-async function termsOf(deps: Deps, zone: Zone, prices: Prices, now: number) {
-  const pool = await readPool(deps);
+function termsOf(deps: Deps, pool: Pool, zone: Zone, prices: Prices, now: number) {
   const usd_per_hour = priceOf(prices, pool, zone.zone);
   return {...askOf(pool.provisioning, zone, deps.config.placement, now), usd_per_hour};
 }
@@ -316,7 +409,7 @@ function hasEnded(worker: Worker): boolean {
   return worker.phase === 'deleting' || worker.phase === 'gone';
 }
 
-function workOf({run, stream, epoch}: Stream) {
+function leaseOf({run, stream, epoch}: Stream) {
   return {run, stream, epoch};
 }
 

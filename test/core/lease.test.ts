@@ -5,16 +5,17 @@ import {
   type Candidate,
   type Claim,
   grantLease,
+  hasRunOut,
   holds,
   isClaimable,
-  isExpired,
+  isHeldBy,
   type Outcome,
   releaseLease,
-  renewLease,
   revokeLease,
 } from '../../shared/core/lease.ts';
 import {MAX_FAILURES, type Stream, withProgress} from '../../shared/core/stream.ts';
-import {aLeasedStream, aStream, at, NOTHING_STORED, T0} from '../builders.ts';
+import type {Worker} from '../../shared/core/worker.ts';
+import {aLeasedStream, aStream, at, aWorker, NOTHING_STORED, T0} from '../builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};
@@ -22,7 +23,7 @@ const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx:
 /** Everything that can happen to a stream, in any order; `who` is one of three workers, in one of two lives. */
 const steps = fc.array(
   fc.record({
-    do: fc.constantFrom('grant', 'renew', 'release', 'expire', 'finish'),
+    do: fc.constantFrom('grant', 'release', 'revoke', 'finish'),
     who: fc.nat(5),
     claim: fc.nat(20),
     outcome: fc.constantFrom<Outcome>('completed', 'drained', 'preempted', 'failed'),
@@ -47,17 +48,11 @@ describe('leases', () => {
           const isLatest = claim !== undefined && claim === granted.at(-1);
           switch (step.do) {
             case 'grant':
-              if (!isClaimable(stream, now)) break;
-              stream = grantLease(stream, holder, 180, now);
+              if (!isClaimable(stream)) break;
+              stream = grantLease(stream, holder, now);
               assert.ok(stream.epoch > (granted.at(-1)?.epoch ?? 0));
               granted.push({...holder, epoch: stream.epoch});
               break;
-            case 'renew': {
-              const renewed = claim && renewLease(stream, claim, 180, now);
-              if (renewed) assert.ok(isLatest && !isExpired(renewed, now));
-              stream = renewed ?? stream;
-              break;
-            }
             case 'release': {
               const failure = step.outcome === 'failed' ? {kind: step.fault as 'stream', reason: 'no'} : null;
               const released = claim && releaseLease(stream, claim, step.outcome, failure, now);
@@ -65,8 +60,8 @@ describe('leases', () => {
               stream = released ?? stream;
               break;
             }
-            case 'expire':
-              if (isExpired(stream, now)) stream = revokeLease(stream, now);
+            case 'revoke':
+              stream = revokeLease(stream, now);
               break;
             case 'finish':
               stream = withProgress(stream, FINISHED, now);
@@ -94,39 +89,42 @@ describe('leases', () => {
     {name: 'another worker', claim: {...OWN, worker: 'tpu-us-central1-a-1'}},
   ];
   for (const {name, claim} of stale)
-    it(`${name} neither renews nor releases`, () => {
+    it(`${name} does not release`, () => {
       const stream = aLeasedStream();
-      assert.equal(renewLease(stream, claim, 180, T0), undefined);
       for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
         assert.equal(releaseLease(stream, claim, outcome, null, T0), undefined);
     });
 
-  it('can be renewed after they ran out, as long as nobody else was given the stream', () => {
-    const renewed = renewLease(aLeasedStream(), OWN, 180, T0 + 3_600_000);
-    assert.equal(renewed?.lease?.expires_at, at(3600 + 180));
-    const lost = grantLease(aLeasedStream(), {worker: 'w', incarnation: 1}, 180, T0 + 3_600_000);
-    assert.equal(renewLease(lost, OWN, 180, T0 + 3_600_000), undefined);
-  });
+  const holder = aWorker({work: 'my-run/007', epoch: 3, claimed_at: at(0), heartbeat_at: at(170)});
+  const others: {name: string; stream?: Partial<Stream>; worker?: Partial<Worker>}[] = [
+    {name: 'an earlier epoch', worker: {epoch: 2}},
+    {name: 'another stream', worker: {work: 'my-run/008'}},
+    {name: 'no work', worker: {work: null, epoch: null}},
+    {name: 'another life of the worker', worker: {incarnation: 3}},
+    {name: 'a stream that is complete', stream: {status: 'completed', lease: null}},
+  ];
+  for (const {name, stream, worker} of others)
+    it(`are not held by a worker whose document says ${name}`, () => {
+      assert.equal(isHeldBy(aLeasedStream(), holder), true);
+      assert.equal(isHeldBy(aLeasedStream(stream), {...holder, ...worker}), false);
+    });
 
-  it('end at their instant, not before', () => {
-    assert.equal(isExpired(aLeasedStream(), T0 + 179_999), false);
-    assert.equal(isExpired(aLeasedStream(), T0 + 180_000), true);
+  it('last for as long as their worker says that it has them, and a while longer', () => {
+    assert.equal(hasRunOut(holder, 180, T0 + 180_000), false);
+    assert.equal(hasRunOut(holder, 180, T0 + 180_001), true);
+    assert.equal(hasRunOut({...holder, claimed_at: at(100)}, 180, T0 + 180_001), false);
+    assert.equal(hasRunOut({...holder, work: null}, 180, T0 + 180_001), false);
   });
 
   const claimable: {name: string; given: Stream; then: boolean}[] = [
     {name: 'pending', given: aStream(), then: true},
     {name: 'leased', given: aLeasedStream(), then: false},
-    {
-      name: 'leased until a moment ago',
-      given: aLeasedStream({lease: {...OWN, expires_at: at(-1)}}),
-      then: true,
-    },
     {name: 'completed', given: aStream({status: 'completed', finished: true}), then: false},
     {name: 'failed', given: aStream({status: 'failed'}), then: false},
   ];
   for (const {name, given, then} of claimable)
     it(`a ${name} stream ${then ? 'can' : 'cannot'} be claimed`, () =>
-      assert.equal(isClaimable(given, T0), then));
+      assert.equal(isClaimable(given), then));
 
   const releases: {
     name: string;

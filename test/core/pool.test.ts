@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {isFor, type Pool, slotsFor, slotsOf, wantedSlots} from '../../shared/core/pool.ts';
+import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../shared/core/pool.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
@@ -31,7 +31,7 @@ function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
 }
 
 const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
-  aWorker({name, phase, ...changes});
+  aWorker({name, phase, work: phase === 'working' ? 'my-run/007' : null, ...changes});
 
 const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}[] = [
   {name: 'no work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
@@ -46,6 +46,12 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
   {
     name: 'one that waits is kept before one that boots',
     given: [worker(A0, 'booting'), worker(B1, 'idle')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that waits is kept before one whose work was taken from it, and that is silent since',
+    given: [worker(A0, 'working', {work: null}), worker(B1, 'idle')],
     unfinished: 1,
     then: [B1],
   },
@@ -145,7 +151,7 @@ describe('a fixed assignment', () => {
         const names = slotsOf(pool).map(({name}) => name);
         assert.deepEqual(slots, names.slice(stream - stream_offset).slice(0, stream < stream_offset ? 0 : 1));
         for (const name of names)
-          assert.equal(isFor(pool, run(stream_offset), stream, name), slots.includes(name));
+          assert.equal(streamFor(pool, run(stream_offset), name) === stream, slots.includes(name));
       }),
     );
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {isOpen, isRunnable, type Run, type RunStatus, summarizeRun} from '../../shared/core/run.ts';
+import {isOpen, isRunnable, type Run, type RunStatus, summarizeRun, totalsOf} from '../../shared/core/run.ts';
 import type {Stream, StreamStatus} from '../../shared/core/stream.ts';
 import {aRun, aStream, at, T0} from '../builders.ts';
 
@@ -51,7 +51,7 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
 describe('run status', () => {
   for (const {name, given, when, then, reason} of cases)
     it(`${given} becomes ${then}: ${name}`, () => {
-      const next = summarizeRun(aRun({status: given}), streamsOf(...when), 0, T0);
+      const next = summarizeRun(aRun({status: given}), totalsOf(streamsOf(...when)), 0, T0);
       assert.equal(next.status, then);
       assert.equal(next.reason, reason ?? null);
     });
@@ -68,12 +68,7 @@ describe('run status', () => {
     });
     fc.assert(
       fc.property(fc.array(numbers, {maxLength: 20}), facts => {
-        const run = summarizeRun(
-          aRun(),
-          facts.map(fact => aStream(fact)),
-          0,
-          T0,
-        );
+        const run = summarizeRun(aRun(), totalsOf(facts.map(fact => aStream(fact))), 0, T0);
         const total = (field: keyof (typeof facts)[0]) =>
           facts.reduce((sum, fact) => sum + Number(fact[field]), 0);
         assert.equal(
@@ -93,7 +88,7 @@ describe('run status', () => {
   });
 
   it('is written only when something changed', () => {
-    const streams = streamsOf('completed', 'pending');
+    const streams = totalsOf(streamsOf('completed', 'pending'));
     const first = summarizeRun(aRun(), streams, 0, T0 + 1000);
     assert.equal(first.updated_at, at(1));
     assert.equal(summarizeRun(first, streams, 0, T0 + 2000), first);
@@ -101,7 +96,7 @@ describe('run status', () => {
 
   it('a run that waits for a good run.json keeps saying why', () => {
     const waiting = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
-    const next = summarizeRun(waiting, streamsOf('pending'), 0, T0);
+    const next = summarizeRun(waiting, totalsOf(streamsOf('pending')), 0, T0);
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
   });
 

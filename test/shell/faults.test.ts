@@ -164,7 +164,8 @@ describe('a worker that does not know that it was replaced', () => {
     const world = await aWorkingWorld({GLEANER_ZONES: 'us-central1-a', GLEANER_SILENT_S: '3600'});
     const slow = world.agent(A0);
     slow.silent = true;
-    world.drop('my-run', 1, someLines(2, 'other'));
+    world.drop('my-run', 1, someLines(12, 'other'));
+    world.drop('my-run', 2, someLines(2, 'more'));
     await world.until(
       'another has its stream',
       async () => (await world.stream('my-run', '000'))?.lease?.worker === A1,

@@ -182,11 +182,11 @@ describe('a database that was lost', () => {
   it('does not give out again what a worker of that time has, nor believe one whose number was given again', () => {
     const stream = aStream({epoch: 4});
     const claim = {worker: A0, incarnation: 2, epoch: 4};
-    assert.equal(adoptLease(stream, claim, 180, T0), undefined, 'an epoch that was granted here');
-    const adopted = adoptLease(stream, {...claim, epoch: 5}, 180, T0) ?? assert.fail();
+    assert.equal(adoptLease(stream, claim, T0), undefined, 'an epoch that was granted here');
+    const adopted = adoptLease(stream, {...claim, epoch: 5}, T0) ?? assert.fail();
     assert.deepEqual([adopted.epoch, adopted.status, isLeasedTo(adopted, claim)], [5, 'in_progress', true]);
-    assert.equal(adoptLease(adopted, {...claim, epoch: 6}, 180, T0), undefined, 'somebody has it');
-    assert.equal(adoptLease(aStream({status: 'failed'}), {...claim, epoch: 6}, 180, T0), undefined);
+    assert.equal(adoptLease(adopted, {...claim, epoch: 6}, T0), undefined, 'somebody has it');
+    assert.equal(adoptLease(aStream({status: 'failed'}), {...claim, epoch: 6}, T0), undefined);
   });
 
   it('leaves no TPU behind that nobody knows and nobody wants', async () => {

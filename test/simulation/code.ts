@@ -29,8 +29,8 @@ const TOMORROW: Edit[] = [
   },
   {
     file: 'shared/core/lease.ts',
-    find: 'const lease = {...holder, epoch,',
-    replace: "const lease = {...holder, granted_by: 'tomorrow', epoch,",
+    find: 'const lease = {...holder, epoch}',
+    replace: "const lease = {...holder, granted_by: 'tomorrow', epoch}",
   },
   {
     file: 'shared/core/lease.ts',

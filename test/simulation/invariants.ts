@@ -9,7 +9,7 @@ import {COUNTED_TOMORROW, type Topic} from './code.ts';
 import type {Setting} from './setting.ts';
 import {good, planShards, storedText} from './streams.ts';
 
-type Lease = {worker: string; incarnation: number; epoch: number; expires_at: string; granted_by?: string};
+type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
 /** What a worker said to worker-api. */
 export type Said = {
@@ -121,8 +121,8 @@ export class Invariants {
     const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
     this.#setting.see(`a stream is: ${after.status}`);
     const isLeased = after.status === 'in_progress';
-    const isSame = held?.epoch === lease?.epoch && held?.expires_at === lease?.expires_at;
-    if (held && !isSame) this.#checkActor(path, held, after);
+    if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
+    if (held && after.status === 'pending') this.#checkTaken(path, held);
     this.#check(
       isLeased === (lease !== null),
       () => `${path} is ${after.status} with lease ${JSON.stringify(lease)}`,
@@ -172,10 +172,9 @@ export class Invariants {
       () => `${path} went from ${held?.worker} to ${lease.worker} in one epoch`,
     );
     if (!isGranted) return;
-    const expired = !moved || Date.parse(held.expires_at) <= this.#setting.clockwork.now + MOST_SKEW_MS;
     this.#check(
-      expired,
-      () => `${path} was taken from ${held?.worker}, whose lease holds until ${held?.expires_at}`,
+      !moved,
+      () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
     );
     for (const run of this.#setting.store.collection('runs'))
       for (const {path: other, data} of this.#setting.store.collection(`${run.path}/streams`)) {
@@ -184,6 +183,21 @@ export class Invariants {
           other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
         this.#check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
       }
+  }
+
+  /** Who lives, and has said lately that it has a lease, loses it by its own word or a person's alone. */
+  #checkTaken(path: string, held: Lease): void {
+    const {clockwork, config, store} = this.#setting;
+    if (this.actor && ('said' in this.actor || this.actor.topic === 'control')) return;
+    const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
+    const isTheirs = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
+    if (!worker || !isTheirs || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
+      return;
+    const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
+    this.#check(
+      silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
+      () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
+    );
   }
 
   /** The checkpoint says no more than the bucket holds: a prefix of shards without a gap. */
@@ -274,6 +288,8 @@ export class Invariants {
     const stream = store.peek(paths.stream(lease.run, lease.stream));
     // Whose documents were lost goes on until they are made again.
     if (!stream || !store.peek(paths.run(lease.run)) || !store.peek(paths.worker(worker))) return;
+    // Whoever stored the last shard is told to go on until it has given the stream back.
+    if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
     this.#check(

@@ -88,8 +88,18 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/lease.ts',
-        find: "(stream.status === 'in_progress' && isExpired(stream, now))",
-        replace: "stream.status === 'in_progress'",
+        find: 'isOlderThan(worker.claimed_at ?? worker.phase_since_at, lease_s, now)',
+        replace: 'lease_s < now',
+      },
+    ],
+  },
+  {
+    name: 'a lease that ends and its worker is not told',
+    edits: [
+      {
+        file: 'shared/shell/holders.ts',
+        find: 'if (holder) workerRecords.set(tx, withoutWork(holder));',
+        replace: 'if (holder && tx === undefined) workerRecords.set(tx, withoutWork(holder));',
       },
     ],
   },
@@ -128,8 +138,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/workers.ts',
-        find: '    actions = decision.actions;\n',
-        replace: '    actions = [];\n    await publishActions(deps, decision.actions);\n',
+        find: '      actions.push(...decision.actions);\n',
+        replace: '      await publishActions(deps, decision.actions);\n',
       },
       {
         file: 'shared/core/worker.ts',

@@ -7,7 +7,10 @@ import type {Setting} from './setting.ts';
 import type {Call} from './store.ts';
 
 /** What a process was doing when it died is never done. */
-export type Process = {name: string; isDead: boolean; skew_ms: number; taken: Set<string>; code: Code};
+export type Process = {name: string; isDead: boolean; skew_ms: number; code: Code} & Pick<
+  Deps,
+  'taken' | 'runs'
+>;
 
 export class Processes {
   readonly #setting: Setting;
@@ -34,7 +37,7 @@ export class Processes {
     if (skew_ms !== 0) this.#setting.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process = {name, isDead: false, skew_ms, taken: new Set<string>(), code};
+    const process: Process = {name, isDead: false, skew_ms, taken: new Set(), runs: new Map(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
@@ -67,6 +70,7 @@ export class Processes {
       log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
       config: setting.config,
       taken: process.taken,
+      runs: process.runs,
       startupScript: async () => '#!/bin/bash\n',
     };
   }

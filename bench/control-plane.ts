@@ -1,0 +1,93 @@
+/**
+ * What the control plane costs as it grows: the real tick, shard event, heartbeat and so on over the embedded store, at several
+ * sizes, each in a process of its own. Prints time, operations as Firestore and Cloud Storage bill them, the memory of the
+ * process, and how each grew against the size before: `npm run bench:control-plane -- --help`.
+ */
+import {spawnSync} from 'node:child_process';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {Command} from 'commander';
+import type {Measured} from './control-plane/measure.ts';
+
+const SCENES = [
+  'tick of a new instance',
+  'tick, nothing changed',
+  'tick, a tenth preempted',
+  'tick, all drained',
+  'tick, all gone',
+  'heartbeat',
+  'shard',
+  'lease',
+  'release',
+  'stream dropped',
+  '5000 shards behind',
+];
+
+const {sizes, streams, latency, scenes, json} = new Command('bench:control-plane')
+  .option('--sizes <workers>', 'how many workers, with commas between', '100,1000,10000')
+  .option('--streams <count>', 'streams for each worker', '10')
+  .option('--latency <ms>', 'what every round trip to the Store and the bucket takes', '0')
+  .option('--scenes <names>', 'parts of the names of what to measure, with semicolons between', '')
+  .option('--json', 'print everything as JSON')
+  .parse()
+  .opts<{sizes: string; streams: string; latency: string; scenes: string; json?: boolean}>();
+
+const chosen = SCENES.filter(name => scenes.split(';').some(part => name.includes(part)));
+const folder = mkdtempSync(join(tmpdir(), 'gleaner-bench-'));
+const results: (Measured & {workers: number; streams: number})[] = [];
+
+function measure(...args: string[]): string {
+  const script = fileURLToPath(new URL('./control-plane/measure.ts', import.meta.url));
+  const {status, stdout} = spawnSync(process.execPath, [script, ...args], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  if (status !== 0) throw new Error(`Failed to measure ${args.join(' ')}: the process ended with ${status}`);
+  return stdout;
+}
+
+const ratio = (now: number, before: number | undefined) =>
+  before ? `×${(now / before).toFixed(1)}` : before === undefined ? '' : '-';
+
+function line(one: (typeof results)[number], before: (typeof results)[number] | undefined): string {
+  const {seconds, usage, bucket, published, peak_mb} = one;
+  const cells = [
+    one.workers.toString().padStart(7),
+    `${(seconds * 1000).toFixed(1)} ms ${ratio(seconds, before?.seconds)}`.padStart(20),
+    `${usage.reads.toFixed(1)} ${ratio(usage.reads, before?.usage.reads)}`.padStart(16),
+    `${usage.writes.toFixed(1)} ${ratio(usage.writes, before?.usage.writes)}`.padStart(14),
+    `${usage.transactions.toFixed(0)}`.padStart(7),
+    `${bucket.class_a.toFixed(1)}`.padStart(8),
+    `${bucket.class_b.toFixed(1)}`.padStart(8),
+    `${published.toFixed(0)}`.padStart(7),
+    `${usage.most_writes} (${(usage.most_bytes / 1024).toFixed(0)} KiB)`.padStart(16),
+    `${peak_mb.toFixed(0)} MB ${ratio(peak_mb, before?.peak_mb)}`.padStart(12),
+  ];
+  return cells.join(' ');
+}
+
+try {
+  for (const workers of sizes.split(',').map(Number)) {
+    const size = [String(workers), String(workers * Number(streams))];
+    const file = join(folder, `${workers}.sqlite`);
+    measure('build', file, ...size, '0');
+    for (const scene of chosen) {
+      const measured: Measured = JSON.parse(measure('measure', file, ...size, latency, scene));
+      results.push({...measured, workers, streams: workers * Number(streams)});
+      if (!json) process.stderr.write(`${workers} workers: ${scene} ${measured.seconds.toFixed(3)} s\n`);
+    }
+  }
+} finally {
+  rmSync(folder, {recursive: true, force: true});
+}
+if (json) console.log(JSON.stringify(results));
+else
+  for (const scene of chosen) {
+    console.log(
+      `\n${scene}\nworkers                 time            reads         writes  trans. class A   class B  publ.   largest commit         peak`,
+    );
+    const rows = results.filter(({what}) => what === scene);
+    for (const [index, row] of rows.entries()) console.log(line(row, rows[index - 1]));
+  }

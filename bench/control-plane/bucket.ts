@@ -1,0 +1,79 @@
+/** A bucket that holds the streams of a scene without keeping them in memory, and counts what Cloud Storage bills. */
+import {setTimeout as sleep} from 'node:timers/promises';
+import {iso} from '../../shared/core/time.ts';
+import type {ObjectInfo, Objects} from '../../shared/ports.ts';
+
+/** Listings are of class A and have a thousand objects a page; looks and reads are of class B. */
+export type BucketUsage = {class_a: number; class_b: number};
+
+const PAGE = 1000;
+
+export class SceneBucket implements Objects {
+  readonly bucket = 'bench';
+  readonly usage: BucketUsage = {class_a: 0, class_b: 0};
+  readonly #stored = new Map<string, ObjectInfo>();
+  /** The names of the streams in order. */
+  readonly #streams: readonly string[];
+  readonly #latency_ms: number;
+
+  constructor(streams: readonly string[], latency_ms: number) {
+    this.#streams = streams;
+    this.#latency_ms = latency_ms;
+  }
+
+  put(name: string, size_bytes: number, metadata: Record<string, string>): void {
+    this.#stored.set(name, {...contentOf(name), size_bytes, metadata});
+  }
+
+  async list(prefix: string, {start = '', limit}: {start?: string; limit?: number} = {}) {
+    const isThere = (name: string) => name.startsWith(prefix) && name >= start;
+    const found =
+      prefix === 'datasets/'
+        ? this.#streams.filter(isThere).slice(0, limit).map(contentOf)
+        : [...this.#stored.values()].filter(({name}) => isThere(name)).slice(0, limit);
+    const pages = Math.max(1, Math.ceil(found.length / PAGE));
+    this.usage.class_a += pages;
+    await this.#wait(pages);
+    return found;
+  }
+
+  async head(name: string) {
+    this.usage.class_b += 1;
+    await this.#wait(1);
+    return this.#stored.get(name) ?? (name.startsWith('datasets/') ? contentOf(name) : undefined);
+  }
+
+  async read() {
+    this.usage.class_b += 1;
+    await this.#wait(1);
+    return undefined;
+  }
+
+  async create() {
+    this.usage.class_a += 1;
+    return 'created' as const;
+  }
+
+  async replace() {
+    this.usage.class_a += 1;
+    return 'replaced' as const;
+  }
+
+  async delete() {}
+
+  async #wait(round_trips: number): Promise<void> {
+    if (this.#latency_ms > 0) await sleep(round_trips * this.#latency_ms);
+  }
+}
+
+/** What every stream object of a scene is. */
+export function contentOf(name: string): ObjectInfo {
+  return {
+    name,
+    generation: '1700000000000001',
+    size_bytes: 100_000_000,
+    crc32c: 'AAAAAA==',
+    created_at: iso(0),
+    metadata: {},
+  };
+}

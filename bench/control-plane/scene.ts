@@ -1,0 +1,181 @@
+/** A control plane in the middle of its work: workers at work on streams of four runs, half of which are done. */
+import {loadConfig} from '../../shared/config.ts';
+import {shardObject, streamId, streamObject} from '../../shared/core/names.ts';
+import {slotsOf} from '../../shared/core/pool.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/core/run.ts';
+import {newStream, type Stream} from '../../shared/core/stream.ts';
+import {iso} from '../../shared/core/time.ts';
+import {newWorker, type Worker} from '../../shared/core/worker.ts';
+import type {Document, Store, Tpu} from '../../shared/ports.ts';
+import {contentOf} from './bucket.ts';
+
+export const NOW = Date.parse('2026-11-21T12:00:00.000Z');
+const RUNS = 4;
+const WORKERS_PER_ZONE = 1000;
+const BATCH = 400;
+const SHARDS_STORED = 20;
+const HASH = 'a'.repeat(64);
+
+export type Size = {workers: number; streams: number};
+
+export function configOf({workers}: Size) {
+  const zones = Math.ceil(workers / WORKERS_PER_ZONE);
+  return loadConfig({
+    GLEANER_PROJECT: 'bench',
+    GLEANER_BUCKET: 'bench',
+    GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
+    GLEANER_BUNDLE: 'c'.repeat(64),
+    GLEANER_TICK_JOB: 'projects/bench/locations/us-central1/jobs/tick',
+    GLEANER_ZONES: Array.from({length: zones}, (_, zone) => `us-central${zone + 1}-a`).join(),
+    GLEANER_WORKERS_PER_ZONE: String(Math.ceil(workers / zones)),
+  });
+}
+
+const runName = (run: number) => `run-${run}`;
+
+export function streamNames({streams}: Size): string[] {
+  const each = streams / RUNS;
+  return Array.from({length: streams}, (_, index) =>
+    streamObject(runName(Math.floor(index / each)), streamId(index % each)),
+  ).sort();
+}
+
+/** Every worker works on a stream of its own; of the other streams, half are complete and some have failed. */
+function streamOf(size: Size, slots: readonly {name: string}[], index: number): Stream {
+  const each = size.streams / RUNS;
+  const [run, place] = [runName(Math.floor(index / each)), index % each];
+  const name = streamObject(run, streamId(place));
+  const {generation, size_bytes, crc32c} = contentOf(name);
+  const content = {object: name, generation, size_bytes, crc32c};
+  const stream = newStream(run, place, content, {bucket: 'bench', model: 'm', now: NOW - 86_400_000});
+  const stored = {
+    last_processed_sample_idx: SHARDS_STORED * 100 - 1,
+    total_samples_processed: SHARDS_STORED * 100,
+    total_shards: SHARDS_STORED,
+    total_tokens: SHARDS_STORED * 100_000,
+    total_bytes: SHARDS_STORED * 1e9,
+  };
+  const worker = workerOn(size, index);
+  if (worker !== undefined) {
+    const lease = {
+      worker: slots[worker]?.name ?? '',
+      incarnation: 3,
+      epoch: 2,
+    };
+    const updated_at = iso(NOW - (index % 1800) * 1000);
+    return {...stream, ...stored, status: 'in_progress', epoch: 2, lease, updated_at};
+  }
+  if (place % 1000 === 999) return {...stream, status: 'failed', last_error: 'record 17 is not UTF-8'};
+  if (place % 2 === 0) return {...stream, ...stored, status: 'completed', finished: true, epoch: 1};
+  return stream;
+}
+
+/** The first streams of each run are at work. */
+function workerOn({workers, streams}: Size, index: number): number | undefined {
+  const [run, place] = [Math.floor(index / (streams / RUNS)), index % (streams / RUNS)];
+  return place < workers / RUNS ? run * (workers / RUNS) + place : undefined;
+}
+
+export function workersOf(size: Size): Worker[] {
+  const each = size.workers / RUNS;
+  return slotsOf(configOf(size).pool).map((slot, index) => {
+    const run = runName(Math.floor(index / each));
+    const worker: Worker = {
+      ...newWorker(slot.name, slot, NOW - 86_400_000),
+      phase: 'working',
+      phase_since_at: iso(NOW - 3_600_000),
+      ready_at: iso(NOW - 3_700_000),
+      usd_per_hour: 0.36,
+      costs: {[run]: 0.35},
+      costs_at: iso(NOW - 20_000),
+      charged_to: run,
+      incarnation: 3,
+      provider_state: 'READY',
+      health: 'HEALTHY',
+      heartbeat_at: iso(NOW - (index % 20) * 1000),
+      activity: 'running',
+      work: `${run}/${streamId(index % each)}`,
+      epoch: 2,
+      claimed_at: iso(NOW - (index % 20) * 1000),
+      samples_done: 2000,
+      tokens_done: 2_000_000,
+      shards_done: SHARDS_STORED,
+      tokens_per_s: 9000,
+      progress_at: iso(NOW - (index % 60) * 1000),
+      updated_at: iso(NOW - 3_600_000),
+    };
+    return worker;
+  });
+}
+
+export function nodesOf(size: Size): Tpu[] {
+  return slotsOf(configOf(size).pool).map(({name, zone}) => ({
+    name,
+    zone,
+    state: 'READY',
+    health: 'HEALTHY',
+    labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '3'},
+    created_at: iso(NOW - 3_800_000),
+  }));
+}
+
+export async function fill(store: Store, size: Size): Promise<void> {
+  const documents: [string, object][] = [];
+  for (let run = 0; run < RUNS; run++) documents.push([`runs/${runName(run)}`, aRun(runName(run))]);
+  for (const worker of workersOf(size)) documents.push([`workers/${worker.name}`, worker]);
+  const slots = slotsOf(configOf(size).pool);
+  for (let index = 0; index < size.streams; index++) {
+    const stream = streamOf(size, slots, index);
+    documents.push([`runs/${stream.run}/streams/${stream.stream}`, stream]);
+  }
+  for (let first = 0; first < documents.length; first += BATCH)
+    await store.transaction(async tx => {
+      for (const [path, data] of documents.slice(first, first + BATCH)) tx.set(path, data as Document);
+    });
+}
+
+function aRun(run: string): Run {
+  return {
+    run,
+    status: 'active',
+    reason: null,
+    spec: {model: 'm'},
+    spec_hash: HASH,
+    pool: 'tpu',
+    priority: 0,
+    budget_usd: 1e6,
+    spent_usd: 0,
+    cost_usd: 0,
+    ...NO_ORDERS,
+    affinity: 'any',
+    stream_offset: 0,
+    ...NO_STREAMS,
+    created_at: iso(NOW - 86_400_000),
+    updated_at: iso(NOW - 60_000),
+  };
+}
+
+/** The shard that comes after those that the scene's streams have, and so on. */
+export function nextShard(run: string, stream: string, further = 0) {
+  const shard = SHARDS_STORED + 1 + further;
+  return {
+    name: shardObject(run, stream, shard, 'safetensors'),
+    metadata: {
+      schema: 'gleaner/1',
+      run,
+      stream,
+      shard: String(shard),
+      first_sample: String((shard - 1) * 100),
+      last_sample: String(shard * 100 - 1),
+      samples: '100',
+      rejected: '0',
+      tokens: '100000',
+      spec_hash: HASH,
+      stream_crc32c: contentOf('').crc32c,
+      tokens_sha256: 'b'.repeat(64),
+      epoch: '2',
+      format: 'safetensors',
+      final: 'false',
+    },
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * A lease stands in two documents, its stream's and its worker's. Whoever changes it reads both first and changes both in one
+ * transaction: the worker's heartbeats look at the worker alone.
+ */
+import {isHeldBy, isLeasedTo, revokeLease} from '../core/lease.ts';
+import type {Stream} from '../core/stream.ts';
+import {type Worker, withoutWork} from '../core/worker.ts';
+import type {Transaction} from '../ports.ts';
+import type {Deps} from './deps.ts';
+import {streamRecords, unlessBroken, workerRecords} from './records.ts';
+
+/** The stream whose lease the worker has. */
+export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
+  const [run, stream] = worker.work?.split('/') ?? [];
+  if (!run || !stream) return undefined;
+  const found = await unlessBroken(deps, () => streamRecords.get(tx, run, stream));
+  return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
+    ? found
+    : undefined;
+}
+
+/** The worker that believes that it has the stream's lease, to be told with `takeWork` when that ends. */
+export async function holderOf(
+  deps: Deps,
+  tx: Transaction,
+  stream: Stream | undefined,
+): Promise<Worker | undefined> {
+  const name = stream?.lease?.worker;
+  if (!name) return undefined;
+  const worker = await unlessBroken(deps, () => workerRecords.get(tx, name));
+  return isHeldBy(stream, worker) ? worker : undefined;
+}
+
+export function takeWork(tx: Transaction, holder: Worker | undefined): void {
+  if (holder) workerRecords.set(tx, withoutWork(holder));
+}
+
+/** Takes the lease from whoever has it. */
+export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
+  streamRecords.set(tx, revokeLease(stream, now));
+  takeWork(tx, holder);
+}
