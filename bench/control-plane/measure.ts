@@ -74,7 +74,12 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     for (let first = 0; first < size.workers; first += 400)
       await opened.transaction(async tx => {
         for (const worker of workersOf(size).slice(first, first + 400))
-          tx.set(`workers/${worker.name}`, {...worker, heartbeat_at: heard_at, progress_at: heard_at});
+          tx.set(`workers/${worker.name}`, {
+            ...worker,
+            heartbeat_at: heard_at,
+            claimed_at: heard_at,
+            progress_at: heard_at,
+          });
       });
   };
   const reset = () => {
@@ -82,8 +87,9 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     Object.assign(bucket.usage, {class_a: 0, class_b: 0});
     published = 0;
   };
+  const first = workersOf(size).slice(0, TIMES);
   const of = (index: number) => {
-    const worker = workersOf(size)[index];
+    const worker = first[index];
     const [run = '', stream = ''] = worker?.work?.split('/') ?? [];
     return {worker: worker?.name ?? '', run, stream};
   };
@@ -129,7 +135,7 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
       for (let first = 0; first < size.workers; first += 400)
         await opened.transaction(async tx => {
           for (const worker of workersOf(size).slice(first, first + 400))
-            tx.set(`workers/${worker.name}`, {...worker, phase: 'deleting', work: null});
+            tx.set(`workers/${worker.name}`, {...worker, phase: 'deleting', work: null, epoch: null});
         });
       nodes = [];
       return () => lookAtEverything(deps);
@@ -163,7 +169,7 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     lease: async () => {
       await opened.transaction(async tx => {
         for (const worker of workersOf(size).slice(0, TIMES))
-          tx.set(`workers/${worker.name}`, {...worker, phase: 'idle', work: null});
+          tx.set(`workers/${worker.name}`, {...worker, phase: 'idle', work: null, epoch: null});
       });
       return () =>
         each(index =>

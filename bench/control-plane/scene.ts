@@ -113,6 +113,8 @@ export function nodesOf(size: Size): Tpu[] {
     name,
     zone,
     state: 'READY',
+    symptoms: [],
+    queued: null,
     health: 'HEALTHY',
     labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '3'},
     created_at: iso(NOW - 3_800_000),
