@@ -91,7 +91,7 @@ const environment = z.object({
   GLEANER_SHORT_LIFE_S: seconds(300),
   GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
   /** How often the tick compares a stream's checkpoint with the bucket. */
-  GLEANER_AUDIT_S: seconds(60),
+  GLEANER_AUDIT_S: seconds(900),
 });
 
 export type Config = ReturnType<typeof loadConfig>;
