@@ -4,9 +4,9 @@ import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom, symp
 import {isOlderThan, iso, msOf} from './time.ts';
 
 /**
- * The life of a slot. `creating`: the node was asked for, at once or in the queue. `booting`: the node is READY, its agent has not spoken.
- * `idle` and `working`: the agent speaks. `draining`: it finishes its shard and gets nothing more. `deleting`: the node must
- * go. `gone`: there is no node; a wanted slot is created again from here, with the next incarnation.
+ * The life of a slot. `creating`: the node was asked for, at once or in the queue. `booting`: the node is READY, its agent has
+ * not spoken. `idle` and `working`: the agent speaks. `draining`: it finishes its shard and gets nothing more. `deleting`: the
+ * node must go. `gone`: there is no node; a wanted slot is created again from here, with the next incarnation.
  */
 export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
 

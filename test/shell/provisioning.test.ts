@@ -63,6 +63,18 @@ describe('a pool whose nodes come through the queue', () => {
     assert.notEqual(world.tpus.node(A0).queue?.request_id, ids[0]);
   });
 
+  it('asks under another id when a lost database counts its lives from one again', async () => {
+    const ids: (string | undefined)[] = [];
+    for (const later_ms of [0, 3_600_000]) {
+      const world = aWorld(QUEUED, {soldOut: true});
+      world.now += later_ms;
+      await world.deliverAll();
+      assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+      ids.push(world.tpus.node(A0).queue?.request_id);
+    }
+    assert.notEqual(ids[0], ids[1]);
+  });
+
   it('gives up a request at its end, leaves the zone alone for a while, and then waits again', async () => {
     const world = aWorld(QUEUED, {soldOut: true});
     await world.until('the next request', () => world.tpus.made.includes(`${A0}#2`), 60);
@@ -133,10 +145,16 @@ describe('a pool whose nodes come through the queue', () => {
       ...aTpu({name: C0, zone: 'us-east1-c', state: null, labels: {}, queued: others}),
       metadata: {},
     });
+    // A node of ours that somebody else's request has the name of: to delete one is to delete both.
+    const D0 = 'tpu-us-east1-d-0';
+    const active = {...others, state: 'ACTIVE'};
+    world.tpus.nodes.set(D0, {...aTpu({name: D0, zone: 'us-east1-d', queued: active}), metadata: {}});
     world.tickerOn = true;
-    await world.until('the sweep', () => world.tpus.nodes.size === 1);
+    await world.until('the sweep', () => world.tpus.nodes.size === 2);
+    await world.minutes(5);
     assert.deepEqual(world.asked(), [`delete ${A0}#2`, `delete ${B0}#2`]);
-    assert.deepEqual(world.tpus.states(), {[C0]: 'queue WAITING_FOR_RESOURCES'}, 'it is not ours');
+    const left = {[C0]: 'queue WAITING_FOR_RESOURCES', [D0]: 'READY'};
+    assert.deepEqual(world.tpus.states(), left, 'they are not ours');
   });
 });
 
@@ -193,7 +211,8 @@ describe('a host whose chips nobody can open', () => {
   });
 
   it('is met three times by a zone, which is then left alone for half an hour', async () => {
-    const world = aWorld(ONE_SLOT);
+    // However long they lived: they never worked.
+    const world = aWorld({...ONE_SLOT, GLEANER_SHORT_LIFE_S: '1'});
     for (let minute = 0; minute < 30; minute++) {
       for (const agent of world.agents.values()) agent.failure = failure;
       await world.minute(1);
