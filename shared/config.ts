@@ -67,10 +67,13 @@ const environment = z.object({
   /** How long a request may wait in a queue: the slot has no other zone meanwhile, and a new request waits from the start. */
   GLEANER_QUEUE_S: seconds(14_400),
   GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
-  /** An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. */
-  GLEANER_HEARTBEAT_S: seconds(20),
-  GLEANER_LEASE_S: seconds(180),
-  GLEANER_SILENT_S: seconds(240),
+  /**
+   * An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. Beats are most of what the
+   * control plane costs: docs/benchmarks.md.
+   */
+  GLEANER_HEARTBEAT_S: seconds(60),
+  GLEANER_LEASE_S: seconds(240),
+  GLEANER_SILENT_S: seconds(300),
   /** An agent that beats and does nothing new for so long is replaced: at work, while it compiles, while it loads a model. */
   GLEANER_STALL_S: seconds(600),
   GLEANER_COMPILE_S: seconds(900),
