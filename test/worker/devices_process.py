@@ -1,7 +1,7 @@
-"""Runs a model on the devices that XLA_FLAGS makes: `python devices_process.py OUT.npz SPEC_JSON [BYTES]`.
+"""Runs models on the devices that XLA_FLAGS makes: each line on stdin is [OUT.npz, SPEC, BYTES], answered by a line.
 
 OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], the stats of all, and how devices were used.
-BYTES is the memory that a device is said to have.
+BYTES is the memory that a device is said to have, or null.
 """
 
 import json
@@ -12,13 +12,13 @@ import environment  # noqa: F401  (before the rest)
 import numpy as np
 
 
-def main(out, raw_spec, device_bytes=None):
+def run(out, raw_spec, device_bytes):
     from build import a_spec
     from gleaner_worker.model.loaded import load_model
     from gleaner_worker.shards.plan import plan_batches
 
-    spec = a_spec(**json.loads(raw_spec))
-    model = load_model(spec, "/nowhere", None, device_bytes=device_bytes and int(device_bytes))
+    spec = a_spec(**raw_spec)
+    model = load_model(spec, "/nowhere", None, device_bytes=device_bytes)
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, model.reader.max_length + 1, 300).tolist()
     samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
@@ -37,4 +37,6 @@ def main(out, raw_spec, device_bytes=None):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for line in sys.stdin:
+        run(*json.loads(line))
+        print("done", flush=True)

@@ -1,6 +1,7 @@
 """Extractors in processes of their own, for tests that kill them: each line on stdin starts one, forked from here.
 
-{"answer": what worker-api answered, "folder", "kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
+{"storage": URL, "answer": what worker-api answered, "folder",
+"kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
 """
 
 import importlib
@@ -54,6 +55,7 @@ def at_call(nth, act):
 
 
 def run(order):
+    os.environ["STORAGE_EMULATOR_HOST"] = order["storage"]
     control = Control()
     if order.get("flush_at"):
         wrap("extract:put_batch", after=at_call(order["flush_at"], lambda: control.request("flush")))

@@ -36,24 +36,30 @@ GEMMA_CONFIG = TINY_CONFIG | {
 @pytest.fixture(scope="module")
 def on_devices(tmp_path_factory):
     """on_devices(folder, count, device_bytes, **spec) -> what devices_process.py stored; the same question once."""
-    answers = {}
+    answers, processes = {}, {}
 
     def get(folder, count, device_bytes=None, **spec):
         spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES} | spec
         key = json.dumps([count, device_bytes, spec], sort_keys=True)
+        if count not in processes:
+            processes[count] = subprocess.Popen(
+                [sys.executable, f"{HERE}/devices_process.py"],
+                env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
         if key not in answers:
             out = str(tmp_path_factory.mktemp("devices") / "out.npz")
-            memory = [str(device_bytes)] if device_bytes else []
-            subprocess.run(
-                [sys.executable, f"{HERE}/devices_process.py", out, json.dumps(spec), *memory],
-                env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
-                check=True,
-                timeout=300,
-            )
+            processes[count].stdin.write(json.dumps([out, spec, device_bytes]) + "\n")
+            processes[count].stdin.flush()
+            assert processes[count].stdout.readline() == "done\n"
             answers[key] = dict(np.load(out))
         return answers[key]
 
-    return get
+    yield get
+    for process in processes.values():
+        process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -52,28 +52,28 @@ def computed_alone(model, sample):
 
 
 SPECS = [
-    {"dtype": "bf16", "format": "safetensors"},
-    {"dtype": "fp32", "format": "safetensors", "sites": ["resid_pre", "mlp_out"]},
-    {"dtype": "fp16", "format": "safetensors", "sites": list(SITES)},
+    {"dtype": "bf16", "format": "safetensors", "layers": [0, 2]},
+    {"dtype": "fp32", "format": "safetensors", "sites": ["resid_pre", "mlp_out"], "layers": [0, 2]},
+    {"dtype": "fp16", "format": "safetensors", "sites": list(SITES), "layers": [1]},
     {"dtype": "int8", "format": "safetensors"},
-    {"dtype": "int8", "format": "safetensors.zst", "tokens": "mean"},
+    {"dtype": "int8", "format": "safetensors.zst", "tokens": "mean", "sites": ["resid_mid", "mlp_out"]},
     {"dtype": "bf16", "format": "safetensors.zst", "tokens": "2:20:3", "keep": ["n"]},
     {"dtype": "bf16", "format": "safetensors", "tokens": [3, 0, -1], "exclude_special": True},
     {"dtype": "fp32", "format": "safetensors", "tokens": "last", "keep": ["n", "absent"]},
     {"dtype": "fp32", "format": "pkl.gz"},
-    {"dtype": "fp16", "format": "pkl.gz", "tokens": "-4:", "keep": ["n"]},
+    {"dtype": "fp16", "format": "pkl.gz", "tokens": "-4:", "keep": ["n"], "layers": [0, 2]},
     {"dtype": "fp32", "format": "pkl.gz", "tokens": "mean"},
 ]
 
 
 def numbered_lines(count):
-    return [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(count))]
+    return [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(count, 10))]
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
 def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path, tiny_models, tiny_folder, spec):
     selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
-    spec = spec | {"layers": [0, 2]}
+    spec = spec | {"max_seq_length": 64}  # two batch shapes
     model = tiny_models(**spec)
     spec["shard_size_gb"] = model.row_bytes * (30 if selection.get("tokens", "all") != "all" else 400) / 1e9
     work = a_work(a_stream(storage, numbered_lines(60)), **spec)
@@ -116,13 +116,13 @@ def check_sample(found, sample, kept, alone, tolerance):
 
 def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
     for dtype in ("fp32", "int8"):
-        spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4}
-        exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {"sites": spec["sites"]}
+        spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
+        exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
         if dtype == "int8":
-            run_extract(a_work(a_stream(storage, text_lines(60)), **exact), tiny_models(**exact), str(tmp_path))
+            run_extract(a_work(a_stream(storage, text_lines(60, 10)), **exact), tiny_models(**exact), str(tmp_path))
             before_rounding = read_stream(outputs(storage), "safetensors")
             storage.clear("activations/")
-        run_extract(a_work(a_stream(storage, text_lines(60)), **spec), tiny_models(**spec), str(tmp_path))
+        run_extract(a_work(a_stream(storage, text_lines(60, 10)), **spec), tiny_models(**spec), str(tmp_path))
         summary = json.loads(outputs(storage)["metadata.json"])
         assert len(summary["shards"]) > 2
         assert set(summary["stats"]) == {f"{site}.{layer}" for site in spec["sites"] for layer in range(3)}
@@ -182,8 +182,8 @@ def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out
     storage.clear("activations/", "datasets/")
     tokens = [n and [(7 * i + j) % 600 for j in range(n)] for i, n in enumerate(lengths)]
     lines = ["junk" if ids is None else json.dumps({"tokens": ids}) for ids in tokens]
-    spec = {"format": file_format, "shard_size_gb": tokens_per_shard * 200 / 1e9, "layers": [0]}
-    model = tiny_models(format=file_format, layers=[0])
+    spec = {"format": file_format, "shard_size_gb": tokens_per_shard * 200 / 1e9, "layers": [0], "max_seq_length": 64}
+    model = tiny_models(format=file_format, layers=[0], max_seq_length=64)
     assert run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path)) == "completed"
     stored = outputs(storage)
     samples = read_stream(stored, file_format)

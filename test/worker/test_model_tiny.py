@@ -11,19 +11,22 @@ from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import resid_post
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.loaded import load_model
-from gleaner_worker.model.tiny import FAMILY_CONFIGS, make_tiny_model, family_config
+from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.samples import read_samples
 
 
-def make(folder, seed, *options):
-    command = [sys.executable, "-m", "gleaner_worker.model.tiny", str(folder), "--seed", str(seed), *options]
-    subprocess.run(command, check=True)
+COMMAND = [sys.executable, "-m", "gleaner_worker.model.tiny"]
+
+
+def make(folder, seed, *options, run=main):
+    run([str(folder), "--seed", str(seed), *options])
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(os.listdir(folder))}
 
 
 def test_one_seed_makes_one_model_and_another_another(tmp_path):
-    first, again, other = make(tmp_path / "a", 0), make(tmp_path / "b", 0), make(tmp_path / "c", 1)
+    first = make(tmp_path / "a", 0, run=lambda options: subprocess.run(COMMAND + options, check=True))
+    again, other = make(tmp_path / "b", 0), make(tmp_path / "c", 1)
     assert set(first) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert first == again
     assert first["model.safetensors"] != other["model.safetensors"]

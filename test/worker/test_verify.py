@@ -448,7 +448,8 @@ KINDS = [
 def test_every_kind_of_run_is_verified_and_its_damage_found(
     storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes
 ):
-    lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12)]
+    spec = spec | {"max_seq_length": 32}  # one batch shape
+    lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12, 5)]
     run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
     put_manifest(storage, model=tiny_folder, **spec)
     report, problems = verify()
@@ -578,7 +579,8 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
 
 def test_a_pickle_of_a_selection_is_verified_too(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
-    lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12))]
+    spec["max_seq_length"] = 32
+    lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12, 5))]
     run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
     put_manifest(storage, model=tiny_folder, **spec)
     report, problems = verify()

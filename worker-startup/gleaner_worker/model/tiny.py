@@ -58,13 +58,13 @@ _WORDS = (
 ).split()
 
 
-def main() -> None:
+def main(options: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m gleaner_worker.model.tiny", description=__doc__)
     parser.add_argument("dir", help="folder to write; made when it does not exist")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16", help="of the stored weights")
     parser.add_argument("--family", choices=FAMILY_CONFIGS, default="qwen2")
-    args = parser.parse_args()
+    args = parser.parse_args(options)
     make_tiny_model(args.dir, args.seed, args.dtype, family_config(args.family))
 
 
