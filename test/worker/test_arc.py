@@ -338,14 +338,14 @@ def test_several_predictions_of_what_is_no_task_reject_the_line_with_all_its_sam
 def test_a_prediction_that_is_too_long_is_rejected_alone(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     path.write_text(json.dumps({"text": "a"}) + "\n" + json.dumps(TASK) + "\n")
-    spec = {"record": {"predictions_per_task": 8}}
+    spec = {"record": {"predictions_per_task": 8}, "max_seq_length": 512}
     lengths = [
         len(item.token_ids)
         for item in read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec), 600, 999))
         if isinstance(item, Sample)
     ]
     limit = sorted(lengths)[4]
-    items = list(read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec, max_seq_length=limit), 600, 999)))
+    items = list(read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec | {"max_seq_length": limit}), 600, 999)))
     assert [item.index for item in items] == [0, *range(8, 16)]
     assert [isinstance(item, Reject) for item in items[1:]] == [length > limit for length in lengths]
     assert {(item.line, item.samples) for item in items[1:] if isinstance(item, Reject)} == {(1, 1)}

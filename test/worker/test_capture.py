@@ -245,7 +245,7 @@ def test_a_slice_takes_so_many_at_most(tokens, length, most):
 )
 def test_tokens_that_no_sample_has_are_refused(tiny_folder, tokens, says):
     with pytest.raises(Failure) as failure:
-        load_model(a_spec(model=tiny_folder, tokens=tokens), "/nowhere", None)
+        load_model(a_spec(model=tiny_folder, tokens=tokens, max_seq_length=512), "/nowhere", None)
     assert failure.value.kind == "model" and says in failure.value.reason
 
 

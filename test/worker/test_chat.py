@@ -31,7 +31,7 @@ def write_folder(folder, name, **changes):
 def read(folder, tmp_path, records, **spec):
     path = tmp_path / "stream"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    reader = make_reader(folder, a_spec(**spec), 1000, 4096)
+    reader = make_reader(folder, a_spec(max_seq_length=512, **spec), 1000, 4096)
     return list(read_samples(str(path), "x", reader))
 
 
