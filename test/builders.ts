@@ -2,11 +2,12 @@
 
 import {type Config, loadConfig} from '../shared/config.ts';
 import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
+import type {Found} from '../shared/core/life.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
 import {iso} from '../shared/core/time.ts';
-import {type Found, newWorker, type Worker} from '../shared/core/worker.ts';
+import {newWorker, type Worker} from '../shared/core/worker.ts';
 import type {Tpu} from '../shared/ports.ts';
 
 /** When every test begins. */

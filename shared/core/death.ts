@@ -1,6 +1,7 @@
+import type {Limits, Observation} from './life.ts';
 import {isBadHost, isBrokenBy, nodeStanding, queueStanding, type Refusal, symptomText} from './provider.ts';
 import {isOlderThan} from './time.ts';
-import type {Limits, Observation, Worker} from './worker.ts';
+import type {Worker} from './worker.ts';
 
 /**
  * Why a life of a slot ended before its work did. `taken`: Cloud TPU took the node, or it was given back. `setup`: it never got

@@ -1,6 +1,5 @@
 import {accrue, type Costs} from './cost.ts';
-import {causeOfDeath, type Death} from './death.ts';
-import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom, symptomText} from './provider.ts';
+import type {Shown, Symptom} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
 /**
@@ -64,46 +63,6 @@ export type Worker = Shown & {
   created_at: string;
   updated_at: string;
 };
-
-/** Seconds; the defaults and the reasons for them are in `config.ts`. */
-export type Limits = {
-  create_s: number;
-  boot_s: number;
-  setup_s: number;
-  silent_s: number;
-  /** How long an extraction may stand still: while it computes or uploads, while it compiles, while it loads a model. */
-  stall_s: number;
-  compile_s: number;
-  load_s: number;
-  drain_s: number;
-  /** How long an asked-for create or delete may stay without effect before it is asked for again. */
-  ask_again_s: number;
-  repair_s: number;
-  /** How long a slot waits after its zone gave it no node. */
-  retry_s: number;
-};
-
-/**
- * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded.
- * `foreign`: a node without our label, which somebody else made and which is not ours to delete.
- */
-export type Observation = {kind: 'unknown'} | {kind: 'absent'} | {kind: 'foreign'} | Found;
-
-/** A node, a queued resource, or both. `state` is the node's. */
-export type Found = {
-  kind: 'found';
-  state: string | null;
-  health: string;
-  symptoms: Symptom[];
-  queued: Queued | null;
-  /** The lives that their labels name: one, if all is well. */
-  incarnations: number[];
-};
-
-export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
-
-/** `death` is why this life of the slot ended before its work did. */
-export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]; death?: Death};
 
 export function newWorker(
   name: string,
@@ -181,225 +140,8 @@ export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
-/** Whether the pool needs the slot now. `dismissed`: it may not cost another minute, so it is not let finish what it has. */
-export type Wanted = 'wanted' | 'unwanted' | 'dismissed';
-
-/**
- * What the slot becomes and what is asked of Cloud TPU, from nothing but state: run twice, it asks once.
- */
-export function decideWorker(
-  worker: Worker,
-  observation: Observation,
-  wanted: Wanted,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
-  if (observation.kind === 'foreign') return decideForeign(worker, wanted, limits, now);
-  const seen = withProvider(worker, observation, now);
-  const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
-  const isMended = hasBeenMended(worker, seen);
-  if (isMended) events.push(`${worker.name} is READY again and boots`);
-  const booting = isMended ? enter(seen, 'booting', now, {heartbeat_at: null}) : seen;
-  const decision = decideSeen(booting, observation, wanted, limits, now);
-  return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
-}
-
-/** Google has mended it, and it has not spoken since that began: its host starts from nothing, and silence is no death yet. */
-function hasBeenMended(before: Worker, seen: Worker): boolean {
-  if (!isAlive(before) || nodeStanding(before) !== 'mending' || nodeStanding(seen) !== 'up') return false;
-  const {heartbeat_at, provider_since_at} = before;
-  return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;
-}
-
-function decideSeen(
-  worker: Worker,
-  observation: Observation,
-  wanted: Wanted,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
-  switch (worker.phase) {
-    case 'gone':
-      return decideGone(worker, observation, wanted, now);
-    case 'deleting':
-      return decideDeleting(worker, observation, limits, now);
-    case 'creating':
-    case 'booting':
-    case 'idle':
-    case 'working':
-    case 'draining':
-      return decideLiving(worker, observation, wanted, limits, now);
-    default:
-      return worker.phase satisfies never;
-  }
-}
-
-/** Somebody else has the name: the slot waits, and the pool takes another one meanwhile. */
-function decideForeign(worker: Worker, wanted: Wanted, limits: Limits, now: number): WorkerDecision {
-  if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
-  const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
-  const gone = {...createRefused(worker, reason, limits.retry_s, now), ...IDLE};
-  return {
-    worker: gone,
-    actions: [],
-    events: [`${worker.name} cannot be created: ${reason}`],
-    death: taken(reason),
-  };
-}
-
-function decideGone(worker: Worker, observation: Observation, wanted: Wanted, now: number): WorkerDecision {
-  if (observation.kind === 'found') {
-    const event = `${worker.name} exists, though nobody wants it: deleting it`;
-    return toDeleting(outgrow(worker, observation), event, now);
-  }
-  if (wanted !== 'wanted' || isBlocked(worker, now)) return unchanged(worker);
-  return toCreating(worker, now);
-}
-
-function decideDeleting(
-  worker: Worker,
-  observation: Observation,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
-  if (observation.kind === 'absent') {
-    const gone = enter(worker, 'gone', now, {
-      asked_at: null,
-      recreate: false,
-      ...NOTHING_SHOWN,
-    });
-    return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
-  }
-  if (observation.kind === 'unknown' || !isTimeToAskAgain(worker, limits, now)) return unchanged(worker);
-  return {worker: {...worker, asked_at: iso(now)}, actions: [ask('delete', worker)], events: []};
-}
-
-function decideLiving(
-  worker: Worker,
-  observation: Observation,
-  wanted: Wanted,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
-  const other = otherLife(worker, observation);
-  if (other !== undefined && observation.kind === 'found') {
-    const death = taken(`the node of that name is incarnation ${other}, not ${worker.incarnation}`);
-    return toDeleting(
-      outgrow(worker, observation),
-      `${worker.name} is lost: ${death.cause}; deleting it`,
-      now,
-      death,
-    );
-  }
-  const death = causeOfDeath(worker, observation, limits, now);
-  if (death) {
-    // A node that never came up says what a refusal says: this zone has none to give now.
-    const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
-    const event = `${worker.name} is lost: ${death.cause}; deleting it`;
-    return toDeleting({...worker, blocked_until_at}, event, now, death);
-  }
-  if (worker.recreate)
-    return toDeleting(worker, `${worker.name} is made again, as asked`, now, taken('recreate was asked for'));
-  if (wanted === 'dismissed') return toDeleting(worker, `${worker.name} may cost no more: deleting it`, now);
-  if (wanted === 'unwanted' && worker.phase === 'working') {
-    const draining = enter(worker, 'draining', now);
-    return {worker: draining, actions: [], events: [`${worker.name} is not needed any more: draining it`]};
-  }
-  if (wanted === 'unwanted' && worker.phase !== 'draining')
-    return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
-  if (
-    worker.phase === 'draining' &&
-    (worker.work === null || isOlderThan(worker.phase_since_at, limits.drain_s, now))
-  )
-    return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
-  if (worker.phase === 'creating') {
-    if (observation.kind === 'found' && observation.state === 'READY')
-      return {
-        worker: enter(worker, 'booting', now, {ready_at: worker.ready_at ?? iso(now)}),
-        actions: [],
-        events: [`${worker.name} is READY and boots`],
-      };
-    if (observation.kind === 'absent' && isTimeToAskAgain(worker, limits, now))
-      return {worker: {...worker, asked_at: iso(now)}, actions: [ask('create', worker)], events: []};
-  }
-  return unchanged(worker);
-}
-
-function otherLife(worker: Worker, observation: Observation): number | undefined {
-  if (observation.kind !== 'found') return undefined;
-  return observation.incarnations.find(incarnation => incarnation !== worker.incarnation);
-}
-
-/** A node may have outlived its database: the next life needs a number that was never used. */
-function outgrow(worker: Worker, {incarnations}: Found): Worker {
-  return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
-}
-
-function isTimeToAskAgain(worker: Worker, limits: Limits, now: number): boolean {
-  return isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now);
-}
-
-function withProvider(worker: Worker, observation: Observation, now: number): Worker {
-  if (observation.kind !== 'found') return worker;
-  const shown = {
-    provider_state: observation.state,
-    health: observation.state === null ? null : observation.health,
-    queue_state: observation.queued?.state ?? null,
-  };
-  const symptoms = symptomsSince(worker.ready_at, observation.symptoms);
-  const isNews =
-    shown.provider_state !== worker.provider_state ||
-    shown.health !== worker.health ||
-    shown.queue_state !== worker.queue_state ||
-    symptoms.length !== worker.symptoms.length ||
-    newSymptoms(worker, {symptoms}).length > 0;
-  if (!isNews) return worker;
-  const isSame = worker.provider_since_at !== null && standing(shown) === standing(worker);
-  return {...worker, ...shown, symptoms, provider_since_at: isSame ? worker.provider_since_at : iso(now)};
-}
-
-function standing(shown: Shown): string {
-  return `${nodeStanding(shown)}, ${queueStanding(shown)}`;
-}
-
-const MOST_SYMPTOMS = 5;
-
-/** Those from before the node was READY come with making it. */
-function symptomsSince(ready_at: string | null, symptoms: readonly Symptom[]): Symptom[] {
-  if (ready_at === null) return [];
-  const since = symptoms.filter(({created_at}) => msOf(created_at) >= msOf(ready_at));
-  return since.sort((a, b) => msOf(a.created_at) - msOf(b.created_at)).slice(-MOST_SYMPTOMS);
-}
-
-function newSymptoms(before: Worker, {symptoms}: Pick<Worker, 'symptoms'>): Symptom[] {
-  const isKnown = ({symptom, created_at}: Symptom) =>
-    before.symptoms.some(known => known.symptom === symptom && known.created_at === created_at);
-  return symptoms.filter(symptom => !isKnown(symptom));
-}
-
-function toCreating(worker: Worker, now: number): WorkerDecision {
-  const creating = enter(worker, 'creating', now, {
-    incarnation: worker.incarnation + 1,
-    asked_at: iso(now),
-    ready_at: null,
-    ...NO_COSTS,
-    heartbeat_at: null,
-    progress_at: null,
-    ...NOTHING_SHOWN,
-    fault: null,
-    activity: null,
-    blocked_until_at: null,
-    recreate: false,
-    last_error: null,
-  });
-  return {
-    worker: creating,
-    actions: [ask('create', creating)],
-    events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
-  };
-}
-
-const NOTHING_SHOWN = {
+/** Of a slot without a node. */
+export const NOTHING_SHOWN = {
   provider_state: null,
   health: null,
   queue_state: null,
@@ -407,7 +149,7 @@ const NOTHING_SHOWN = {
   symptoms: [] as Symptom[],
 };
 
-const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
+export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 
 /** What a worker without a stream has to say of its work. */
 export const NO_WORK = {
@@ -420,33 +162,6 @@ export const NO_WORK = {
   shards_done: null,
   tokens_per_s: null,
 };
-
-const IDLE = {...NO_WORK, activity: null};
-
-function taken(cause: string): Death {
-  return {kind: 'taken', cause};
-}
-
-function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
-  const deleting = enter(worker, 'deleting', now, {
-    asked_at: iso(now),
-    last_death: death?.cause ?? worker.last_death,
-    ...IDLE,
-  });
-  return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};
-}
-
-function enter(worker: Worker, phase: Phase, now: number, changes: Partial<Worker> = {}): Worker {
-  return {...worker, ...changes, phase, phase_since_at: iso(now)};
-}
-
-function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
-  return {kind, worker: worker.name, incarnation: worker.incarnation};
-}
-
-function unchanged(worker: Worker): WorkerDecision {
-  return {worker, actions: [], events: []};
-}
 
 /** Its lease was taken from it: it hears so at its next heartbeat. */
 export function withoutWork(worker: Worker): Worker {
@@ -482,13 +197,4 @@ function phaseAfter(worker: Worker, activity: string, work: string | null): Phas
   if (worker.phase === 'draining') return 'draining';
   if (activity === 'setup') return 'booting';
   return work === null ? 'idle' : 'working';
-}
-
-/** Cloud TPU refused to create the slot: it waits, and the pool takes another one meanwhile. */
-export function createRefused(worker: Worker, reason: string, wait_s: number, now: number): Worker {
-  return enter(worker, 'gone', now, {
-    blocked_until_at: iso(now + wait_s * 1000),
-    last_error: reason,
-    asked_at: null,
-  });
 }

@@ -1,7 +1,8 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import {createRefused, type WorkerAction} from '../core/life.ts';
 import {newZone, refusedBy} from '../core/placement.ts';
-import {createRefused, type Worker, type WorkerAction} from '../core/worker.ts';
+import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {TpuRequest} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';

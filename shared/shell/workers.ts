@@ -1,6 +1,13 @@
 import {accrue, totalOf} from '../core/cost.ts';
 import type {Death} from '../core/death.ts';
 import {freeFromDead} from '../core/lease.ts';
+import {
+  decideWorker,
+  type Observation,
+  type Wanted,
+  type WorkerAction,
+  type WorkerDecision,
+} from '../core/life.ts';
 import {logObject, type Slot as Place, parseWorkerName, paths} from '../core/names.ts';
 import {
   allowance,
@@ -18,18 +25,7 @@ import type {Prices} from '../core/prices.ts';
 import {nodeStanding} from '../core/provider.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
-import {
-  adoptNode,
-  decideWorker,
-  isAlive,
-  isUnheard,
-  newWorker,
-  type Observation,
-  type Wanted,
-  type Worker,
-  type WorkerAction,
-  type WorkerDecision,
-} from '../core/worker.ts';
+import {adoptNode, isAlive, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu, Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
+import {decideWorker, type Found, type Limits} from '../../shared/core/life.ts';
 import {isBadHost, type Queued, type Symptom} from '../../shared/core/provider.ts';
-import {decideWorker, type Found, type Limits, type Phase, type Worker} from '../../shared/core/worker.ts';
+import type {Phase, Worker} from '../../shared/core/worker.ts';
 import {at, aWorker, found, T0} from '../builders.ts';
 
 const {Node, QueuedResourceState, Symptom: ApiSymptom} = protos.google.cloud.tpu.v2;

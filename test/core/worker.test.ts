@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
-  askedForWork,
   createRefused,
   decideWorker,
   type Found,
+  type Limits,
+  type Observation,
+} from '../../shared/core/life.ts';
+import {
+  askedForWork,
   heardFrom,
   isAlive,
   isBlocked,
-  type Limits,
   NO_WORK,
-  type Observation,
   type Phase,
   type Worker,
 } from '../../shared/core/worker.ts';

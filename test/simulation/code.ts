@@ -43,7 +43,7 @@ const TOMORROW: Edit[] = [
     replace: '  slot: count,\n  lives: count.default(0),\n',
   },
   {
-    file: 'shared/core/worker.ts',
+    file: 'shared/core/life.ts',
     find: '    incarnation: worker.incarnation + 1,\n',
     replace: '    incarnation: worker.incarnation + 1,\n    lives: (worker.lives ?? 0) + 1,\n',
   },

@@ -107,7 +107,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a node that is made again before it was deleted',
     edits: [
       {
-        file: 'shared/core/worker.ts',
+        file: 'shared/core/life.ts',
         find: "  const deleting = enter(worker, 'deleting', now, {",
         replace: "  const deleting = enter(worker, 'gone', now, {",
       },
@@ -142,7 +142,7 @@ export const MISTAKES: Mistake[] = [
         replace: '      await publishActions(deps, decision.actions);\n',
       },
       {
-        file: 'shared/core/worker.ts',
+        file: 'shared/core/life.ts',
         find: 'limits.ask_again_s, now)',
         replace: '1e9, now)',
       },
@@ -152,7 +152,7 @@ export const MISTAKES: Mistake[] = [
     name: 'an incarnation that does not grow',
     edits: [
       {
-        file: 'shared/core/worker.ts',
+        file: 'shared/core/life.ts',
         find: 'incarnation: worker.incarnation + 1,',
         replace: 'incarnation: Math.max(1, worker.incarnation),',
       },
