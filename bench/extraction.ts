@@ -1,5 +1,5 @@
 /**
- * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --json FILE]`.
+ * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --rounds N --json FILE]`.
  *
  * The environment has what it is compared with (torch, transformers, SAELens, ...), from a list locked by hashes.
  */

@@ -1,4 +1,4 @@
-"""`python -m extraction [NAME...] [--quick] [--json FILE]`: each bench in a process of its own, then all results."""
+"""`python -m extraction [NAME...] [--quick] [--rounds N] [--json FILE]`: each bench in a process of its own, then all results."""
 
 import argparse
 import dataclasses
@@ -30,13 +30,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="npm run bench:extraction --", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all without any")
     parser.add_argument("--quick", action="store_true", help="a tiny model: whether they work, not how fast")
+    parser.add_argument("--rounds", type=int, help="at most so many of what is measured several times")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
     parser.add_argument("--folder", help=argparse.SUPPRESS)  # of a bench's own process
     args = parser.parse_args()
     if unknown := set(args.names) - set(NAMES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     if args.folder:
-        _write(args.json, [_run(args.names[0], Workplace(args.folder, args.quick))])
+        _write(args.json, [_run(args.names[0], Workplace(args.folder, args.quick, args.rounds))])
         return 0
     for name, value in machine.facts().items():
         print(f"{name:10} {value}")
@@ -44,7 +45,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gleaner-bench-") as folder:
         for name in args.names or NAMES:
             print(f"\n== {name}", flush=True)
-            report = _in_own_process(name, folder, args.quick)
+            report = _in_own_process(name, folder, args)
             if report is None:
                 failed.append(name)
                 continue
@@ -65,11 +66,12 @@ def _run(name: str, place: Workplace) -> Report:
     return dataclasses.replace(report, figures=[dataclasses.replace(f, target=None) for f in report.figures])
 
 
-def _in_own_process(name: str, folder: str, is_quick: bool) -> Report | None:
+def _in_own_process(name: str, folder: str, args: argparse.Namespace) -> Report | None:
     """None when it failed. Of its own, so that one bench's threads and memory are not another's."""
     result = os.path.join(folder, f"{name}.json")
     command = [sys.executable, "-m", __package__, name, "--folder", folder, "--json", result]
-    command += ["--quick"] if is_quick else []
+    command += ["--quick"] if args.quick else []
+    command += ["--rounds", str(args.rounds)] if args.rounds else []
     if subprocess.run(command, env=os.environ | _ENVIRONMENT | {"HF_HOME": os.path.join(folder, f"{name}-home")}).returncode != 0:
         return None
     with open(result, encoding="utf-8") as file:

@@ -12,7 +12,7 @@ CLAIM = "everything saved (read, tokenise, plan, compute, encode, upload) agains
 
 def run(place: Workplace) -> Report:
     report = Report("saved", CLAIM)
-    width, rows = (32, 64) if place.is_quick else (256, 64)
+    width, rows = (32, 64) if place.is_quick else (256, 32)
     ids = place.token_rows(rows, width)
     with running_sink() as bucket:
         stream = put_stream(bucket, [{"tokens": row.tolist()} for row in ids])

@@ -51,7 +51,7 @@ def run(place: Workplace) -> Report:
             stream = put_stream(bucket, [{"tokens": sample} for sample in chosen])
             sides = {"seed": partial(seed.run, chosen[:_BATCH], bucket)}
             sides |= {d: partial(store, place, model, bucket, stream) for d, model in models_.items()}
-            seconds = take_turns(sides, 2, warm_up=place.is_quick)
+            seconds = take_turns(sides, place.rounds(2), warm_up=place.is_quick)
             each = {side: [s / (_BATCH if side == "seed" else len(chosen)) for s in times] for side, times in seconds.items()}
             lengths = [len(sample) for sample in ids[name]]
             detail = (

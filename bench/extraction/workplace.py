@@ -26,6 +26,7 @@ _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "dat
 class Workplace:
     folder: str
     is_quick: bool  # a tiny model and little input: whether it works, not how fast
+    most_rounds: int | None = None
 
     @cached_property
     def config(self) -> dict:
@@ -55,7 +56,7 @@ class Workplace:
         return self.config["num_hidden_layers"]
 
     def rounds(self, full: int) -> int:
-        return 2 if self.is_quick else full
+        return 2 if self.is_quick else min(full, self.most_rounds or full)
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
