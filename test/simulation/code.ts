@@ -44,8 +44,8 @@ const TOMORROW: Edit[] = [
   },
   {
     file: 'shared/core/life.ts',
-    find: '    incarnation: worker.incarnation + 1,\n',
-    replace: '    incarnation: worker.incarnation + 1,\n    lives: (worker.lives ?? 0) + 1,\n',
+    find: '    asked_at: iso(now),\n    ready_at: null,\n',
+    replace: '    asked_at: iso(now),\n    ready_at: null,\n    lives: (worker.lives ?? 0) + 1,\n',
   },
   {
     file: 'shared/shell/records.ts',
