@@ -140,9 +140,9 @@ def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folde
 @pytest.mark.parametrize(
     "likely, order",
     [
-        ([], [512, 256, 1024, 128, 2048, 64, 32]),
-        ([64, 2048], [64, 2048, 512, 256, 1024, 128, 32]),
-        ([4096], [512, 256, 1024, 128, 2048, 64, 32]),
+        ([], [512, 768, 256, 1024, 1536, 128, 2048, 64, 32]),
+        ([64, 2048], [64, 2048, 512, 768, 256, 1024, 1536, 128, 32]),
+        ([4096], [512, 768, 256, 1024, 1536, 128, 2048, 64, 32]),
     ],
 )
 def test_likely_shapes_are_compiled_first(likely, order):

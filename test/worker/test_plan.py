@@ -208,8 +208,15 @@ def test_every_shape_is_known_beforehand_and_they_are_few(case, count):
     lengths, limit = case
     shapes = list(batch_shapes(limit, count))
     assert {(batch.height, batch.width) for batch in plan_batches(lengths, limit, count)} <= set(shapes)
-    assert len(shapes) <= 8 and len({width for _, width in shapes}) == len(shapes)
+    assert len(shapes) <= 11 and len({width for _, width in shapes}) == len(shapes)
     assert all(width % 32 == 0 for _, width in shapes)
+
+
+@given(lengths_and_limit)
+def test_a_long_sample_is_padded_by_half_at_most(case):
+    lengths, limit = case
+    for batch in plan_batches(lengths, limit):
+        assert batch.width <= max(512, 1.5 * max(lengths[row] for row in batch.rows))
 
 
 @given(lengths_and_limit, devices)
