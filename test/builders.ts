@@ -2,7 +2,7 @@
 
 import {type Config, loadConfig} from '../shared/config.ts';
 import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
-import type {Found} from '../shared/core/life.ts';
+import type {Found, Limits} from '../shared/core/life.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../shared/core/run.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
@@ -135,3 +135,18 @@ export function aConfig(set: Record<string, string> = {}): Config {
 
 export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC};
 export {NOTHING_STORED};
+
+/** Seconds; the limits of most tests of a slot. */
+export const LIMITS: Limits = {
+  create_s: 900,
+  boot_s: 600,
+  setup_s: 1800,
+  silent_s: 240,
+  stall_s: 600,
+  compile_s: 900,
+  load_s: 3600,
+  drain_s: 900,
+  ask_again_s: 180,
+  repair_s: 900,
+  retry_s: 300,
+};

@@ -4,6 +4,7 @@ import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type NodeFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
 import type {Fleet} from '../vm/fleet.ts';
+import {Alarms} from './alarms.ts';
 import type {NodeState} from './catalog.ts';
 import {type Operation, Operations} from './operations.ts';
 import type {NodeChange} from './queue.ts';
@@ -38,7 +39,7 @@ export type NodesOptions = {
 /** The life of TPU nodes: CREATING → READY → (PREEMPTED) → DELETING → gone. Their VMs are the fleet's. */
 export class Nodes {
   readonly #options: NodesOptions;
-  readonly #timers = new Map<string, NodeJS.Timeout>();
+  readonly #alarms = new Alarms();
   readonly operations: Operations;
   /** Hears what becomes of a node; its state is that from before. */
   onChange: (node: TpuNode, change: NodeChange) => void = () => {};
@@ -59,8 +60,7 @@ export class Nodes {
   }
 
   stop(): void {
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
+    this.#alarms.clear();
   }
 
   list(zone = '-'): TpuNode[] {
@@ -173,14 +173,7 @@ export class Nodes {
   }
 
   #arm(node: TpuNode): void {
-    clearTimeout(this.#timers.get(node.id));
-    this.#timers.delete(node.id);
-    if (node.due_at === null) return;
-    const wake = () => {
-      this.#timers.delete(node.id);
-      this.#advance(node).catch(this.#options.trouble);
-    };
-    this.#timers.set(node.id, setTimeout(wake, Math.max(0, node.due_at - Date.now())));
+    this.#alarms.set(node.id, node.due_at, () => this.#advance(node).catch(this.#options.trouble));
   }
 
   async #advance(node: TpuNode): Promise<void> {

@@ -2,6 +2,7 @@ import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
+import {Alarms} from './alarms.ts';
 import type {QueueState} from './catalog.ts';
 import type {Nodes, TpuNode} from './nodes.ts';
 import type {Operation} from './operations.ts';
@@ -41,7 +42,7 @@ export type QueueOptions = {
  */
 export class Queue {
   readonly #options: QueueOptions;
-  readonly #timers = new Map<string, NodeJS.Timeout>();
+  readonly #alarms = new Alarms();
 
   constructor(options: QueueOptions) {
     this.#options = options;
@@ -57,8 +58,7 @@ export class Queue {
   }
 
   stop(): void {
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
+    this.#alarms.clear();
   }
 
   list(zone = '-'): QueuedResource[] {
@@ -168,16 +168,11 @@ export class Queue {
   }
 
   #arm(queued: QueuedResource): void {
-    const key = `${queued.zone}/${queued.name}`;
-    clearTimeout(this.#timers.get(key));
-    this.#timers.delete(key);
-    if (queued.due_at === null) return;
-    const wake = () => {
-      this.#timers.delete(key);
-      const now = this.#find(queued.zone, queued.name);
+    const {zone, name} = queued;
+    this.#alarms.set(`${zone}/${name}`, queued.due_at, () => {
+      const now = this.#find(zone, name);
       if (now) this.#advance(now).catch(this.#options.trouble);
-    };
-    this.#timers.set(key, setTimeout(wake, Math.max(0, queued.due_at - Date.now())));
+    });
   }
 
   async #advance(queued: QueuedResource): Promise<void> {

@@ -17,11 +17,16 @@ export function accrue(worker: Worker, now: number): Worker {
   if (ready_at === null || usd_per_hour === null || phase === 'gone') return worker;
   const since = msOf(worker.costs_at ?? ready_at);
   const usd = (Math.max(0, now - since) / HOUR_MS) * usd_per_hour;
-  const run = worker.work?.split('/')[0] ?? worker.charged_to;
+  const run = payerOf(worker);
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
   const key = run ?? IDLE;
   const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
   return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(now), charged_to: run};
+}
+
+/** The run that the worker's time belongs to now. */
+export function payerOf({work, charged_to}: Worker): string | null {
+  return work?.split('/')[0] ?? charged_to;
 }
 
 export function totalOf(costs: Costs): number {

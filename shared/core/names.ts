@@ -28,6 +28,12 @@ export function isZone(text: string): boolean {
   return ZONE.test(text);
 }
 
+/** `my-run/007`, what a worker works on. */
+export function parseWork(work: string | null): {run: string; stream: string} | undefined {
+  const [run, stream] = work?.split('/') ?? [];
+  return run && stream ? {run, stream} : undefined;
+}
+
 /** `7` -> `007`: the name of a stream in its run, and its document id. */
 export function streamId(worker_id: number): string {
   return String(worker_id).padStart(3, '0');

@@ -25,7 +25,7 @@ import {freeStream, holderOf, takeWork} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
 import {rebuild} from './rebuild.ts';
-import {LEASED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
+import {FAILED, LEASED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 import {knownPool} from './workers.ts';
 
@@ -204,7 +204,7 @@ async function onStreams(
 /** Found before the transaction reads them one by one: a transaction reads documents and never queries. */
 async function parkedStreams(deps: Deps, run: string): Promise<string[]> {
   const parked = await deps.store.query(paths.streams(run), {
-    where: [{field: 'status', op: '==', value: 'failed'}],
+    where: [FAILED],
     limit: MOST_AT_ONCE,
   });
   return parked.map(({id}) => id);

@@ -3,6 +3,7 @@
  * transaction: the worker's heartbeats look at the worker alone.
  */
 import {isHeldBy, isLeasedTo, revokeLease} from '../core/lease.ts';
+import {parseWork} from '../core/names.ts';
 import type {Stream} from '../core/stream.ts';
 import {type Worker, withoutWork} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
@@ -11,9 +12,9 @@ import {streamRecords, unlessBroken, workerRecords} from './records.ts';
 
 /** The stream whose lease the worker has. */
 export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
-  const [run, stream] = worker.work?.split('/') ?? [];
-  if (!run || !stream) return undefined;
-  const found = await unlessBroken(deps, () => streamRecords.get(tx, run, stream));
+  const work = parseWork(worker.work);
+  if (!work) return undefined;
+  const found = await unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
   return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
     ? found
     : undefined;

@@ -10,7 +10,7 @@ import {
   releaseLease,
   saysItHas,
 } from '../core/lease.ts';
-import {outputPrefix, paths, streamId} from '../core/names.ts';
+import {outputPrefix, parseWork, paths, streamId} from '../core/names.ts';
 import {streamFor} from '../core/pool.ts';
 import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
@@ -98,10 +98,10 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded): AsyncGen
     .map(found => ({found, ...candidate(found, '')}))
     .sort(byPreference(loaded))
     .map(({found}) => found);
-  const [of, stream] = worker.work?.split('/') ?? [];
-  const parent = runs.find(({run}) => run === of);
-  if (parent && stream) {
-    const own = await unlessBroken(deps, () => streamRecords.get(deps.store, parent.run, stream));
+  const work = parseWork(worker.work);
+  const parent = runs.find(({run}) => run === work?.run);
+  if (parent && work) {
+    const own = await unlessBroken(deps, () => streamRecords.get(deps.store, parent.run, work.stream));
     if (own && isLeasedTo(own, {worker: worker.name, incarnation: worker.incarnation}))
       yield open(parent, own, true);
   }

@@ -1,7 +1,7 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {costOfLiving} from '../core/cost.ts';
 import {hasRunOut, isHeldBy} from '../core/lease.ts';
-import {paths, workerIdOf} from '../core/names.ts';
+import {parseWork, paths, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
 import {
   factsOf,
@@ -15,14 +15,23 @@ import {
 } from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
-import type {Filter, Query, Stored} from '../ports.ts';
+import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, takeWork, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
 import {advanceStream} from './progress.ts';
-import {LEASED, runRecords, streamRecords, UNFINISHED, unlessBroken, workerRecords} from './records.ts';
+import {
+  FAILED,
+  HELD,
+  LEASED,
+  runRecords,
+  streamRecords,
+  UNFINISHED,
+  unlessBroken,
+  workerRecords,
+} from './records.ts';
 import {isAnyToClose, openRuns, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
 import {adoptNodes, type Fleet, LIVING, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
@@ -96,8 +105,6 @@ async function countStreams(deps: Deps, run: string): Promise<Counted> {
   };
 }
 
-const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
-
 function textOf(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
@@ -118,7 +125,7 @@ type Seen = {fleet: Fleet; atWork: number; cost_usd: number};
 function workersByRun(fleet: Fleet): Map<string, number> {
   const runs = new Map<string, number>();
   for (const {work} of fleet.workers.values()) {
-    const [run] = work?.split('/') ?? [];
+    const run = parseWork(work)?.run;
     if (run) runs.set(run, (runs.get(run) ?? 0) + 1);
   }
   return runs;
@@ -199,9 +206,9 @@ async function audit(deps: Deps, fleet: Fleet): Promise<void> {
   const rounds = Math.max(1, Math.round(deps.config.audit_s / TICK_S));
   const round = Math.floor(deps.now() / (TICK_S * 1000)) % rounds;
   const due = [...fleet.workers.values()].flatMap(worker => {
-    const [run, stream] = worker.work?.split('/') ?? [];
-    const isDue = isAlive(worker) && workerIdOf(stream ?? '') % rounds === round;
-    return run && stream && isDue ? [{worker, run, stream}] : [];
+    const work = parseWork(worker.work);
+    const isDue = work && isAlive(worker) && workerIdOf(work.stream) % rounds === round;
+    return isDue ? [{worker, ...work}] : [];
   });
   await abreast(due, ({worker, run, stream}) =>
     unlessBroken(deps, async () => {
@@ -270,7 +277,7 @@ async function isAnythingLeft(deps: Deps): Promise<boolean> {
   if ((await deps.store.count('workers', [LIVING])) > 0) return true;
   if (await isAnyToClose(deps)) return true;
   const pool = await readPool(deps);
-  const held = await deps.store.query('workers', {where: [{field: 'held', op: '==', value: true}]});
+  const held = await deps.store.query('workers', {where: [HELD]});
   const away = new Set(held.map(({id}) => id));
   if (slotsOf(pool).every(({name}) => away.has(name))) return false;
   const {streams, fixed} = await whatIsLeft(deps, pool);

@@ -1,6 +1,6 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
-import {costOfLiving, overspent, pausedForMoney, totalOf} from '../core/cost.ts';
+import {costOfLiving, overspent, pausedForMoney, payerOf, totalOf} from '../core/cost.ts';
 import {paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {LIST_PRICES, type Prices, usdPerHour} from '../core/prices.ts';
@@ -53,8 +53,7 @@ export async function holdTheSpent(
     await pause(deps, run, why);
     await keepRunOrders(deps, run.run);
   }
-  const isFor = (worker: Worker) => worker.work?.split('/')[0] ?? worker.charged_to ?? '';
-  const named = [...workers.values()].filter(worker => poolIsOver || over.has(isFor(worker)));
+  const named = [...workers.values()].filter(worker => poolIsOver || over.has(payerOf(worker) ?? ''));
   return new Set(named.map(worker => worker.name));
 }
 

@@ -10,7 +10,7 @@ import {newWorker} from '../core/worker.ts';
 import {parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {readText} from './freeze.ts';
-import {poolRecords, runRecords, workerRecords} from './records.ts';
+import {HELD, poolRecords, runRecords, workerRecords} from './records.ts';
 
 const MAX_BYTES = 8 * 1024 * 1024;
 const ATTEMPTS = 5;
@@ -84,7 +84,7 @@ export async function keepPoolOrders(deps: Deps): Promise<void> {
   const deployed = deps.config.pool;
   await keep(deps, poolObject(deployed.pool), async () => {
     const pool = await poolRecords.get(deps.store, deployed);
-    const held = await deps.store.query('workers', {where: [{field: 'held', op: '==', value: true}]});
+    const held = await deps.store.query('workers', {where: [HELD]});
     const {zones, workers_per_zone, budget_usd, spent_usd, version} = pool;
     const orders: PoolOrders = {
       schema: 'gleaner/1',

@@ -189,10 +189,13 @@ export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>):
   }
 }
 
-/** The streams that somebody works on, those that nobody does, and both. */
+/** The streams that somebody works on, those that nobody does, both, and those that are parked. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
 export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
+export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
+/** The workers that a message deleted and none has recreated. */
+export const HELD: Filter = {field: 'held', op: '==', value: true};
 
 const runs = kind(runDocument);
 const streams = kind(streamDocument);

@@ -3,24 +3,12 @@ import {protos} from '@google-cloud/tpu';
 import {decideWorker, type Found, type Limits} from '../../shared/core/life.ts';
 import {isBadHost, type Queued, type Symptom} from '../../shared/core/provider.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
-import {at, aWorker, found, T0} from '../builders.ts';
+import {at, aWorker, LIMITS as COMMON_LIMITS, found, T0} from '../builders.ts';
 
 const {Node, QueuedResourceState, Symptom: ApiSymptom} = protos.google.cloud.tpu.v2;
 const wordsOf = (words: object) => Object.keys(words).filter(word => !/^\d+$/.test(word));
 
-const LIMITS: Limits = {
-  create_s: 900,
-  boot_s: 600,
-  setup_s: 1800,
-  silent_s: 240,
-  stall_s: 600,
-  compile_s: 900,
-  load_s: 3600,
-  drain_s: 1800,
-  ask_again_s: 180,
-  repair_s: 1000,
-  retry_s: 300,
-};
+const LIMITS: Limits = {...COMMON_LIMITS, drain_s: 1800, repair_s: 1000};
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 const SPEAKING: Phase[] = ['idle', 'working', 'draining'];
 

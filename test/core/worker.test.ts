@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {
-  createRefused,
-  decideWorker,
-  type Found,
-  type Limits,
-  type Observation,
-} from '../../shared/core/life.ts';
+import {createRefused, decideWorker, type Found, type Observation} from '../../shared/core/life.ts';
 import {
   askedForWork,
   heardFrom,
@@ -16,21 +10,7 @@ import {
   type Phase,
   type Worker,
 } from '../../shared/core/worker.ts';
-import {at, aWorker, found, T0} from '../builders.ts';
-
-const LIMITS: Limits = {
-  create_s: 900,
-  boot_s: 600,
-  setup_s: 1800,
-  silent_s: 240,
-  stall_s: 600,
-  compile_s: 900,
-  load_s: 3600,
-  drain_s: 900,
-  ask_again_s: 180,
-  repair_s: 900,
-  retry_s: 300,
-};
+import {at, aWorker, found, LIMITS, T0} from '../builders.ts';
 
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 const LIVING: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining'];
