@@ -7,7 +7,7 @@ import {ordersObject, parseWorkerName, poolObject} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import {newWorker} from '../core/worker.ts';
-import {parseJson} from '../schemas.ts';
+import {parseJson, provisioning} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {readText} from './freeze.ts';
 import {HELD, poolRecords, runRecords, workerRecords} from './records.ts';
@@ -34,6 +34,7 @@ const poolOrders = z.object({
   pool: z.string(),
   zones: z.array(z.string()).min(1),
   workers_per_zone: count,
+  provisioning: provisioning.default('node'),
   ...money,
   /** Workers that a message deleted and none has recreated. */
   held: z.array(z.string()),
@@ -85,12 +86,13 @@ export async function keepPoolOrders(deps: Deps): Promise<void> {
   await keep(deps, poolObject(deployed.pool), async () => {
     const pool = await poolRecords.get(deps.store, deployed);
     const held = await deps.store.query('workers', {where: [HELD]});
-    const {zones, workers_per_zone, budget_usd, spent_usd, version} = pool;
+    const {zones, workers_per_zone, provisioning, budget_usd, spent_usd, version} = pool;
     const orders: PoolOrders = {
       schema: 'gleaner/1',
       pool: pool.pool,
       zones,
       workers_per_zone,
+      provisioning,
       budget_usd,
       spent_usd,
       version,

@@ -282,10 +282,12 @@ describe('what was said', () => {
     assert.equal((await world.stream('my-run', '000'))?.status, 'completed', 'and retry is not forgotten');
   });
 
-  it('delete keeps its TPU away until recreate, and scale keeps its size', async () => {
-    const world = await aToldWorld({action: 'scale', workers_per_zone: 2}, {action: 'delete', worker: A0});
+  it('delete keeps its TPU away until recreate, and scale keeps what it said', async () => {
+    const scale = {action: 'scale', workers_per_zone: 2, provisioning: 'auto'};
+    const world = await aToldWorld(scale, {action: 'delete', worker: A0});
     world.queue.length = 0;
     await world.tick();
+    assert.equal((await world.store.get('pools/tpu'))?.provisioning, 'auto');
     await world.until('the other slot', () => world.tpus.nodes.has('tpu-us-central1-a-1'), 9, 1);
     assert.deepEqual([world.tpus.nodes.has(A0), (await world.worker(A0))?.held], [false, true]);
     await world.untilAsleep();
