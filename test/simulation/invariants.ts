@@ -28,8 +28,11 @@ export type BegunTick = {at: number; poor: Set<string>};
 
 /** Clocks of two instances differ by at most so much in a storm. */
 const MOST_SKEW_MS = 25_000;
-/** Ticks that a TPU may outlive the last work: one to drain it, two to delete it, and one that was on its way. */
-const ORPHAN_MINUTES = 12;
+/** A call that was made in the storm may hang for so long in the calm. */
+const AFTERMATH_MINUTES = 12;
+/** Minutes that a TPU may outlive the last work, one tick to delete it and one to see it gone; and then nothing ticks. */
+const ORPHAN_MINUTES = 2;
+const TICKER_MINUTES = 3;
 
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
@@ -45,7 +48,10 @@ export class Invariants {
   readonly #stopped = new Set<string>();
   /** Whom the last complete tick left there without money, and when it ended. */
   #poor: {at: number; workers: Set<string>} = {at: 0, workers: new Set()};
-  #idleMinutes = 0;
+  #calmMinutes = 0;
+  /** For how many minutes nothing has been wanted, and there were TPUs, or it ticked. */
+  #orphanMinutes = 0;
+  #tickerMinutes = 0;
   /** For how many minutes the pool's money has been spent. */
   #poorMinutes = 0;
   readonly #births = new Map<string, number[]>();
@@ -355,11 +361,13 @@ export class Invariants {
         );
     const {budget_usd, spent_usd} = this.#money();
     this.#poorMinutes = budget_usd !== null && spent_usd >= budget_usd ? this.#poorMinutes + 1 : 0;
-    const isThere = isCalm && (tpus.names().length > 0 || tickerOn);
-    this.#idleMinutes = isThere && !isWanted() ? this.#idleMinutes + 1 : 0;
+    this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
+    const isIdle = this.#calmMinutes > AFTERMATH_MINUTES && !isWanted();
+    this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
+    this.#tickerMinutes = isIdle && tickerOn ? this.#tickerMinutes + 1 : 0;
     this.#check(
-      this.#idleMinutes <= ORPHAN_MINUTES,
-      () => `nothing is wanted for ${this.#idleMinutes} min: nodes ${tpus.names()}, ticker ${tickerOn}`,
+      this.#orphanMinutes <= ORPHAN_MINUTES && this.#tickerMinutes <= TICKER_MINUTES,
+      () => `nothing is wanted, and two ticks later there are nodes ${tpus.names()}, ticker ${tickerOn}`,
     );
   }
 
