@@ -21,6 +21,7 @@ import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {advanceStream, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
+import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
 import {lookForWork, readPool} from './workers.ts';
 
@@ -191,12 +192,8 @@ export async function registerStream(
       const which = slots && (slots.length > 0 ? `; it is for ${slots}` : noSlot(current, next.worker_id));
       tell(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);
     }
-    const isLeft = current.status === 'completed' || current.status === 'failed';
-    const reopens = (next.status !== existing?.status || isUnfinished(next)) && isLeft;
-    if (reopens) {
-      runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
-      tell(tx, {kind: 'run', run, stream, text: `Run ${run} is active again: stream ${stream} came`}, now);
-    }
+    const isNews = next.status !== existing?.status || isUnfinished(next);
+    const reopens = isNews && reopenRun(tx, current, `stream ${stream} came`, now);
     return {refused: refusal, changed: next !== existing, isOpenNow: reopens || isOpen(current)};
   });
   if (refused !== undefined) {

@@ -13,7 +13,6 @@ import {
   summarizeRun,
   totalsOf,
 } from '../core/run.ts';
-import {iso} from '../core/time.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
 import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
@@ -32,9 +31,19 @@ import {
   unlessBroken,
   workerRecords,
 } from './records.ts';
-import {isAnyToClose, openRuns, whatIsLeft} from './runs.ts';
+import {isAnyToClose, openRuns, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, type Fleet, LIVING, lookAtNodes, lookAtWorkers, readFleet, readPool} from './workers.ts';
+import {
+  adoptNodes,
+  type Fleet,
+  isAnyNodeLeft,
+  isBlind,
+  LIVING,
+  lookAtNodes,
+  lookAtWorkers,
+  readFleet,
+  readPool,
+} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
@@ -69,12 +78,10 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   await endSilentLeases(deps, fleet);
   // A run that cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
-  // A zone that does not answer may hide a node that no document knows: nobody rests before it was seen.
-  const pool = await readPool(deps);
-  const isBlind = look.unreachable.some(zone => pool.zones.includes(zone));
-  if (busy || isBlind || (await isAnythingLeft(deps))) return;
+  if (busy || (await isBlind(deps, look.unreachable)) || (await isAnythingLeft(deps))) return;
   await deps.ticker.off();
-  if (await isAnythingLeft(deps)) await deps.ticker.on();
+  // Something may have come meanwhile; and what was seen may be old, for any call may have taken minutes.
+  if ((await isAnythingLeft(deps)) || (await isAnyNodeLeft(deps))) await deps.ticker.on();
 }
 
 type Counted = StreamTotals & {unfinished: number};
@@ -229,17 +236,19 @@ async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
 /** Sums up a run stream by stream. If none is left it is called completed, when its manifest says what was stored. */
 export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
   const looked: StreamFacts[] = [];
+  let failed = 0;
   for await (const page of pages(deps, run.run, {})) {
     const streams = streamRecords.parseAll(page, (error, stream) => {
       deps.log('ERROR', error.message, {run: run.run});
       looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
     });
     for (const stream of streams) looked.push(factsOf(stream));
+    failed += streams.filter(({status}) => status === 'failed').length;
   }
   const totals = totalsOf(looked);
   const isDone = summarizeRun(run, totals, cost_usd, deps.now()).status === 'completed';
   if (isDone && !(await writeResult(deps, run))) return lookAtEveryStream(deps, run, cost_usd);
-  if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, looked.length);
+  if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});
 }
 
 /** True when the run has ended. */
@@ -260,15 +269,20 @@ async function sumUp(deps: Deps, seen: Run, totals: StreamTotals, cost_usd: numb
   });
 }
 
-/** A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again. */
-async function reopen(deps: Deps, run: string, known: number): Promise<void> {
-  if (!(await isAnyReadable(deps, run)) && (await deps.store.count(paths.streams(run))) === known) return;
+/**
+ * A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again, nor did
+ * one that was parked when it was read and has been completed since.
+ */
+async function reopen(deps: Deps, run: string, seen: {streams: number; failed: number}): Promise<void> {
+  const streams = paths.streams(run);
+  const isSame =
+    !(await isAnyReadable(deps, run)) &&
+    (await deps.store.count(streams)) === seen.streams &&
+    (await deps.store.count(streams, [FAILED])) >= seen.failed;
+  if (isSame) return;
   await deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    if (current?.status !== 'completed' && current?.status !== 'failed') return;
-    const now = deps.now();
-    runRecords.set(tx, {...current, status: 'active', updated_at: iso(now)});
-    tell(tx, {kind: 'run', run, text: `Run ${run} is active again: a stream came while it ended`}, now);
+    reopenRun(tx, current, 'a stream changed while it ended', deps.now());
   });
 }
 

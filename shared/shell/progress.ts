@@ -8,6 +8,7 @@ import {
   shardListingStart,
   shardObject,
 } from '../core/names.ts';
+import {isOpen} from '../core/run.ts';
 import {type Stream, withProgress} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
@@ -15,8 +16,8 @@ import type {ObjectInfo, Transaction} from '../ports.ts';
 import {parseValue, shardMetadata} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {holderOf, takeWork} from './holders.ts';
-import {streamRecords} from './records.ts';
-import {recentRun} from './runs.ts';
+import {runRecords, streamRecords} from './records.ts';
+import {recentRun, reopenRun} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /**
@@ -69,6 +70,8 @@ function failOfTwin(deps: Deps, {run, stream}: Stream, shard: number, object: st
 /** Two documents for each: a commit must stay far below the 10 MiB that Firestore takes. */
 const MOST_AT_ONCE = 200;
 
+const NOTHING_NEW = {count: 0, left: 0, needsBeat: false};
+
 /** Counts the shards that these objects are, some hundred in a transaction: between two of them, the checkpoint is as true. */
 async function countShards(
   deps: Deps,
@@ -78,20 +81,26 @@ async function countShards(
 ): Promise<{advanced: Stream | undefined; isNew: boolean}> {
   const parent = await recentRun(deps, run);
   const shards = readOrRefuse(run, stream, objects);
-  for (let isNew = false; ; isNew = true) {
-    const {counted, left, count} = await deps.store.transaction(async tx => {
+  let [isNew, isBeating] = [false, false];
+  for (;;) {
+    const {counted, left, count, needsBeat} = await deps.store.transaction(async tx => {
       const current = await streamRecords.get(tx, run, stream);
       if (!current || current.status === 'completed' || !parent?.spec_hash)
-        return {counted: current, count: 0, left: 0};
+        return {counted: current, ...NOTHING_NEW};
       const now = deps.now();
       const origin = {spec_hash: parent.spec_hash, stream_crc32c: current.crc32c};
       const all = shards instanceof Rejected ? errorOf(shards) : foldShards(current, origin, shards);
       if (all.kind === 'error')
-        return {counted: await fail(deps, tx, current, all.reason, now), count: 0, left: 0};
+        return {counted: await fail(deps, tx, current, all.reason, now), ...NOTHING_NEW};
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
       const next = withProgress(current, some.progress, now);
-      if (next === current) return {counted: current, count: 0, left: 0};
+      if (next === current) return {counted: current, ...NOTHING_NEW};
+      // It was parked, and its worker had all of it: the run may have ended over that.
+      const isRevived = current.status === 'failed' && next.status === 'completed';
+      const ended = isRevived ? await runRecords.get(tx, run) : undefined;
+      if (ended && !isOpen(ended) && !isBeating) return {counted: current, ...NOTHING_NEW, needsBeat: true};
+      reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
       streamRecords.set(tx, next);
       for (const shard of some.counted) {
         const {object} = shard;
@@ -102,11 +111,17 @@ async function countShards(
       if (next.status === 'completed')
         tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
       const count = some.counted.length;
-      return {counted: next, count, left: all.counted.length - count};
+      return {counted: next, count, left: all.counted.length - count, needsBeat: false};
     });
+    if (needsBeat) {
+      await deps.ticker.on();
+      isBeating = true;
+      continue;
+    }
+    isNew ||= count > 0;
     if (left > 0) continue;
     if (counted?.status === 'completed') await clearPartials(deps, run, stream);
-    return {advanced: counted, isNew: isNew || count > 0};
+    return {advanced: counted, isNew};
   }
 }
 

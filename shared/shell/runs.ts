@@ -1,8 +1,11 @@
 import {paths, workerIdOf} from '../core/names.ts';
 import {type Pool, slotsFor} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
+import {iso} from '../core/time.ts';
+import type {Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {runRecords, UNFINISHED} from './records.ts';
+import {tell} from './timeline.ts';
 
 /**
  * What the runnable runs of a pool have left: streams that any slot may work on, and slots that have one which is theirs alone. A
@@ -54,4 +57,12 @@ export async function recentRun(deps: Deps, run: string): Promise<Run | undefine
   if (deps.runs.size >= MOST_RECENT) deps.runs.clear();
   if (found?.spec) deps.runs.set(run, {run: found, read_at_ms: now});
   return found;
+}
+
+/** Lets a run that has ended go on, in the transaction that has read it; false if it has not. Whoever calls switches the beat on. */
+export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
+  if (run?.status !== 'completed' && run?.status !== 'failed') return false;
+  runRecords.set(tx, {...run, status: 'active', updated_at: iso(now)});
+  tell(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
+  return true;
 }

@@ -84,6 +84,18 @@ export async function lookAtNodes(deps: Deps): Promise<Look> {
   return {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
 }
 
+/** Whether there is, or may be, a node of ours in one of the pool's zones, whatever documents say. */
+export async function isAnyNodeLeft(deps: Deps): Promise<boolean> {
+  const {tpus, unreachable} = await lookAtNodes(deps);
+  return managed(tpus).some(name => parseWorkerName(name)) || (await isBlind(deps, unreachable));
+}
+
+/** A zone that does not answer may hide a node that no document knows. */
+export async function isBlind(deps: Deps, unreachable: readonly string[]): Promise<boolean> {
+  const {zones} = await readPool(deps);
+  return unreachable.some(zone => zones.includes(zone));
+}
+
 async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {
   return adoptNodes(deps, await lookAtNodes(deps), fleet);
 }
@@ -193,11 +205,13 @@ function isManaged({labels, queued}: Tpu): boolean {
 }
 
 /**
- * What a look shows of a slot. A look from before the slot entered its phase says nothing about it: the node may have come
- * or gone since.
+ * What a look shows of a slot. A look from before the slot entered its phase, or before another one saw something new, says
+ * nothing about it: the node may have come or gone since.
  */
 function observe(look: Look, worker: Worker): Observation {
-  if (look.at_ms < msOf(worker.phase_since_at)) return {kind: 'unknown'};
+  const {phase_since_at, provider_since_at} = worker;
+  if (look.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
+    return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
   if (tpu && tpu.zone === worker.zone && !isManaged(tpu)) return {kind: 'foreign'};
   if (tpu && tpu.zone === worker.zone) {
@@ -272,8 +286,7 @@ async function decideSlots(
     actions.length = 0;
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
     const changed = current
-      // It was not wanted then; what became of it since, somebody wanted, and the next look will know why.
-      .filter(({slot, worker}) => slot.wanted === 'wanted' || worker.phase === (slot.seen?.phase ?? 'gone'))
+      .filter(({slot, worker}) => stillHolds(slot, worker))
       .map(({slot, worker}) => {
         const seen = observe(look, worker);
         return {before: worker, ...decideWorker(worker, seen, slot.wanted, deps.config.limits, now)};
@@ -344,6 +357,15 @@ async function decideSlots(
   // Shards whose events are still under way count before anybody else is given the stream.
   await abreast(freed, ({run, stream}) => unlessBroken(deps, () => advanceStream(deps, run, stream)));
   return isAnyLeft;
+}
+
+/**
+ * Whether the slot is still what it was chosen as. What became since of one that was not wanted, somebody wanted, and the next look
+ * will know why; but there is no money for a life, whatever it does.
+ */
+function stillHolds({wanted, seen}: Slot, worker: Worker): boolean {
+  if (wanted === 'wanted' || worker.phase === (seen?.phase ?? 'gone')) return true;
+  return wanted === 'dismissed' && worker.incarnation === seen?.incarnation;
 }
 
 async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot: Slot; worker: Worker}> {

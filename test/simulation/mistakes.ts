@@ -61,7 +61,13 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'a beat that is switched off while a zone does not answer',
-    edits: [{file: 'shared/shell/look.ts', find: 'if (busy || isBlind ||', replace: 'if (busy ||'}],
+    edits: [
+      {
+        file: 'shared/shell/workers.ts',
+        find: 'return unreachable.some(zone => zones.includes(zone));',
+        replace: 'return false;',
+      },
+    ],
   },
   {
     name: 'a heartbeat of an earlier life that is heard',
@@ -128,8 +134,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/workers.ts',
-        find: 'if (look.at_ms < msOf(worker.phase_since_at))',
-        replace: 'if (look.at_ms < 0)',
+        find: 'if (look.at_ms < Math.max(',
+        replace: 'if (look.at_ms < Math.min(0, ',
       },
     ],
   },

@@ -1,0 +1,118 @@
+/** Calls that take minutes: what a function concludes then, it concludes from a world that has gone on. Each of these broke a seed. */
+import assert from 'node:assert/strict';
+import {onTick} from '../../functions/on-tick.ts';
+import {LIST_PRICES} from '../../shared/core/prices.ts';
+import type {Deps} from '../../shared/shell/deps.ts';
+import {someLines} from '../agent.ts';
+import {World} from '../world.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const ONE_SLOT = {
+  GLEANER_ZONES: 'us-central1-a',
+  GLEANER_WORKERS_PER_ZONE: '1',
+  GLEANER_ACCELERATOR: 'v6e-8',
+};
+const USD_PER_MINUTE = (8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN)) / 60;
+
+/** A tick whose first list of nodes is answered at once, and goes on when `meanwhile` is over. */
+async function slowTick(world: World, meanwhile: () => Promise<void>): Promise<void> {
+  let isFirst = true;
+  const tpus: Deps['tpus'] = {
+    list: async () => {
+      const listed = await world.tpus.list();
+      if (isFirst) {
+        isFirst = false;
+        await meanwhile();
+      }
+      return listed;
+    },
+    create: request => world.tpus.create(request),
+    delete: (name, zone) => world.tpus.delete(name, zone),
+  };
+  const response = {status: () => response, end: () => response};
+  await onTick({...world.deps, tpus}, {} as never, response as never);
+}
+
+async function atWork(run_json: object = {}): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.objects.put('datasets/my-run/run.json', JSON.stringify(run_json));
+  world.drop('my-run', 0, someLines(6));
+  await world.until('work', async () => (await world.worker(A0))?.phase === 'working', 9, 1);
+  return world;
+}
+
+describe('a function that was slow', () => {
+  it('does not switch the beat off over a node that no document knows and that it had no chance to see', async () => {
+    const world = new World(ONE_SLOT);
+    world.tickerOn = true;
+    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
+    await slowTick(world, async () => {
+      await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
+    });
+    assert.equal(world.tickerOn, true);
+    await world.untilAsleep();
+    assert.deepEqual([...world.tpus.nodes.keys()], []);
+  });
+
+  it('nor over a zone that has ceased to answer', async () => {
+    const world = new World(ONE_SLOT);
+    world.tickerOn = true;
+    await slowTick(world, async () => void world.tpus.unreachable.add('us-central1-a'));
+    assert.equal(world.tickerOn, true);
+  });
+
+  it('does not call a node vanished that another one has seen since', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliver();
+    assert.equal((await world.worker(A0))?.phase, 'creating');
+    await slowTick(world, async () => {
+      await world.deliverAll();
+      await world.tick();
+      assert.equal((await world.worker(A0))?.provider_state, 'CREATING');
+    });
+    assert.deepEqual(
+      [(await world.worker(A0))?.phase, (await world.worker(A0))?.last_death],
+      ['creating', null],
+    );
+  });
+
+  it('dismisses a TPU that nobody pays for, although it gave its stream back meanwhile', async () => {
+    const world = await atWork({budget_usd: 2 * USD_PER_MINUTE});
+    world.now += 5 * 60_000;
+    const {store} = world.deps;
+    world.deps = {
+      ...world.deps,
+      store: {
+        ...store,
+        // The fleet is read, and the agent has finished before anything is decided.
+        query: async (collection, query) => {
+          const found = await store.query(collection, query);
+          if (collection === 'zones') await world.agent(A0).preempted();
+          return found;
+        },
+      } as Deps['store'],
+    };
+    await world.tick();
+    assert.equal((await world.worker(A0))?.phase, 'deleting');
+  });
+});
+
+describe('a stream that was parked while its worker had all of it', () => {
+  it('completes its run, although that had ended over it', async () => {
+    const world = await atWork();
+    await world.store.transaction(async tx => {
+      const path = 'runs/my-run/streams/000';
+      const stream = await tx.get(path);
+      tx.set(path, {...stream, status: 'failed', lease: null, last_error: 'was overwritten'});
+    });
+    await world.tick();
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+    world.tickerOn = false;
+    for (let step = 0; step < 9; step++) await world.agent(A0).step();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+    assert.equal(world.tickerOn, true);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+});
