@@ -12,13 +12,13 @@ CLAIM = "everything saved (read, tokenise, plan, compute, encode, upload) agains
 
 def run(place: Workplace) -> Report:
     report = Report("saved", CLAIM)
-    width, rows = (32, 64) if place.is_quick else (256, 32)
+    width, rows = (32, 64) if place.is_quick else (256, 64)
     ids = place.token_rows(rows, width)
     with running_sink() as bucket:
         stream = put_stream(bucket, [{"tokens": row.tolist()} for row in ids])
         forward = load_forward(place)
         for what, layers in (("all layers", "all"), ("one layer, the last", [place.layers - 1])):
-            model = load(place, place.spec(layers=layers, shard_size_gb=0.2))
+            model = load(place, place.spec(layers=layers, shard_size_gb=0.1))
             seconds = take_turns(
                 {
                     "forward": lambda: compute(forward, samples_of(ids)),

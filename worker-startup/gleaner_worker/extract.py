@@ -115,7 +115,9 @@ class _Extraction:
 
     def _plan(self, windows: Iterator[Window]) -> Iterator[ShardPlan]:
         work, model = self._work, self._model
-        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, work.spec.tokens == "mean")
+        capacity = Capacity(
+            work.spec.shard_size_bytes, model.row_bytes, model.reader.max_length, work.spec.tokens == "mean"
+        )
         return plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity)
 
     def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:

@@ -72,7 +72,7 @@ def estimate(
     config, layers, reader = open_reader(spec, files.folder)
     check_tokens(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
-    capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.tokens == "mean")
+    capacity = Capacity(spec.shard_size_bytes, row_bytes, reader.max_length, spec.tokens == "mean")
     depth, total_bytes = layers[-1] + 1, sum(source.size for source in sources)
     is_exact = total_bytes <= sample_bytes
     reasons: Counter = Counter()

@@ -5,7 +5,8 @@ before. So a run that was interrupted anywhere makes the same bytes as one that 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,10 +15,15 @@ import numpy as np
 from ..records.samples import Reject, Sample
 
 SHORTEST_BATCH_TOKENS = 32
-_FINE_ABOVE = 512  # tokens: widths go up by a half, and not by twice
+_FINE_ABOVE = 64  # tokens: from here on widths go up by a half and a third, and not by twice
 BATCH_TOKENS = 2048  # per device
 # However small a row is, a shard's index and its samples must fit into memory too.
 MAX_SHARD_TOKENS = 1 << 20
+# A shard ends where its last batch is full, as far as that is to be had: it pays where a batch is much of a shard.
+_MOST_BATCHES = 64
+_MOST_LEFT = 256  # samples that go to the next shard
+_SMALLEST_SHARE = 0.5  # of what would fit
+_GAIN = 1.02  # what it takes to leave more
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Capacity:
 
     shard_bytes: int
     row_bytes: int  # of one stored vector in every layer and site, scales included
+    max_length: int  # tokens of a sample
     pooled: bool = False  # one row per sample, the mean of its tokens
 
     def sample_bytes(self, sample: Sample) -> int:
@@ -84,28 +91,63 @@ class Batch:
 
 
 def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Iterator[ShardPlan]:
-    """Fills shards greedily in sample order.
+    """Fills shards in sample order.
 
-    A shard closes when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a sample larger than
-    that gets a shard of its own. What is rejected stays with the samples before it. Yields nothing when there are no
-    lines at all.
+    A shard is full when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a sample larger than
+    that gets a shard of its own. Of what would fit, the last samples go to the next shard where its batches are better
+    filled without them. What is rejected stays with the samples before it. Yields nothing when there are no lines at all.
     """
     number, first, last, size, tokens = 1, 0, -1, 0, 0
     samples: list[Sample] = []
     for item in items:
         if isinstance(item, Sample):
             more = capacity.sample_bytes(item)
-            is_full = size + more > capacity.shard_bytes or tokens + len(item.token_ids) > MAX_SHARD_TOKENS
-            if samples and is_full:
-                yield ShardPlan(number, first, last, tuple(samples), False, capacity.pooled)
-                number, first, size, tokens = number + 1, last + 1, 0, 0
-                samples = []
+            while samples and (
+                size + more > capacity.shard_bytes or tokens + len(item.token_ids) > MAX_SHARD_TOKENS
+            ):
+                cut = _cut(samples, capacity)
+                taken, samples = samples[:cut], samples[cut:]
+                next_first = samples[0].index if samples else item.index
+                yield ShardPlan(number, first, next_first - 1, tuple(taken), False, capacity.pooled)
+                number, first = number + 1, next_first
+                size = sum(map(capacity.sample_bytes, samples))
+                tokens = sum(len(sample.token_ids) for sample in samples)
             samples.append(item)
             size += more
             tokens += len(item.token_ids)
         last = item.last
     if last >= 0:
         yield ShardPlan(number, first, last, tuple(samples), True, capacity.pooled)
+
+
+def _cut(samples: Sequence[Sample], capacity: Capacity) -> int:
+    """How many of the samples, which all fit into one shard, it takes."""
+    lengths = sorted(len(sample.token_ids) for sample in samples)
+    left = held = sum(map(capacity.sample_bytes, samples))
+    best, best_fill = len(samples), 0.0
+    for count in range(len(samples), max(0, len(samples) - _MOST_LEFT), -1):
+        fill = _fill(lengths, capacity.max_length)
+        if fill is None:
+            break
+        if fill > best_fill * _GAIN:
+            best, best_fill = count, fill
+        sample = samples[count - 1]
+        left -= capacity.sample_bytes(sample)
+        if left < held * _SMALLEST_SHARE:
+            break
+        del lengths[bisect_left(lengths, len(sample.token_ids))]
+    return best
+
+
+def _fill(lengths: Sequence[int], max_length: int) -> float | None:
+    """How much of what a device computes for samples of these lengths (ascending) is their tokens; None where there are so
+    many batches that the last one is nothing."""
+    computed, batches, end = 0, 0, len(lengths)
+    while end > 0 and batches < _MOST_BATCHES:
+        width = batch_width(lengths[end - 1], max_length)
+        height = batch_height(width, 1)
+        computed, batches, end = computed + height * width, batches + 1, end - height
+    return sum(lengths) / computed if end <= 0 else None
 
 
 def plan_batches(lengths: list[int], max_length: int, devices: int = 1) -> list[Batch]:
@@ -148,7 +190,6 @@ def batch_width(length: int, max_length: int) -> int:
     width = SHORTEST_BATCH_TOKENS
     while width < length:
         width *= 2
-    # Where a sample is most of its batch, padding it to twice its length would nearly double what it costs.
     if width > _FINE_ABOVE and length <= width * 3 // 4:
         width = width * 3 // 4
     # The longest shape ends at the limit itself, not at the next power of two.
