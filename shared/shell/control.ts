@@ -55,7 +55,8 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if (message.action === 'stop') await revokeLeases(deps, message.run);
     if (outcome === 'applied') await keepOrders(deps, message);
-    if (outcome === 'applied') await deps.ticker.on();
+    // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
+    await deps.ticker.on();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     const refusal: Outcome = {outcome: 'rejected', reason: error.message};

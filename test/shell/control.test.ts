@@ -236,6 +236,15 @@ describe('control messages', () => {
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
+
+  it('a message that is rejected, and makes a run known whose events were lost, wakes the beat for it', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    world.queue.length = 0;
+    assert.equal((await send(world, {action: 'retry', run: 'my-run'})).outcome, 'rejected');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(2));
+  });
 });
 
 describe('messages that change what is wanted', () => {

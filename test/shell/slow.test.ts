@@ -61,6 +61,18 @@ describe('a function that was slow', () => {
     assert.equal(world.tickerOn, true);
   });
 
+  it('keeps the beat for what it alone has seen', async () => {
+    const world = new World(ONE_SLOT);
+    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
+    await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
+    await slowTick(world, async () => {
+      world.now += 10 * 60_000;
+    });
+    assert.equal(world.tickerOn, true);
+    await world.untilAsleep();
+    assert.equal((await world.worker(A0))?.phase, 'gone');
+  });
+
   it('does not call a node vanished that another one has seen since', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
