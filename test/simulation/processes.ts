@@ -77,6 +77,7 @@ export class Processes {
 
   #tick(on: boolean): void {
     this.tickerOn = on;
+    if (!on) this.#setting.invariants.onTickerOff();
   }
 
   /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */
