@@ -25,7 +25,9 @@ const made = spawnSync(
 const python = made.stdout.trim().split('\n').at(-1);
 if (made.status !== 0 || !python)
   throw new Error(`Failed to make the environment of ${LOCK}: see the messages above`);
-const run = spawnSync(python, ['-m', 'extraction', ...process.argv.slice(2)], {
+// With the memory settings of a worker.
+const command = ['-c', 'source "$1/startup.sh"; keep_memory; shift; exec "$@"', 'bash', WORKER_FOLDER];
+const run = spawnSync('bash', [...command, python, '-m', 'extraction', ...process.argv.slice(2)], {
   env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1'},
   stdio: 'inherit',
 });

@@ -248,6 +248,14 @@ platform() {
   fi
 }
 
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+# keep_memory: what a program frees it uses again, and does not give back to the kernel. Every shard is as large as the one before
+# it; fresh pages for each cost a tenth of the speed where memory is a VM's (docs/benchmarks.md).
+keep_memory() {
+  export MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=$((1 << 40))
+}
+
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 main() {
@@ -275,6 +283,7 @@ main() {
   export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$GLEANER_HOME/jax-cache}"
   export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
   export JAX_PLATFORMS=$platform PYTHONPATH=$bundle PYTHONSAFEPATH=1
+  keep_memory
   exec "$python" -m gleaner_worker.agent
 }
 

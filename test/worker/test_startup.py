@@ -79,6 +79,19 @@ def test_sourced_it_only_defines_its_functions():
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["main", "make_environment"], "")
 
 
+def test_memory_that_is_freed_is_used_again_and_asks_the_kernel_for_nothing():
+    faults = '''
+import resource
+for size in [100_000_000] * 3:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    b"1" * size
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+'''
+    kept = bash(f'source {SCRIPT}; keep_memory; exec "$@"', sys.executable, "-c", faults)
+    first, *others = map(int, kept.stdout.split())
+    assert first > 10_000 and max(others) < 1000, kept.stdout + kept.stderr
+
+
 def test_an_environment_is_made_once_per_lock(home, tmp_path):
     first = make(home, a_lock(tmp_path))
     assert first.returncode == 0, first.stderr
