@@ -15,7 +15,8 @@ import numpy as np
 from ..records.samples import Reject, Sample
 
 SHORTEST_BATCH_TOKENS = 32
-_FINE_ABOVE = 64  # tokens: from here on widths go up by a half and a third, and not by twice
+_FINE_ABOVE = 64  # tokens: from here on widths go up in two steps to twice as many, and
+_FINER_ABOVE = 1024  # from here on in four
 BATCH_TOKENS = 2048  # per device
 # However small a row is, a shard's index and its samples must fit into memory too.
 MAX_SHARD_TOKENS = 1 << 20
@@ -187,12 +188,13 @@ def batch_height(width: int, devices: int) -> int:
 
 
 def batch_width(length: int, max_length: int) -> int:
-    width = SHORTEST_BATCH_TOKENS
-    while width < length:
-        width *= 2
-    if width > _FINE_ABOVE and length <= width * 3 // 4:
-        width = width * 3 // 4
-    # The longest shape ends at the limit itself, not at the next power of two.
+    power = SHORTEST_BATCH_TOKENS
+    while power < length:
+        power *= 2
+    # Above half of the power of two before it, in so many steps: the longer a sample, the more each token of padding costs.
+    step = power // 2 // (4 if power > _FINER_ABOVE else 2) if power > _FINE_ABOVE else power
+    width = -(-length // step) * step
+    # The longest shape ends at the limit itself, not at the next step.
     return min(width, -(-max_length // SHORTEST_BATCH_TOKENS) * SHORTEST_BATCH_TOKENS)
 
 
