@@ -44,8 +44,8 @@ def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Samp
 def compute(model: Model, samples: list[Sample]) -> None:
     """Every batch of `samples`, the next one started before the last one is collected."""
     waiting = None
-    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.reader.max_length, model.devices):
-        pending = model.start([samples[row] for row in batch.rows], batch.height, batch.width)
+    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.reader.max_length):
+        pending = model.start([[samples[row] for row in batch.rows]], batch.height, batch.width)
         if waiting is not None:
             waiting.collect()
         waiting = pending

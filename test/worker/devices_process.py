@@ -6,6 +6,7 @@ BYTES is the memory that a device is said to have, or null.
 
 import json
 import sys
+from itertools import groupby
 from types import SimpleNamespace
 
 import environment  # noqa: F401  (before the rest)
@@ -23,16 +24,22 @@ def run(out, raw_spec, device_bytes):
     lengths = rng.integers(1, model.reader.max_length + 1, 300).tolist()
     samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
     rows, stats = {}, []
-    batches = plan_batches(lengths, model.reader.max_length, model.devices)
-    running = [model.start([samples[s] for s in batch.rows], batch.height, batch.width) for batch in batches]
-    for batch, pending in zip(batches, running, strict=True):
-        host = pending.collect()
+    batches = plan_batches(lengths, model.reader.max_length)
+    running = []  # of batches of one shape, as many as there are devices
+    for _, same in groupby(batches, key=lambda batch: batch.width):
+        same = list(same)
+        for begin in range(0, len(same), model.devices):
+            group = same[begin : begin + model.devices]
+            rows_of = [[samples[s] for s in batch.rows] for batch in group]
+            running.append((group, model.start(rows_of, group[0].height, group[0].width)))
+    pairs = ((batch, host) for group, pending in running for batch, host in zip(group, pending.collect(), strict=True))
+    for batch, host in pairs:
         stats.append(np.stack([host.stats[site] for site in model.sites]))
         for b, sample in enumerate(batch.rows):
             rows |= {f"{site}.{sample}": host.rows(site, b).view(f"u{model.dtype.itemsize}") for site in model.sites}
     weights = [model.params["embed"], *model.params["blocks"].values()]
     held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
-    layout = [model.layout.data, model.layout.model, held, len(batches), model.programs]
+    layout = [model.layout.data, model.layout.model, held, len(running), model.programs]
     np.savez(out, **rows, layout=layout, sums=np.stack(stats)[..., [0, 1, 3]].sum(axis=0))
 
 

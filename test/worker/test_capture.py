@@ -41,7 +41,7 @@ def some_samples(lengths, seed=0):
 
 
 def run(model, samples, width=32):
-    return model.start(samples, batch_height(width, 1), width).collect()
+    return model.start([samples], batch_height(width), width).collect()[0]
 
 
 def rows_of(host, site, b=0):

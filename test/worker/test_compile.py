@@ -27,9 +27,9 @@ def some_samples(count=120):
 
 
 def run_all(model, samples):
-    batches = plan_batches([len(s.token_ids) for s in samples], MAX_LENGTH, model.devices)
+    batches = plan_batches([len(s.token_ids) for s in samples], MAX_LENGTH)
     for batch in batches:
-        model.start([samples[s] for s in batch.rows], batch.height, batch.width).collect()
+        model.start([[samples[s] for s in batch.rows]], batch.height, batch.width).collect()
     return {(batch.height, batch.width) for batch in batches}
 
 
@@ -39,7 +39,7 @@ def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     model = load_model(spec, "/nowhere", None)
     told = []
     model.warm_up(lambda done, total: told.append((done, total))).wait()
-    shapes = batch_shapes(MAX_LENGTH, 1)
+    shapes = batch_shapes(MAX_LENGTH)
     assert told == [(n + 1, len(shapes)) for n in range(len(shapes))]
     before = model.programs
     samples = some_samples()
@@ -54,7 +54,7 @@ def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
     """Else the test above could not fail."""
     model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]), "/nowhere", None)
     before = model.programs
-    assert not model.is_ready(batch_height(32, 1), 32)
+    assert not model.is_ready(batch_height(32), 32)
     used = run_all(model, some_samples())
     assert model.programs == before + len(used)
 
@@ -85,7 +85,7 @@ def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, t
         return json.loads(output.splitlines()[-1])
 
     programs, compiles = start()
-    assert programs == compiles == len(batch_shapes(MAX_LENGTH, 1))
+    assert programs == compiles == len(batch_shapes(MAX_LENGTH))
     assert start() == [programs, 0]
     cache = tmp_path / "home" / "jax-cache"
     # Whoever can write there can run code here.
@@ -95,7 +95,7 @@ def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, t
 def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
     """On a device that holds one batch, the one before comes to the host first, whoever collects it and when."""
     samples = some_samples(16 * 4)
-    shape = (batch_height(MAX_LENGTH, 1), MAX_LENGTH)
+    shape = (batch_height(MAX_LENGTH), MAX_LENGTH)
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
     roomy = load_model(spec, "/nowhere", None)
     memory = roomy._programs.get(shape).run.memory_analysis()
@@ -103,22 +103,22 @@ def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
     tight = load_model(spec, "/nowhere", None, device_bytes=need)
     assert tight._programs.get(shape).in_flight == 1 and roomy._programs.get(shape).in_flight == 3
     parts = [samples[begin : begin + 16] for begin in range(0, 64, 16)]
-    running = [tight.start(part, *shape) for part in parts]
+    running = [tight.start([part], *shape) for part in parts]
     assert [pending._on_host is not None for pending in running] == [True, True, True, False]
     for part, pending in reversed(list(zip(parts, running, strict=True))):
-        host, expected = pending.collect(), roomy.start(part, *shape).collect()
+        (host,), (expected,) = pending.collect(), roomy.start([part], *shape).collect()
         for b in range(16):
             np.testing.assert_array_equal(
                 host.rows("resid_post", b).view(np.uint16), expected.rows("resid_post", b).view(np.uint16)
             )
     with pytest.raises(Failure, match="lower max_seq_length") as failure:
-        load_model(spec, "/nowhere", None, device_bytes=need - 1).start(parts[0], *shape)
+        load_model(spec, "/nowhere", None, device_bytes=need - 1).start(parts[:1], *shape)
     assert failure.value.kind == "model"
 
 
 def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
     model = tiny_models(max_seq_length=32)
-    model.start(some_samples(1)[:1], *batch_shapes(MAX_LENGTH, 1)[-1])
+    model.start([some_samples(1)[:1]], *batch_shapes(MAX_LENGTH)[-1])
     assert model._in_flight[-1]() is None
 
 
@@ -146,7 +146,7 @@ def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folde
     ],
 )
 def test_likely_shapes_are_compiled_first(likely, order):
-    assert [width for _, width in likely_first(batch_shapes(2048, 1), likely)] == order
+    assert [width for _, width in likely_first(batch_shapes(2048), likely)] == order
 
 
 def test_a_shape_is_compiled_once_however_many_ask():

@@ -154,7 +154,7 @@ def test_a_batch_that_does_not_fit_is_refused_with_its_shape_before_it_runs(tiny
     assert weights < limit
     model = load_model(spec, "/nowhere", None, device_bytes=limit)
     with pytest.raises(Failure) as failure:
-        model.start([SimpleNamespace(token_ids=np.array([1], np.int32), positions=None)], 64, 32)
+        model.start([[SimpleNamespace(token_ids=np.array([1], np.int32), positions=None)]], 64, 32)
     assert failure.value.kind == "model"
     for said in ("64 x 32 tokens", "max_seq_length 64", "0.0006 GB"):
         assert said in failure.value.reason, failure.value.reason

@@ -40,7 +40,7 @@ def verified(storage, tmp_path, folder, **spec):
 def computed_alone(model, sample):
     """{"site.layer": [rows, d_model] fp32} of the sample in a batch that holds nothing else, as it would be stored."""
     width = batch_width(len(sample.token_ids), model.reader.max_length)
-    host = model.start([sample], batch_height(width, 1), width).collect()
+    host = model.start([[sample]], batch_height(width), width).collect()[0]
     found = {}
     for site in model.sites:
         for position, layer in enumerate(model.layers):

@@ -239,7 +239,6 @@ def spoil(storage, name, how):
         "no number",
         "tokens_sha256",
         "rows",
-        "devices",
         "model_fingerprint",
     ],
 )

@@ -20,7 +20,7 @@ from .objects import Bucket
 from .pipeline import Pipeline
 from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
 from .shards.partial import Partials
-from .shards.plan import Batch, Capacity, ShardPlan, batch_shapes, plan_shards
+from .shards.plan import Capacity, ShardPlan, batch_shapes, plan_shards
 from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
 from .shards.stored import StoredShards
 from .shards.upload import EncodedShard, Uploader
@@ -30,11 +30,14 @@ from .work import Work, shard_identity
 log = logging.getLogger(__name__)
 
 _UPLOADS = 4  # at once
+_OPEN = 4  # shards that wait together for batches of one width, on several devices
 _MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is encoded, and those on their way
 _MEMORY_SHARE = 0.5  # of this machine's, for shards
 
-# A batch on its way from the device: its shard, its number, and what is awaited. (shard, None, None) ends a shard.
-Running = tuple[ShardInProgress, int | None, Pending | None]
+# A batch of a shard, by its number.
+Part = tuple[ShardInProgress, int]
+# What the devices compute at once, and what is awaited; a shard that has nothing left to compute is alone, without.
+Running = tuple[list[Part], Pending] | tuple[ShardInProgress, None]
 
 
 def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
@@ -79,7 +82,8 @@ class _Extraction:
         self._lock = threading.Lock()
         self._unencoded: list[ShardInProgress] = []
         self._in_memory = 0
-        self._most_in_memory = _most_shards(work.spec.shard_size_bytes)
+        self._most_open = _OPEN if model.devices > 1 else 1
+        self._most_in_memory = _most_shards(work.spec.shard_size_bytes, self._most_open)
 
     def run(self, path: str) -> str:
         """The outcome, as `extract` returns it."""
@@ -126,23 +130,44 @@ class _Extraction:
             yield item
 
     def _compute(self, plans: Iterator[ShardPlan]) -> Iterator[Running]:
-        """Starts the batches of every shard that is not stored yet, until the stream ends or control says otherwise."""
-        control = self._control
+        """Starts the batches of every shard that is not stored yet, until the stream ends or control says otherwise.
+
+        On several devices a batch waits until each has one of its width, from this shard or one of the next few.
+        """
+        control, devices = self._control, self._model.devices
+        waiting: dict[int, list[Part]] = {}  # by width
         for plan in plans:
             if info := self._stored.has(plan):
                 self._uploader.skip(plan, info)
                 control.add_done(plan.last_sample - plan.first_sample + 1, 0)
                 continue
+            # Whoever waits for memory must not wait for shards that wait for it.
+            is_full = self._in_memory >= self._most_in_memory
+            yield from self._start_oldest(waiting, 0 if is_full else self._most_open - 1)
             if control.mode != "run" or (shard := self._start_shard(plan)) is None:
-                return
+                break
             self._warm_up(shard)
-            for number, batch in enumerate(shard.batches):
-                if control.mode == "flush":
-                    return
-                if not shard.done[number]:
-                    yield shard, number, self._start_batch(plan, batch)
-            yield shard, None, None
+            if shard.done.all():
+                yield shard, None
+            for number in np.flatnonzero(~shard.done):
+                width = shard.batches[number].width
+                waiting.setdefault(width, []).append((shard, int(number)))
+                if len(waiting[width]) == devices:
+                    if control.mode == "flush":
+                        return
+                    yield self._start_batches(waiting.pop(width))
             del shard
+        yield from self._start_oldest(waiting, 0)
+
+    def _start_oldest(self, waiting: dict[int, list[Part]], most: int) -> Iterator[Running]:
+        """Starts what the oldest shards wait with, and what others have of these widths, until `most` shards still wait."""
+        while waiting and self._control.mode != "flush":
+            numbers = sorted({shard.plan.number for parts in waiting.values() for shard, _ in parts})
+            if len(numbers) <= most:
+                return
+            oldest = {width for width, parts in waiting.items() if any(s.plan.number == numbers[0] for s, _ in parts)}
+            for width in sorted(oldest):
+                yield self._start_batches(waiting.pop(width))
 
     def _start_shard(self, plan: ShardPlan) -> ShardInProgress | None:
         """Waits until there is memory for it; None when there is no time left."""
@@ -165,30 +190,40 @@ class _Extraction:
     def _warm_up(self, shard: ShardInProgress) -> None:
         """Begins to compile all batch shapes, this shard's first; each is used as soon as it is there."""
         model = self._model
-        shapes = batch_shapes(model.reader.max_length, model.devices)
+        shapes = batch_shapes(model.reader.max_length)
         if self._warm or all(model.is_ready(*shape) for shape in shapes):
             return
         likely = dict.fromkeys(batch.width for batch in shard.batches)
         self._warm = model.warm_up(lambda done, total: log.info("Compiled %d of %d batch shapes", done, total), likely)
 
-    def _start_batch(self, plan: ShardPlan, batch: Batch) -> Pending:
+    def _start_batches(self, parts: list[Part]) -> Running:
+        """Of one shape, at most one for each device."""
         control = self._control
-        if not self._model.is_ready(batch.height, batch.width):
+        batches = [(shard.plan.samples, shard.batches[number]) for shard, number in parts]
+        height, width = batches[0][1].height, batches[0][1].width
+        if not self._model.is_ready(height, width):
             control.phase = "compiling"
-        pending = self._model.start([plan.samples[s] for s in batch.rows], batch.height, batch.width)
+        pending = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
         control.phase = "running"
-        return pending
+        return parts, pending
 
     def _gather(self, running: Iterator[Running]) -> Iterator[ShardInProgress]:
         """Puts the rows of each batch where they belong; yields the shards that are complete."""
-        for shard, number, pending in running:
+        for parts, pending in running:
             if pending is None:
-                self._control.add_done(shard.plan.rejected, 0)
-                yield shard
-            else:
-                put_batch(shard, number, pending.collect(), self._model, self._work.object)
+                yield self._complete(parts)
+                del parts
+                continue
+            for (shard, number), host in zip(parts, pending.collect(), strict=True):
+                put_batch(shard, number, host, self._model, self._work.object)
                 self._count(shard, number)
-            del shard, pending
+                if shard.done.all():
+                    yield self._complete(shard)
+            del parts, pending, shard, host
+
+    def _complete(self, shard: ShardInProgress) -> ShardInProgress:
+        self._control.add_done(shard.plan.rejected, 0)
+        return shard
 
     def _count(self, shard: ShardInProgress, number: int) -> None:
         rows = shard.batches[number].rows
@@ -217,7 +252,7 @@ class _Extraction:
         self._pipeline.notify()
 
 
-def _most_shards(shard_bytes: int) -> int:
+def _most_shards(shard_bytes: int, most_open: int) -> int:
     """How many shards may be in memory at once: enough to keep every stage busy, where they fit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(_MOST_SHARDS, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))
+    return max(2, min(_MOST_SHARDS + most_open - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

@@ -40,7 +40,7 @@ class Model:
     params: dict
     layout: Layout
     capture: Capture
-    _programs: Programs  # of Program, by (height, width)
+    _programs: Programs  # of Program, by a batch's (height, width)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak: a batch that nobody waits for any more holds no memory.
     _in_flight: deque["weakref.ref[Pending]"] = field(default_factory=deque)
@@ -85,7 +85,7 @@ class Model:
 
     @property
     def devices(self) -> int:
-        """How many batches of one device's size are computed at once, as plan_batches takes it."""
+        """How many batches of one shape are computed at once, each by a device (or by those that share the weights)."""
         return self.layout.data
 
     @property
@@ -117,32 +117,36 @@ class Model:
 
         tell(done, total) is called from another thread. Batches of any shape can be started meanwhile.
         """
-        return WarmUp(self._programs, likely_first(batch_shapes(self.reader.max_length, self.devices), likely), tell)
+        return WarmUp(self._programs, likely_first(batch_shapes(self.reader.max_length), likely), tell)
 
     def is_ready(self, height: int, width: int) -> bool:
         """False: `start` would first have to compile."""
         return self._programs.is_ready((height, width))
 
-    def start(self, samples: Sequence[Sample], height: int, width: int) -> Pending:
-        """Sends up to `height` samples of up to `width` tokens to the devices and returns before they are computed.
+    def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> Pending:
+        """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
-        Where the devices have no memory for one more batch, the oldest comes to the host first. Raises Failure("model")
-        when batches of this shape can never fit.
+        A batch has up to `height` samples of up to `width` tokens. Where the devices have no memory for more, the oldest
+        come to the host first. Raises Failure("model") when batches of this shape can never fit.
         """
         program: Program = self._programs.get((height, width))
         mode = self.capture.mode
-        token_ids, picks, counts = make_inputs(samples, height, width, mode, stored_width(self.spec, width))
-        name = f"{len(samples)} samples, {height} x {width} tokens, of {self.name}"
+        idle = [()] * (self.devices - len(batches))
+        parts = [
+            make_inputs(samples, height, width, mode, stored_width(self.spec, width)) for samples in [*batches, *idle]
+        ]
+        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches)]
+        name = f"{sum(map(len, counts))} samples, {len(batches)} x {height} x {width} tokens, of {self.name}"
         with self._lock:
             while len(self._in_flight) >= program.in_flight:
                 if oldest := self._in_flight.popleft()():
                     oldest.land()
             try:
-                inputs = jax.device_put((token_ids, picks, counts), self.layout.sharding("data"))
-                output = program.run(self.params, *inputs)
+                inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+                output = program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(name, error) from error
-            pending = Pending(output, row_counts(counts, len(samples), mode), self.capture, name)
+            pending = Pending(output, counts, self.capture, name)
             self._in_flight.append(weakref.ref(pending))
             return pending
 

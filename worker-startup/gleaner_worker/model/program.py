@@ -26,12 +26,12 @@ class Program:
 def compile_batch(
     what: Capture, layout: Layout, params: dict, shape: tuple[int, int], rows: int, limit: int | None, where: str
 ) -> Program:
-    """shape: height and width over all devices. rows: W of the rows mode. limit: bytes of one device, when known.
+    """shape: height and width of one device's batch. rows: W of the rows mode. limit: bytes of one device, when known.
 
     Raises Failure("model") when the weights and one such batch do not fit; `where` names the model and the limit on its
     samples.
     """
-    height, width = shape
+    height, width = shape[0] * layout.data, shape[1]
     picks = {"all": ((height, 0), jnp.int32), "rows": ((height, rows), jnp.int32), "mean": ((height, width), bool)}
     by_row = layout.sharding("data")
     inputs = [((height, width), jnp.int32), picks[what.mode], ((height,), jnp.int32)]
@@ -43,7 +43,7 @@ def compile_batch(
     except jax.errors.JaxRuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise _too_large(shape, layout, where, "the compiler finds no room for it") from error
+        raise _too_large(shape, where, "the compiler finds no room for it") from error
     memory = compiled.memory_analysis()
     if limit is None or memory is None:
         return Program(compiled, _MAX_IN_FLIGHT)
@@ -51,7 +51,6 @@ def compile_batch(
     if fixed + output > limit:
         raise _too_large(
             shape,
-            layout,
             where,
             f"a device has {limit / 1e9:.3g} GB, and needs {memory.argument_size_in_bytes / 1e9:.3g} GB for weights, "
             f"{memory.temp_size_in_bytes / 1e9:.3g} GB to compute and {output / 1e9:.3g} GB for what is stored",
@@ -63,10 +62,10 @@ def is_out_of_memory(error: Exception) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
-def _too_large(shape: tuple[int, int], layout: Layout, where: str, cause: str) -> Failure:
+def _too_large(shape: tuple[int, int], where: str, cause: str) -> Failure:
     return Failure(
         "model",
-        f"Failed to fit a batch of {shape[0] // layout.data} x {shape[1]} tokens per device of {where}: {cause}; lower "
+        f"Failed to fit a batch of {shape[0]} x {shape[1]} tokens per device of {where}: {cause}; lower "
         "max_seq_length, store fewer layers or sites, or take an accelerator with more memory",
     )
 

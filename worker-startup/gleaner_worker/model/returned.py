@@ -17,17 +17,18 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class Pending:
-    """A batch that the devices compute. Its arrays are asked for at once, so that they are copied as they get ready."""
+    """What the devices compute, a batch each. Its arrays are asked for at once, so that they are copied as they get ready."""
 
-    def __init__(self, output: dict, counts: np.ndarray, what: Capture, name: str):
+    def __init__(self, output: dict, counts: list[np.ndarray], what: Capture, name: str):
         self._what = what
         self._counts = counts
         self._name = name
         self._lock = threading.Lock()
         self._on_host: dict | None = None
-        # One array per device that has a part of the batch, in the order of its rows.
+        # One array per device, in the order of their batches; those of idle devices stay where they are.
         self._parts = {
-            part: {site: _pieces(array) for site, array in sites.items()} for part, sites in output.items()
+            part: {site: _pieces(array)[: len(counts)] for site, array in sites.items()}
+            for part, sites in output.items()
         }
         for piece in jax.tree.leaves(self._parts):
             piece.copy_to_host_async()
@@ -42,43 +43,45 @@ class Pending:
                     raise device_failure(self._name, error) from error
                 self._parts = {}
 
-    def collect(self) -> "HostBatch":
-        """The batch on the host, once; raises Failure("infrastructure") when the devices failed to compute it."""
+    def collect(self) -> list["HostBatch"]:
+        """The batches on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
         self.land()
-        batch, self._on_host = HostBatch(self._on_host, self._counts, self._what), {}
-        return batch
+        parts, self._on_host = self._on_host, {}
+        return [
+            HostBatch({part: _of_device(sites, i) for part, sites in parts.items()}, counts, self._what)
+            for i, counts in enumerate(self._counts)
+        ]
 
 
 class HostBatch:
     """counts: int32 [samples], the stored rows of each sample, which are in the order of the batch's rows."""
 
-    def __init__(self, parts: dict, counts: np.ndarray, what: Capture):
+    def __init__(self, parts: dict[str, dict[str, np.ndarray]], counts: np.ndarray, what: Capture):
         self.counts = counts
-        self.stats = {site: self._fold(pieces) for site, pieces in parts["stats"].items()}  # fp64 [L, K]
-        self._stats = {site: np.concatenate(pieces, axis=1) for site, pieces in parts["stats"].items()}  # [L, B, K]
-        stored = STORED[what.dtype]  # bf16 comes as its bits
-        self._rows = {site: [piece.view(stored) for piece in pieces] for site, pieces in parts["rows"].items()}
+        self._stats = parts["stats"]  # [L, B, K]
+        self.stats = {site: self._fold(stats) for site, stats in self._stats.items()}  # fp64 [L, K]
+        # bf16 comes as its bits
+        self._rows = {site: rows.view(STORED[what.dtype]) for site, rows in parts["rows"].items()}
         self._scale = parts.get("scale", {})
         self._layers = what.layers
 
     def rows(self, site: str, b: int) -> np.ndarray:
         """The rows of sample b: a view [L, counts[b], D] in the stored dtype."""
-        return self._of(self._rows[site], b)
+        return self._rows[site][:, b, : self.counts[b]]
 
     def scale(self, site: str, b: int) -> np.ndarray:
         """The scales of sample b, of int8 only: a view fp32 [L, counts[b]]."""
-        return self._of(self._scale[site], b)
+        return self._scale[site][:, b, : self.counts[b]]
 
     def store(self, rows: dict, scale: dict, begins: Sequence[int]) -> None:
         """Copies each sample b to begins[b] and the rows after it, in `rows` {site: [L, rows, D]} and, for int8, in
         `scale` {site: fp32 [L, rows]}, as Model.empty makes them."""
-        for targets, pieces in ((rows, self._rows), (scale, self._scale)):
+        for targets, computed in ((rows, self._rows), (scale, self._scale)):
             for site, target in targets.items():
                 # As integers: numpy copies the floats of ml_dtypes one by one.
-                target = target.view(_RAW[target.itemsize])
-                raw = [piece.view(_RAW[piece.itemsize]) for piece in pieces[site]]
-                for b, begin in enumerate(begins):
-                    target[:, begin : begin + self.counts[b]] = self._of(raw, b)
+                raw = _RAW[target.itemsize]
+                for begin, count, row in zip(begins, self.counts, computed[site].view(raw).swapaxes(0, 1)):
+                    target.view(raw)[:, begin : begin + count] = row[:, :count]
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
         """Where a value that is not finite comes up first: the site, the layer, the first sample b that has one there,
@@ -89,16 +92,16 @@ class HostBatch:
                     return site, layer, int(np.flatnonzero(broken)[0]), int(broken.sum())
         return None
 
-    def _of(self, pieces: list[np.ndarray], b: int) -> np.ndarray:
-        height = pieces[0].shape[1]
-        return pieces[b // height][:, b % height, : self.counts[b]]
-
-    def _fold(self, pieces: list[np.ndarray]) -> np.ndarray:
-        """[L, B, K] of each device -> fp64 [L, K] over the samples: magnitudes are compared, all else is added."""
-        by_sample = np.concatenate(pieces, axis=1)[:, : len(self.counts)].astype(np.float64)
+    def _fold(self, stats: np.ndarray) -> np.ndarray:
+        """[L, B, K] -> fp64 [L, K] over the samples: magnitudes are compared, all else is added."""
+        by_sample = stats[:, : len(self.counts)].astype(np.float64)
         folded = by_sample.sum(axis=1)
         folded[:, _MAX_ABS] = by_sample[:, :, _MAX_ABS].max(axis=1)
         return folded
+
+
+def _of_device(sites: dict[str, list[np.ndarray]], number: int) -> dict[str, np.ndarray]:
+    return {site: pieces[number] for site, pieces in sites.items()}
 
 
 def _pieces(array: jax.Array) -> list[jax.Array]:

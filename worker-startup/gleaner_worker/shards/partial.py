@@ -62,8 +62,7 @@ class Partials:
                 list(pool.map(lambda part: self._save(*part), parts))
 
     def _identity(self, shard: ShardInProgress) -> dict[str, str]:
-        devices = {"devices": str(self._model.devices)}  # by which the batches were made
-        return shard_identity(self._work, shard.plan, self._model.fingerprint) | devices
+        return shard_identity(self._work, shard.plan, self._model.fingerprint)
 
     def _save(self, shard: ShardInProgress, part: range) -> None:
         name = partial_name(self._work.run, self._work.stream, shard.plan.number, self._work.epoch, part[0], part[-1])

@@ -7,7 +7,7 @@ before. So a run that was interrupted anywhere makes the same bytes as one that 
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..records.samples import Reject, Sample
 SHORTEST_BATCH_TOKENS = 32
 _FINE_ABOVE = 64  # tokens: from here on widths go up in two steps to twice as many, and
 _FINER_ABOVE = 1024  # from here on in four
-BATCH_TOKENS = 2048  # per device
+BATCH_TOKENS = 2048
 # However small a row is, a shard's index and its samples must fit into memory too.
 MAX_SHARD_TOKENS = 1 << 20
 # A shard ends where its last batch is full, as far as that is to be had: it pays where a batch is much of a shard.
@@ -146,45 +146,37 @@ def _fill(lengths: Sequence[int], max_length: int) -> float | None:
     computed, batches, end = 0, 0, len(lengths)
     while end > 0 and batches < _MOST_BATCHES:
         width = batch_width(lengths[end - 1], max_length)
-        height = batch_height(width, 1)
+        height = batch_height(width)
         computed, batches, end = computed + height * width, batches + 1, end - height
     return sum(lengths) / computed if end <= 0 else None
 
 
-def plan_batches(lengths: list[int], max_length: int, devices: int = 1) -> list[Batch]:
-    """Groups samples of similar length into few fixed shapes, longest first.
+def plan_batches(lengths: list[int], max_length: int) -> list[Batch]:
+    """Groups samples of similar length into few fixed shapes, longest first; only the last batch has rows to spare.
 
-    The batches are those of one device; `devices` of them in a row that have one shape are computed at once, each on a
-    device of its own. So what a device computes, and the bytes that come of it, do not depend on how many there are.
-    Rows that the long samples of a shape leave free are given to the next shorter ones.
+    A batch is what one device computes, whatever others do beside it: so the bytes do not depend on how many there are.
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     batches: list[Batch] = []
-    begin, free = 0, 0
+    begin = 0
     while begin < len(order):
         width = batch_width(lengths[order[begin]], max_length)
-        end = begin + batch_height(width, 1)
-        rows = tuple(order[begin:end])
-        if free and batches[-1].width == width:
-            batches[-1] = replace(batches[-1], rows=batches[-1].rows + rows)
-            free -= 1
-        else:
-            batches.append(Batch(rows, batch_height(width, devices), width))
-            free = devices - 1
-        begin = end
+        height = batch_height(width)
+        batches.append(Batch(tuple(order[begin : begin + height]), height, width))
+        begin += height
     return batches
 
 
-def batch_shapes(max_length: int, devices: int = 1) -> list[tuple[int, int]]:
+def batch_shapes(max_length: int) -> list[tuple[int, int]]:
     """Every (height, width) that plan_batches can ask for, narrowest first."""
     widths = {batch_width(1, max_length)}
     while max(widths) < max_length:
         widths.add(batch_width(max(widths) + 1, max_length))
-    return [(batch_height(width, devices), width) for width in sorted(widths)]
+    return [(batch_height(width), width) for width in sorted(widths)]
 
 
-def batch_height(width: int, devices: int) -> int:
-    return max(1, BATCH_TOKENS // width) * devices
+def batch_height(width: int) -> int:
+    return max(1, BATCH_TOKENS // width)
 
 
 def batch_width(length: int, max_length: int) -> int:

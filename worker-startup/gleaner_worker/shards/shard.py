@@ -28,7 +28,7 @@ class ShardInProgress:
 
 
 def start_shard(plan: ShardPlan, model: Model) -> ShardInProgress:
-    batches = plan_batches([len(s.token_ids) for s in plan.samples], model.reader.max_length, model.devices)
+    batches = plan_batches([len(s.token_ids) for s in plan.samples], model.reader.max_length)
     rows, scale = model.empty(plan.rows)
     sums = (len(batches), len(model.layers), len(model.stats_columns))
     return ShardInProgress(
