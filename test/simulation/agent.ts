@@ -95,8 +95,9 @@ export class SimAgent {
   async #extract(lease: Lease, work: Work): Promise<[string, object | null]> {
     const {objects} = this.#world;
     const {object, generation} = work.dataset;
-    const info = await this.#persist(() => objects.head(object));
+    // In this order: a real worker reads one generation, and what is read here must not be newer than what is looked at.
     const bytes = await this.#persist(() => objects.read(object, {max_bytes: 1e9}));
+    const info = await this.#persist(() => objects.head(object));
     if (!bytes || info?.generation !== generation)
       return ['failed', {kind: 'stream', reason: `generation ${generation} of ${object} is gone`}];
     this.#phase = 'compiling';

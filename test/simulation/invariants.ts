@@ -30,9 +30,12 @@ export type BegunTick = {at: number; poor: Set<string>};
 const MOST_SKEW_MS = 25_000;
 /** A call that was made in the storm may hang for so long in the calm. */
 const AFTERMATH_MINUTES = 12;
-/** Minutes that a TPU may outlive the last work, one tick to delete it and one to see it gone; and then nothing ticks. */
-const ORPHAN_MINUTES = 2;
-const TICKER_MINUTES = 3;
+/**
+ * Minutes that a TPU may outlive the last work: that in which the work ended, one whose tick deletes it, and one whose tick sees it
+ * gone; and then nothing ticks.
+ */
+const ORPHAN_MINUTES = 3;
+const TICKER_MINUTES = 4;
 
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
