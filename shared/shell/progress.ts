@@ -120,7 +120,11 @@ async function countShards(
     }
     isNew ||= count > 0;
     if (left > 0) continue;
-    if (counted?.status === 'completed') await clearPartials(deps, run, stream);
+    if (counted?.status === 'completed') {
+      await clearPartials(deps, run, stream);
+      // It may have been the last one of a run that is paused, for which nothing beats.
+      if (parent?.status !== 'active') await deps.ticker.on();
+    }
     return {advanced: counted, isNew};
   }
 }

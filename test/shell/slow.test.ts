@@ -110,6 +110,21 @@ describe('a function that was slow', () => {
   });
 });
 
+describe('the last shard of a run', () => {
+  it('ends the run also when it comes after a pause, with nothing left that beats', async () => {
+    const world = await atWork();
+    const zombie = world.zombify(A0);
+    world.control({action: 'pause', run: 'my-run'});
+    await world.untilAsleep(20);
+    assert.deepEqual([(await world.run('my-run'))?.status, world.tickerOn], ['paused', false]);
+    for (let step = 0; step < 9; step++) await zombie.step();
+    await world.deliverAll();
+    await world.untilAsleep();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+});
+
 describe('a stream that was parked while its worker had all of it', () => {
   it('completes its run, although that had ended over it', async () => {
     const world = await atWork();
