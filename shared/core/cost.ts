@@ -1,3 +1,4 @@
+import {parseWork} from './names.ts';
 import type {Run} from './run.ts';
 import {iso, msOf} from './time.ts';
 import type {Worker} from './worker.ts';
@@ -26,7 +27,7 @@ export function accrue(worker: Worker, now: number): Worker {
 
 /** The run that the worker's time belongs to now. */
 export function payerOf({work, charged_to}: Worker): string | null {
-  return work?.split('/')[0] ?? charged_to;
+  return parseWork(work)?.run ?? charged_to;
 }
 
 export function totalOf(costs: Costs): number {

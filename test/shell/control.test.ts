@@ -5,6 +5,14 @@ import {World} from '../world.ts';
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
+/** A stream of two lines, whose event was lost. */
+function aForgottenStream(): World {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(2));
+  world.queue.length = 0;
+  return world;
+}
+
 async function aWorkingWorld(): Promise<World> {
   const world = new World(ONE_SLOT);
   world.drop('my-run', 0, someLines(20));
@@ -133,9 +141,7 @@ describe('control messages', () => {
   });
 
   it('start takes streams whose events were lost, and starts a paused run', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
-    world.queue.length = 0;
+    const world = aForgottenStream();
     assert.equal((await send(world, {action: 'start', run: 'my-run'})).outcome, 'applied');
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(2));
@@ -238,9 +244,7 @@ describe('control messages', () => {
   });
 
   it('a message that is rejected, and makes a run known whose events were lost, wakes the beat for it', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
-    world.queue.length = 0;
+    const world = aForgottenStream();
     assert.equal((await send(world, {action: 'retry', run: 'my-run'})).outcome, 'rejected');
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(2));

@@ -1,6 +1,5 @@
 /** Calls that take minutes: what a function concludes then, it concludes from a world that has gone on. Each of these broke a seed. */
 import assert from 'node:assert/strict';
-import {onTick} from '../../functions/on-tick.ts';
 import {LIST_PRICES} from '../../shared/core/prices.ts';
 import type {Deps} from '../../shared/shell/deps.ts';
 import {someLines} from '../agent.ts';
@@ -16,21 +15,19 @@ const USD_PER_MINUTE = (8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN)) / 60;
 
 /** A tick whose first list of nodes is answered at once, and goes on when `meanwhile` is over. */
 async function slowTick(world: World, meanwhile: () => Promise<void>): Promise<void> {
+  const {deps} = world;
   let isFirst = true;
-  const tpus: Deps['tpus'] = {
-    list: async () => {
-      const listed = await world.tpus.list();
-      if (isFirst) {
-        isFirst = false;
-        await meanwhile();
-      }
-      return listed;
-    },
-    create: request => world.tpus.create(request),
-    delete: (name, zone) => world.tpus.delete(name, zone),
+  const list = async () => {
+    const listed = await deps.tpus.list();
+    if (isFirst) {
+      isFirst = false;
+      await meanwhile();
+    }
+    return listed;
   };
-  const response = {status: () => response, end: () => response};
-  await onTick({...world.deps, tpus}, {} as never, response as never);
+  world.deps = {...deps, tpus: {...deps.tpus, list}};
+  await world.tick();
+  world.deps = deps;
 }
 
 async function atWork(run_json: object = {}): Promise<World> {

@@ -23,10 +23,6 @@ class Together:
     def __init__(self, pending):
         self._pending = pending
 
-    def land(self):
-        for each in self._pending:
-            each.land()
-
     def collect(self):
         return [host for each in self._pending for host in each.collect()]
 

@@ -131,10 +131,10 @@ class Model:
         """
         program: Program = self._programs.get((height, width))
         mode = self.capture.mode
+        rows = stored_width(self.spec, width)
         idle = [()] * (self.devices - len(batches))
-        parts = [
-            make_inputs(samples, height, width, mode, stored_width(self.spec, width)) for samples in [*batches, *idle]
-        ]
+        parts = [make_inputs(samples, height, width, mode, rows) for samples in [*batches, *idle]]
+        inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches)]
         name = f"{sum(map(len, counts))} samples, {len(batches)} x {height} x {width} tokens, of {self.name}"
         with self._lock:
@@ -142,7 +142,6 @@ class Model:
                 if oldest := self._in_flight.popleft()():
                     oldest.land()
             try:
-                inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
                 output = program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(name, error) from error
