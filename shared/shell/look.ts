@@ -78,14 +78,17 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   await endSilentLeases(deps, fleet);
   // A run that cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
-  if (busy || (await isBlind(deps, look.unreachable)) || (await isAnythingLeft(deps))) {
-    // A later tick may have come to rest while this one was on its way.
-    if (deps.now() - look.at_ms > TICK_S * 1000) await deps.ticker.on();
+  // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.
+  const isSlow = () => deps.now() - look.at_ms > TICK_S * 1000;
+  const isLeft = busy || (await isBlind(deps, look.unreachable)) || (await isAnythingLeft(deps));
+  if (isLeft || (isSlow() && (await isAnyNodeLeft(deps)))) {
+    if (isSlow()) await deps.ticker.on();
     return;
   }
   await deps.ticker.off();
-  // Something may have come meanwhile; and what was seen may be old, for any call may have taken minutes.
-  if ((await isAnythingLeft(deps)) || (await isAnyNodeLeft(deps))) await deps.ticker.on();
+  // Something may have come meanwhile. What cannot be asked now may be there.
+  const isAwake = async () => (await isAnythingLeft(deps)) || (await isAnyNodeLeft(deps));
+  if (await isAwake().catch(() => true)) await deps.ticker.on();
 }
 
 type Counted = StreamTotals & {unfinished: number};

@@ -58,6 +58,37 @@ describe('a function that was slow', () => {
     assert.equal(world.tickerOn, true);
   });
 
+  it('nor when it cannot ask afterwards whether it should have', async () => {
+    const world = new World(ONE_SLOT);
+    world.tickerOn = true;
+    const {deps} = world;
+    let isAway = false;
+    const list = async () => {
+      if (isAway) throw new Error('unavailable');
+      return deps.tpus.list();
+    };
+    const off = async () => {
+      await deps.ticker.off();
+      isAway = true;
+    };
+    world.deps = {...deps, tpus: {...deps.tpus, list}, ticker: {...deps.ticker, off}};
+    await world.tick();
+    assert.deepEqual([isAway, world.tickerOn], [true, true]);
+  });
+
+  it('nor at all when it was so slow that it must look again, and sees less than before', async () => {
+    const world = new World(ONE_SLOT);
+    let offs = 0;
+    const {deps} = world;
+    const off = async () => void offs++;
+    world.deps = {...deps, ticker: {...deps.ticker, off}};
+    await slowTick(world, async () => {
+      world.tpus.unreachable.add('us-central1-a');
+      world.now += 10 * 60_000;
+    });
+    assert.deepEqual([offs, world.tickerOn], [0, true]);
+  });
+
   it('keeps the beat for what it alone has seen', async () => {
     const world = new World(ONE_SLOT);
     const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
