@@ -98,7 +98,9 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   });
   const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
   const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
-  const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c: object.crc32c}, read);
+  // The document goes first: its content may have been replaced since the object was listed.
+  const stream_crc32c = known?.crc32c ?? object.crc32c;
+  const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, read);
   if (!folded || folded.kind === 'error') {
     const why = folded?.reason ?? 'a shard says that it is another; the log says which';
     return known ? answer('faulty', why) : answer('missing', why);

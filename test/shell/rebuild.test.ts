@@ -458,6 +458,26 @@ describe('rebuild', () => {
     assert.deepEqual([listings, after?.total_shards, after?.status], [3, 10, 'completed']);
   });
 
+  it('does not count shards for content that replaced theirs after the listing', async () => {
+    const world = await aWipedWorld();
+    const {list} = world.deps.objects;
+    world.deps.objects.list = async (prefix, options) => {
+      const found = await list(prefix, options);
+      if (prefix === 'datasets/my-run/') {
+        world.deps.objects.list = list;
+        world.drop('my-run', 0, someLines(9, 'other'));
+        await world.deliverAll();
+      }
+      return found;
+    };
+    const shards = (await list('activations/my-run/tpu_0/shard_')).length;
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([shards > 0, stream?.total_shards, stream?.status], [true, 0, 'failed']);
+    assert.match(stream?.last_error ?? '', /was made from other content of its stream/);
+  });
+
   it('of a run in mid-work disturbs nobody, however often it is asked for', async () => {
     const world = await aWipedWorld();
     for (let minute = 0; minute < 12; minute++) {
