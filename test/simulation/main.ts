@@ -82,20 +82,24 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
     const lacking = gaps(total.seen);
     if (lacking.length > 0) console.log(`no world showed ${lacking.join(', ')}`);
   }
+  // The sum alone is JSON.
+  const say = json ? console.error : console.log;
   for (const {seed} of total.violations.slice(0, 10)) {
     const found = await shrink(seed);
-    if (found) tell(found, keep);
+    if (!found) continue;
+    say(explain(found));
+    if (keep) keepForTests(found);
   }
-  console.log(total.violations.length === 0 ? 'every world held' : `${total.violations.length} worlds broke`);
+  say(total.violations.length === 0 ? 'every world held' : `${total.violations.length} worlds broke`);
   process.exitCode = total.violations.length === 0 ? 0 : 1;
 }
 
-function tell(found: Case, keep: boolean): void {
-  const without = found.without.length > 0 ? ` --without '${found.without}'` : '';
-  console.log(
-    `seed ${found.seed}: ${found.violation}\n  npm run simulate -- --seed ${found.seed}${without} --trace`,
-  );
-  if (!keep) return;
+function explain({seed, without, violation}: Case): string {
+  const but = without.length > 0 ? ` --without '${without}'` : '';
+  return `seed ${seed}: ${violation}\n  npm run simulate -- --seed ${seed}${but} --trace`;
+}
+
+function keepForTests(found: Case): void {
   const kept: Case[] = JSON.parse(readFileSync(KEPT, 'utf8'));
   if (!kept.some(({seed}) => seed === found.seed)) kept.push(found);
   writeFileSync(KEPT, `${JSON.stringify(kept, null, 2)}\n`);
