@@ -238,8 +238,11 @@ export class Invariants {
   #onWorker(name: string, before: Document | undefined, after: Document): void {
     this.#setting.see(`a worker is: ${after.phase}`);
     const said = this.actor && 'said' in this.actor ? this.actor.said : undefined;
+    // Whoever looks first at a shard that does not belong into its stream takes that from whoever has it.
+    const same = said?.lease && `${said.lease.run}/${said.lease.stream}`;
+    const losesSame = same && before?.work === same && after.work === null;
     this.#check(
-      !said || (said.worker === name && said.incarnation === after.incarnation),
+      !said || losesSame || (said.worker === name && said.incarnation === after.incarnation),
       () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
     );
     if (!before) return;
