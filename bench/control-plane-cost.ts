@@ -1,6 +1,7 @@
 /**
  * What the control plane costs in an hour, from the operations that `bench:control-plane -- --json` has counted and a table of list
- * prices: `npm run bench:control-plane -- --sizes 10000 --json > counted.json && node bench/control-plane-cost.ts counted.json`.
+ * prices: `npm run --silent bench:control-plane -- --sizes 10000 --json > counted.json` and then
+ * `npm run bench:control-plane-cost -- counted.json`.
  */
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
@@ -25,7 +26,7 @@ const PRICES = {
   scheduler_job_month: 0.1,
 };
 
-const {workers, heartbeat, shards, streams, lives, instance, log} = new Command('control-plane-cost')
+const command = new Command('control-plane-cost')
   .argument('<counted>', 'the output of bench:control-plane --json')
   .option('--workers <count>', 'which of the sizes', '10000')
   .option('--heartbeat <s>', 'seconds between two heartbeats of a worker', '60')
@@ -34,10 +35,11 @@ const {workers, heartbeat, shards, streams, lives, instance, log} = new Command(
   .option('--lives <count>', 'times that a worker is lost and made again in an hour', '0.1')
   .option('--instance <ms>', 'how long a request keeps a vCPU with 0.5 GiB to itself', '10')
   .option('--log <bytes>', 'what the log takes of each request; heartbeats are excluded', '1000')
-  .parse()
-  .opts<Record<string, string>>();
+  .parse();
+const [file = ''] = command.args;
+const {workers, heartbeat, shards, streams, lives, instance, log} = command.opts<Record<string, string>>();
 
-const counted: (Measured & {workers: number})[] = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8'));
+const counted: (Measured & {workers: number})[] = JSON.parse(readFileSync(file, 'utf8'));
 const n = Number(workers);
 
 /** What each kind of event takes, and how many of them there are in an hour. */
@@ -52,7 +54,7 @@ const EVENTS = [
 
 const hour = EVENTS.map(({what, an_hour, is_message, is_logged}) => {
   const one = counted.find(each => each.what === what && each.workers === n);
-  if (!one) throw new Error(`${process.argv[2]} has no "${what}" at ${n} workers`);
+  if (!one) throw new Error(`${file} has no "${what}" at ${n} workers`);
   const {usage, bucket} = one;
   const gib = 1024 ** 3;
   const busy_s = Math.max(Number(instance) / 1000, one.seconds);

@@ -16,10 +16,18 @@ import {
   times,
 } from '../shared/core/estimate.ts';
 import {datasetPrefix, isRunId, manifestObject, specObject} from '../shared/core/names.ts';
-import {chipsOf, LIST_PRICES, type Prices, UNVERIFIED, usdPerHour} from '../shared/core/prices.ts';
+import {
+  chipPrice,
+  chipsOf,
+  LIST_PRICES,
+  LISTED_ON,
+  type Prices,
+  UNVERIFIED,
+  usdPerHour,
+} from '../shared/core/prices.ts';
 import {Rejected} from '../shared/errors.ts';
 import {openObjects} from '../shared/google/objects.ts';
-import {manifest} from '../shared/manifest.ts';
+import {MAX_MANIFEST_BYTES, manifest} from '../shared/manifest.ts';
 import {parseJson} from '../shared/schemas.ts';
 import {readPrices} from '../shared/shell/money.ts';
 import {runRecords} from '../shared/shell/records.ts';
@@ -42,7 +50,6 @@ type Options = Where & {
 };
 
 const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
-const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /** What is to be estimated, and what the worker's module needs to find it. */
 type Target = {what: string; args: string[]; input: RunSpecInput};
@@ -152,8 +159,10 @@ async function runLike(
   prices: Prices,
 ): Promise<Earlier> {
   const run = store && (await runRecords.get(store, name));
-  const usd_per_million_tokens = run ? usdPerMillionTokens(run) : null;
-  if (!run || usd_per_million_tokens === null || usd_per_million_tokens === 0)
+  if (!run)
+    throw new CliError(`there is no run "${name}" to compare with: \`gleaner status\` lists the runs`);
+  const usd_per_million_tokens = usdPerMillionTokens(run);
+  if (usd_per_million_tokens === null || usd_per_million_tokens === 0)
     throw new CliError(
       `run "${name}" says nothing of costs: it has stored no token, or its TPUs cost nothing`,
     );
@@ -199,7 +208,7 @@ function reportOn(
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},
     prices_are: {
-      listed: prices[generation] === LIST_PRICES[generation],
+      listed: chipPrice(prices, generation, zone) === chipPrice(LIST_PRICES, generation, zone),
       verified: !UNVERIFIED.has(generation),
     },
     earlier: earlier ?? null,
@@ -244,7 +253,7 @@ function describe(report: Report): string[] {
     ];
   const {spot, on_demand} = report.usd;
   const from = report.prices_are.listed
-    ? `list prices${report.prices_are.verified ? ' of 2026-11-21' : ', NOT VERIFIED'}; prices/chips overrides them`
+    ? `list prices${report.prices_are.verified ? ` of ${LISTED_ON}` : ', NOT VERIFIED'}; prices/chips overrides them`
     : 'prices/chips';
   return [
     ...lines,

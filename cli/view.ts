@@ -4,7 +4,7 @@ import type {Run} from '../shared/core/run.ts';
 import type {Stream} from '../shared/core/stream.ts';
 import type {Worker} from '../shared/core/worker.ts';
 import {Rejected} from '../shared/errors.ts';
-import {completedManifest} from '../shared/manifest.ts';
+import {completedManifest, MAX_MANIFEST_BYTES} from '../shared/manifest.ts';
 import type {Document, Objects, Store} from '../shared/ports.ts';
 import {parseJson} from '../shared/schemas.ts';
 import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
@@ -43,7 +43,7 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
 /** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */
 export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {
   const name = manifestObject(run);
-  const bytes = await objects.read(name, {max_bytes: 16 * 1024 * 1024});
+  const bytes = await objects.read(name, {max_bytes: MAX_MANIFEST_BYTES});
   try {
     return parseJson(completedManifest, Buffer.from(bytes ?? '').toString('utf8'), name).result;
   } catch (error) {

@@ -3,7 +3,7 @@ import {parseValue, pubsubEvent} from '../shared/schemas.ts';
 import {obeyControlMessage} from '../shared/shell/control.ts';
 import type {Deps} from '../shared/shell/deps.ts';
 
-/** A person or a program said what to do: start, pause, resume, stop, recreate. */
+/** A person or a program said what to do: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   await obeyControlMessage(deps, event.id, parseValue(pubsubEvent, event.data, 'The control event'));
 }

@@ -7,6 +7,9 @@ const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const short = z.string().max(1024);
 
+/** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
+export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
+
 /** The frozen spec of a run. Its keys are checked where they are used; the hash says that we wrote them. */
 export const manifest = z.object({
   schema: z.literal('gleaner/1'),

@@ -115,7 +115,7 @@ async function drop(home: Home, run: string, streams: InputStream[], options: De
   }
 }
 
-/** Small enough for about a dozen shards a stream, so that there is something to lose and to see. */
+/** A dozen shards of a stream with four bytes a token, and more with the tiny model's tokenizer: something to lose and to see. */
 async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
   const config = model
     ? await readFile(join(model, 'config.json'))

@@ -85,7 +85,11 @@ function noRun(name: string): {kind: 'rejected'; reason: string} {
 export function decideRecreate(name: string, worker: Worker | undefined): Decision<Worker> {
   if (!worker) return noWorker(name);
   if (worker.phase === 'gone' || worker.phase === 'deleting')
-    return {kind: 'applied', next: {...worker, held: false}, what: `${name} is ${worker.phase} already`};
+    return {
+      kind: 'applied',
+      next: {...worker, held: false},
+      what: `${name} is ${worker.phase}: it is made again when there is work for it`,
+    };
   return {
     kind: 'applied',
     next: {...worker, recreate: true, held: false},

@@ -5,7 +5,7 @@ export type Prices = Record<string, {usd: number; spot_usd: number}>;
  * List prices. A generation alone is its price in the us regions, and for regions that are not named.
  *
  * All but v6e: as Google's Billing API gives them, by way of the catalog that SkyPilot makes of it (skypilot-catalog,
- * catalogs/v5/gcp/vms.csv at commit 0129130f), read 2026-11-21; of v2 and v3, single hosts. Spot is 30 % of the list up to v4
+ * catalogs/v5/gcp/vms.csv at commit 0129130f), read on `LISTED_ON`; of v2 and v3, single hosts. Spot is 30 % of the list up to v4
  * and 50 % from v5 on. Spot prices change up to once a month: the document `prices/chips` overrides any of these, and should.
  *
  * v6e is in no source that was at hand: 2.70 is what was public in 2025, and spot the 50 % of the generation before.
@@ -26,6 +26,8 @@ export const LIST_PRICES: Prices = {
   v6e: {usd: 2.7, spot_usd: 1.35},
 };
 
+export const LISTED_ON = '2026-11-21';
+
 /** Of a generation, whether its list price was compared with a public source. */
 export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
 
@@ -37,6 +39,12 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
   return {generation, chips: ['v5litepod', 'v6e'].includes(generation) ? number : number / 2};
 }
 
+/** A region's own price goes before that of everywhere. */
+export function chipPrice(prices: Prices, generation: string, zone: string): Prices[string] | undefined {
+  const region = zone.slice(0, zone.lastIndexOf('-'));
+  return prices[`${generation}@${region}`] ?? prices[generation];
+}
+
 /** Dollars an hour for one node, or null when nobody knows. */
 export function usdPerHour(
   prices: Prices,
@@ -44,7 +52,6 @@ export function usdPerHour(
 ): number | null {
   const type = chipsOf(accelerator);
   if (!type) return null;
-  const region = zone.slice(0, zone.lastIndexOf('-'));
-  const price = prices[`${type.generation}@${region}`] ?? prices[type.generation];
+  const price = chipPrice(prices, type.generation, zone);
   return price ? type.chips * (spot ? price.spot_usd : price.usd) : null;
 }

@@ -1,6 +1,6 @@
 import {manifestObject, specObject} from '../core/names.ts';
 import {Rejected} from '../errors.ts';
-import {manifest, manifestText} from '../manifest.ts';
+import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../manifest.ts';
 import {parseJson, parseValue} from '../schemas.ts';
 import {
   completeSpec,
@@ -16,9 +16,6 @@ import {unlessBroken} from './records.ts';
 
 /** A spec exactly as its manifest has it, perhaps with fewer keys than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string};
-
-/** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
-const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /**
  * Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says.

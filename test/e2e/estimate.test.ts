@@ -70,8 +70,13 @@ describe('an estimate, and what a run then stores', function () {
     {name: 'a run without a stream', args: ['no-run'], says: /there is no stream with a line in it/},
     {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
     {
-      name: 'a run that says nothing of costs',
+      name: 'a run that is not there to compare with',
       args: ['soon', '--like', 'no-run'],
+      says: /there is no run "no-run" to compare with/,
+    },
+    {
+      name: 'a run that says nothing of costs',
+      args: ['soon', '--like', 'soon'],
       says: /says nothing of costs/,
     },
     {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/},

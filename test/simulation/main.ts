@@ -9,9 +9,19 @@ import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);
 
+/** Each takes some tens of runs. */
+const MOST_SHRUNK = 10;
+
 function number(text: string): number {
   const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError('a whole number');
+  if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
+    throw new InvalidArgumentError('It is a whole number.');
+  return value;
+}
+
+function atLeastOne(text: string): number {
+  const value = number(text);
+  if (value === 0) throw new InvalidArgumentError('It is a whole number from 1 up.');
   return value;
 }
 
@@ -27,13 +37,13 @@ const command = new Command('simulate')
   .description(
     'Runs the real functions in simulated worlds full of faults, and checks that nothing is lost, doubled or left.',
   )
-  .option('--seeds <count>', 'how many worlds', number, 5000)
+  .option('--seeds <count>', 'how many worlds', atLeastOne, 5000)
   .option('--from <seed>', 'the first of them', number, 0)
   .option('--seed <seed>', 'this one alone', number)
   .option('--without <kinds>', 'with --seed: what the world does not have, with commas between', names, [])
   .option('--trace', 'with --seed: print everything that happened')
-  .option('--json', 'print the sum as JSON')
-  .option('--no-keep', `do not add what breaks to regressions.json`)
+  .option('--json', 'print what came out as JSON')
+  .option('--no-keep', 'do not add what breaks to regressions.json')
   .parse();
 
 type Chosen = {
@@ -47,14 +57,16 @@ type Chosen = {
 };
 const chosen = command.opts<Chosen>();
 
-if (chosen.seed === undefined) await search(chosen);
-else await replay(chosen.seed, chosen);
+if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
+else if (chosen.trace || chosen.without.length > 0)
+  command.error('error: --trace and --without are for one world: name its --seed');
+else await search(chosen);
 
-async function replay(seed: number, {without, trace = false}: Chosen): Promise<void> {
-  const outcome = await simulate(seed, {without: new Set(without), trace});
-  for (const line of outcome.trace) console.log(line);
-  console.log(outcome.violation ?? `seed ${seed} holds: ${outcome.events} events`);
-  process.exitCode = outcome.violation === undefined ? 0 : 1;
+async function replay(seed: number, {without, trace = false, json}: Chosen): Promise<void> {
+  const {events, violation, trace: lines} = await simulate(seed, {without: new Set(without), trace});
+  const text = [...lines, violation ?? `seed ${seed} holds: ${events} events`].join('\n');
+  console.log(json ? JSON.stringify({seed, events, violation: violation ?? null, trace: lines}) : text);
+  process.exitCode = violation === undefined ? 0 : 1;
 }
 
 async function search({from, seeds, json, keep}: Chosen): Promise<void> {
@@ -84,11 +96,10 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   }
   // The sum alone is JSON.
   const say = json ? console.error : console.log;
-  for (const {seed} of total.violations.slice(0, 10)) {
-    const found = await shrink(seed);
-    if (!found) continue;
-    say(explain(found));
-    if (keep) keepForTests(found);
+  for (const [index, {seed, violation}] of total.violations.entries()) {
+    const found = index < MOST_SHRUNK ? await shrink(seed) : undefined;
+    say(explain(found ?? {seed, without: [], violation}));
+    if (found && keep) keepForTests(found);
   }
   say(total.violations.length === 0 ? 'every world held' : `${total.violations.length} worlds broke`);
   process.exitCode = total.violations.length === 0 ? 0 : 1;
