@@ -1,6 +1,6 @@
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {type Where as LocalPlaces, startLocalCloud} from '../local/cloud.ts';
+import {type Where as LocalInfo, startLocalCloud} from '../local/cloud.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {addressIn, tinyModel} from './home.ts';
@@ -23,9 +23,6 @@ export type Connection = {
 export type Where = {port?: number | undefined; dir?: string | undefined};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
-
-/** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
-export type LocalInfo = LocalPlaces;
 
 /**
  * Finds the cloud: the one on `--port`, the one whose folder is `--dir` (running, or just its files), the one that
@@ -77,6 +74,7 @@ async function localInfo(url: string): Promise<LocalInfo> {
   return info;
 }
 
+/** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
 async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   try {
     const response = await fetch(`${url}/_local`, {signal: AbortSignal.timeout(5000)});

@@ -34,8 +34,8 @@ import {runRecords} from '../shared/shell/records.ts';
 import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
+import {print, warn} from './output.ts';
 import {CACHE, runWorkerModule} from './python.ts';
-import {printable} from './view.ts';
 
 type Options = Where & {
   json?: boolean;
@@ -70,9 +70,7 @@ export async function estimate(target: string, options: Options): Promise<void> 
     const before =
       options.like === undefined ? undefined : await runLike(options.like, store, options, prices);
     const report = reportOn(found.what, spec, sampled, options, prices, before);
-    process.stdout.write(
-      options.json ? `${JSON.stringify(report)}\n` : `${describe(report).map(printable).join('\n')}\n`,
-    );
+    print(options.json, report, describe(report));
   } catch (error) {
     if (error instanceof Rejected) throw new CliError(error.message);
     throw error;
@@ -303,8 +301,4 @@ function hours(value: number): string {
 
 function usd(value: number): string {
   return value < 10 ? `$${value.toFixed(2)}` : `$${whole(value)}`;
-}
-
-function warn(severity: string, message: string): void {
-  if (severity !== 'INFO') process.stderr.write(`${message}\n`);
 }

@@ -9,7 +9,8 @@ const program = new Command('gleaner')
   .version('0.1.0')
   .showHelpAfterError('(add --help for what is possible)');
 
-const port = () => new Option('--port <port>', 'port of the local cloud').argParser(portNumber);
+const port = (least = 1) =>
+  new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
 const dir = (text: string) => new Option('--dir <folder>', text);
 const json = () => new Option('--json', 'print JSON for programs');
 
@@ -22,7 +23,7 @@ program
   .option('--workers <n>', 'how many TPUs there are', positive, 2)
   .option('--preempt <n>', 'how many preemptions without notice to inject', natural, 1)
   .addOption(dir('where everything is kept (default: .gleaner/demo, emptied first)'))
-  .addOption(port().default(0, 'any free one'))
+  .addOption(port(0).default(0, 'any free one'))
   .option('--keep', 'leave the local cloud running at the end, until Ctrl-C')
   .addOption(json())
   .action(async options => (await import('./demo/demo.ts')).demo(options));
@@ -31,7 +32,7 @@ const local = program.command('local').description('a small Google Cloud on this
 local
   .command('up')
   .description('start it, and stay up until Ctrl-C')
-  .addOption(port().default(DEFAULT_PORT))
+  .addOption(port(0).default(DEFAULT_PORT))
   .addOption(dir('where everything is kept').default(DEFAULT_DIR))
   .option('--workers <n>', 'how many TPUs the pool may have', positive, 2)
   .addOption(json())
@@ -105,10 +106,11 @@ program
   .addOption(json())
   .action(async (run, options) => (await import('./rebuild.ts')).rebuild(run, options));
 
-function portNumber(text: string): number {
+/** `least`: 0 where a server may take any free port, and 1 where a server is to be found. */
+function portNumber(text: string, least: number): number {
   const value = Number(text);
-  if (!Number.isInteger(value) || value < 0 || value > 65535)
-    throw new InvalidArgumentError('a port is 0 to 65535.');
+  if (!Number.isInteger(value) || value < least || value > 65535)
+    throw new InvalidArgumentError(`a port is ${least} to 65535.`);
   return value;
 }
 

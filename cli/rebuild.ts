@@ -12,8 +12,9 @@ import {
   surveyRun,
 } from '../shared/shell/rebuild.ts';
 import {type Connection, connect, type Where} from './connect.ts';
+import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {printable} from './view.ts';
+import {print, warn} from './output.ts';
 
 /** A function may take minutes over a run of many streams. */
 const WAIT_S = 600;
@@ -22,8 +23,8 @@ const POLL_MS = 250;
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
 /**
- * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. With `dry_run` nothing is
- * sent: the documents are compared with the bucket here, and exit 1 says that something is not right.
+ * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. With `dryRun` nothing is
+ * sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
  */
 export async function rebuild(
   run: string | undefined,
@@ -36,15 +37,22 @@ export async function rebuild(
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
     const runs = run === undefined ? await runsInBucket(sources) : [run];
     if (options.dryRun) return await compare(sources, runs, options.json);
+    if (connection.pubsub_endpoint === null)
+      throw new CliError(
+        `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
+      );
     const ids = new Map<string, string>();
     for (const each of runs) ids.set(each, await publish(connection, {action: 'rebuild', run: each}));
     const outcomes = [];
     for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
-    const lines = outcomes.map(({outcome, reason}) =>
+    const reports = [];
+    for (const outcome of outcomes) reports.push({...outcome, faulty: await faultyOf(sources, outcome.run)});
+    const lines = reports.flatMap(({outcome, reason, faulty}) => [
       outcome === 'applied' ? reason : `refused: ${reason}`,
-    );
-    print(options.json, {runs: outcomes}, lines.length > 0 ? lines : ['the bucket holds no stream']);
-    if (outcomes.some(({outcome}) => outcome !== 'applied')) process.exitCode = 1;
+      ...faulty.map(lineOf),
+    ]);
+    print(options.json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);
+    if (reports.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
   } finally {
     await store.close();
     await connection.close();
@@ -61,10 +69,7 @@ async function compare(sources: Sources, runs: string[], json: boolean | undefin
   }
   const lines = reports.flatMap(({run, right, summary, wrong}) => [
     summary,
-    ...wrong.map(({stream, finding, stored_shards, known_shards, why}) => {
-      const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
-      return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
-    }),
+    ...wrong.map(lineOf),
     ...(right
       ? []
       : [`  gcloud pubsub topics publish control --message='{"action":"rebuild","run":"${run}"}'`]),
@@ -73,10 +78,18 @@ async function compare(sources: Sources, runs: string[], json: boolean | undefin
   if (reports.some(({right}) => !right)) process.exitCode = 1;
 }
 
+/** The streams whose shards do not belong together, which no document can mend. */
+async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> {
+  return (await surveyRun(sources, run)).filter(({finding}) => finding === 'faulty');
+}
+
+function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurvey): string {
+  const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
+  return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
+}
+
 async function publish({project, pubsub_endpoint}: Connection, message: Document): Promise<string> {
-  if (pubsub_endpoint === null)
-    throw new CliError('the local cloud of this folder does not run: start it with `gleaner local up`');
-  if (pubsub_endpoint !== undefined) process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
+  if (pubsub_endpoint) process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
   return openBus({project}).publish('control', message);
 }
 
@@ -89,12 +102,4 @@ async function outcomeOf(store: Store, id: string): Promise<{outcome: string; re
   throw new CliError(
     `message ${id} was published and not recorded in ${WAIT_S} s: see the log of the function on-control`,
   );
-}
-
-function warn(severity: string, message: string): void {
-  if (severity !== 'INFO') process.stderr.write(`${message}\n`);
-}
-
-function print(json: boolean | undefined, value: object, lines: string[]): void {
-  process.stdout.write(json ? `${JSON.stringify(value)}\n` : `${lines.map(printable).join('\n')}\n`);
 }

@@ -4,7 +4,8 @@ import type {Run} from '../shared/core/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
-import {listRuns, printable, readResult, resultLines, streamLine, viewRun, workerLine} from './view.ts';
+import {print} from './output.ts';
+import {listRuns, readResult, resultLines, streamLine, viewRun, workerLine} from './view.ts';
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
@@ -61,8 +62,4 @@ function costText(run: Run): string {
   const rate = usdPerMillionTokens(run);
   const each = rate === null ? '' : ` ($${rate.toPrecision(3)} a million tokens)`;
   return `, $${run.cost_usd.toFixed(2)}${budget}${each}`;
-}
-
-function print(json: boolean | undefined, value: object, lines: string[]): void {
-  process.stdout.write(json ? `${JSON.stringify(value)}\n` : `${lines.map(printable).join('\n')}\n`);
 }

@@ -116,9 +116,3 @@ export function streamLine(stream: Stream, workers: readonly Worker[], records?:
 export function workerLine(worker: Worker): string {
   return `${worker.name} #${worker.incarnation} ${worker.phase}${worker.activity ? `/${worker.activity}` : ''}`;
 }
-
-/** Control characters of hostile names and messages never reach the terminal. */
-export function printable(line: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to take out
-  return line.replace(/[\u0000-\u001f\u007f-\u009f]/g, '�');
-}

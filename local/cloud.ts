@@ -190,7 +190,6 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     return {
       ...where,
       port: server.port,
-      storeFile: where.store_file,
       fault,
       onObject: listener => {
         listeners.add(listener);

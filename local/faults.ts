@@ -3,12 +3,12 @@ import {LocalCloudError} from './errors.ts';
 import {zones} from './tpu/catalog.ts';
 
 /** Faults of a node happen once, now; the others last until they are cleared. */
-export const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
-export const queueFaults = ['suspend', 'fail'] as const;
-export const zoneFaults = [
+const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
+const queueFaults = ['suspend', 'fail'] as const;
+const zoneFaults = [
   ...(['stockout', 'quota', 'unreachable', 'slow-create', 'endless-create', 'late-failure'] as const),
 ];
-export const eventFaults = ['drop', 'double', 'reorder'] as const;
+const eventFaults = ['drop', 'double', 'reorder'] as const;
 
 export type QueueFault = (typeof queueFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];

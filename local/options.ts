@@ -40,8 +40,6 @@ export type StoredInfo = ObjectInfo & {bucket: string};
 
 export type LocalCloud = Where & {
   port: number;
-  /** The same as `store_file`. */
-  storeFile: string;
   /** Does what `gleaner local fault KIND TARGET` says, and answers with what was done. */
   fault(kind: string, target: string): Promise<string>;
   /** Called right after an object is finalised; the answer ends it. */

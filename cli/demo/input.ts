@@ -12,7 +12,7 @@ export type InputStream = {file: string; records: number; bytes: number};
 const SAMPLE_TASKS = 160;
 
 /** Writes sample tasks, in the shape of ARC tasks, as JSON lines: the same ones every time. */
-export function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
+function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
   const random = seeded(7);
   const pick = (n: number) => Math.floor(random() * n);
   for (let index = 0; index < count; index++) {

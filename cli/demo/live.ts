@@ -1,4 +1,5 @@
-import {printable, type RunView, streamLine, workerLine} from '../view.ts';
+import {printable} from '../output.ts';
+import {type RunView, streamLine, workerLine} from '../view.ts';
 
 /** Where lines are only added, the bars come again this often. */
 const PLAIN_BARS_MS = 2000;

@@ -75,11 +75,6 @@ export function poolObject(pool: string): string {
   return `pools/${pool}.json`;
 }
 
-/** What the model of a run is made of, as the first worker that loaded it found it. */
-export function modelObject(run: string): string {
-  return `activations/${runSegment(run)}model.json`;
-}
-
 export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
 }
@@ -95,7 +90,7 @@ export function partialsPrefix(run: string, stream: string): string {
 }
 
 /** `1` -> `0001`: the document id of a shard and the number in its object name. */
-export function shardId(shard: number): string {
+function shardId(shard: number): string {
   return String(shard).padStart(4, '0');
 }
 

@@ -109,13 +109,13 @@ const RATE_LIMIT = /requests? per (second|minute|day)|PerMinute|rate limit/i;
 const QUOTA = /quota/i;
 
 /** Nothing is for rent there now. Cloud TPU says so with several codes, and with words that no other failure has. */
-export function isNoCapacity(error: unknown): boolean {
+function isNoCapacity(error: unknown): boolean {
   if (NO_CAPACITY.test(messageOf(error))) return true;
   return codeOf(error) === RESOURCE_EXHAUSTED && !isQuota(error) && !isRateLimit(error);
 }
 
 /** Our allowance of chips in that place is used up, or was never granted. */
-export function isQuota(error: unknown): boolean {
+function isQuota(error: unknown): boolean {
   const message = messageOf(error);
   return (
     QUOTA.test(message) &&

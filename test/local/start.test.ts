@@ -88,7 +88,6 @@ describe('starting and ending a local cloud', () => {
       },
       ...{tpus: [], queued_resources: [], ticker: 'off', faults: [], deliveries_pending: 0, dead_letters: []},
     });
-    assert.equal(cloud.storeFile, join(dir, 'state.db'));
   });
 
   it('takes faults over HTTP, and says what there is when it does not know one', async () => {

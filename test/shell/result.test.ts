@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {setImmediate} from 'node:timers/promises';
-import {manifestObject, metadataObject, modelObject} from '../../shared/core/names.ts';
+import {manifestObject, metadataObject} from '../../shared/core/names.ts';
 import type {RunResult} from '../../shared/core/result.ts';
 import {writeResult} from '../../shared/shell/finish.ts';
 import {readManifest} from '../../shared/shell/freeze.ts';
@@ -366,7 +366,7 @@ describe('the manifest of a run that is complete', () => {
 describe('what lies beside the shards of a run', () => {
   for (const name of [
     MANIFEST,
-    modelObject('my-run'),
+    'activations/my-run/model.json',
     metadataObject('my-run', '000'),
     'activations/model.json',
   ])
