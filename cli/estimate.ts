@@ -17,8 +17,8 @@ import {
 } from '../shared/core/estimate.ts';
 import {datasetPrefix, isRunId, manifestObject, specObject} from '../shared/core/names.ts';
 import {
-  chipPrice,
   chipsOf,
+  isListed,
   LIST_PRICES,
   LISTED_ON,
   type Prices,
@@ -206,7 +206,7 @@ function reportOn(
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},
     prices_are: {
-      listed: chipPrice(prices, generation, zone) === chipPrice(LIST_PRICES, generation, zone),
+      listed: isListed(prices, accelerator, zone),
       verified: !UNVERIFIED.has(generation),
     },
     earlier: earlier ?? null,

@@ -32,12 +32,19 @@ export class TpuError extends Error {
   }
 }
 
+const MOST_SAID = 5000;
+
 /**
  * Input that can never succeed: it is recorded once with its reason and acknowledged.
  * Every other error leaves the function, and the platform delivers the event again.
+ * A reason quotes what came from outside, and is made to be what a document can hold.
  */
 export class Rejected extends Error {
   override name = 'Rejected';
+  constructor(message: string, options?: ErrorOptions) {
+    const text = message.length > MOST_SAID ? `${message.slice(0, MOST_SAID)} …` : message;
+    super(text.toWellFormed(), options);
+  }
 }
 
 /** An object is larger than its reader allows. */

@@ -1,14 +1,12 @@
 /** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
 import {z} from 'zod';
-import {isRunId, isZone, parseWorkerName} from './core/names.ts';
+import {RUN, WORKER, ZONE} from './core/names.ts';
 import {Rejected} from './errors.ts';
 
 export const runId = z
   .string()
-  .refine(isRunId, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
-const workerNameText = z
-  .string()
-  .refine(name => parseWorkerName(name) !== undefined, 'a worker name such as tpu-us-central1-a-0');
+  .regex(RUN, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
+const workerNameText = z.string().regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
 const streamText = z.string().regex(/^\d{3,9}$/);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const digits = z.string().regex(/^\d{1,19}$/);
@@ -22,10 +20,11 @@ const version = z.number().int().min(0);
 const dollars = z.number().positive().max(10_000_000).nullable();
 const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
 const zones = z
-  .array(z.string().refine(isZone, 'a zone such as us-central1-a'))
+  .array(z.string().regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)
   .max(50)
-  .refine(names => new Set(names).size === names.length, 'each zone once');
+  .refine(names => new Set(names).size === names.length, 'each zone once')
+  .meta({uniqueItems: true});
 export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
 const somethingOf =
   (...keys: string[]) =>
@@ -162,9 +161,18 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Rejected(`${what} is not JSON: ${toWellFormed((error as Error).message)}`, {cause: error});
+    throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
   }
+  if (isDeeperThan(MOST_NESTED, value)) throw new Rejected(`${what} is nested deeper than ${MOST_NESTED}`);
   return parseValue(schema, value, what);
+}
+
+/** What is nested deeper, no reader of ours could write again: its stack would end first. */
+const MOST_NESTED = 100;
+
+function isDeeperThan(depth: number, value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return depth === 0 || Object.values(value).some(inner => isDeeperThan(depth - 1, inner));
 }
 
 export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {

@@ -100,6 +100,12 @@ export class World {
     };
   }
 
+  /** The same cloud under another configuration. */
+  redeploy(set: Record<string, string>): void {
+    Object.assign(this.settings, set);
+    this.deps = {...this.deps, config: aConfig(this.settings)};
+  }
+
   #publish(topic: string, message: Document): string {
     assert.ok(topic === 'tpu' || topic === 'control', topic);
     return this.#enqueue(topic, Buffer.from(JSON.stringify(message)));

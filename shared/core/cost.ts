@@ -11,7 +11,8 @@ const HOUR_MS = 3_600_000;
 
 /**
  * Brings what the worker has cost up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it
- * works for, or worked for last; what came before its first work, to the first.
+ * works for, or worked for last; before its first work, to the run that it was made for. Of a node that no document knew nobody can say
+ * that: it is the first one's that it works for.
  */
 export function accrue(worker: Worker, now: number): Worker {
   const {ready_at, usd_per_hour, phase} = worker;
@@ -23,6 +24,29 @@ export function accrue(worker: Worker, now: number): Worker {
   const key = run ?? IDLE;
   const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
   return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(now), charged_to: run};
+}
+
+/**
+ * For which run each slot without a node would be given one: whoever is served first, and no more for each than it has streams. The
+ * run pays for what the node takes to come up, also if it never does.
+ */
+export function payersFor(
+  slots: Iterable<string>,
+  workers: ReadonlyMap<string, Worker>,
+  open: readonly {run: string; streams: number}[],
+  fixed: ReadonlyMap<string, string>,
+): Map<string, string> {
+  const left = new Map(open.map(({run, streams}) => [run, streams]));
+  const take = (run: string | null) => run !== null && left.set(run, (left.get(run) ?? 0) - 1);
+  for (const worker of workers.values()) if (worker.phase !== 'gone') take(payerOf(worker));
+  const payers = new Map<string, string>();
+  for (const name of slots) {
+    if ((workers.get(name)?.phase ?? 'gone') !== 'gone') continue;
+    const run = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0] ?? open[0]?.run ?? null;
+    take(run);
+    if (run !== null) payers.set(name, run);
+  }
+  return payers;
 }
 
 /** The run that the worker's time belongs to now. */

@@ -6,10 +6,10 @@ import type {Worker} from './worker.ts';
 /**
  * Why a life of a slot ended before its work did. `taken`: Cloud TPU took the node, or it was given back. `setup`: it never got
  * as far as working. `broken`: its machine cannot work, whatever it is given. `silent` and `hung`: its agent stopped talking, or
- * talked and did nothing, for which what it worked on may be the reason.
+ * talked and did nothing, for which what it worked on may be the reason. `asked`: a message asked for it.
  */
 export type Death = {
-  kind: 'taken' | 'setup' | 'broken' | 'silent' | 'hung';
+  kind: 'taken' | 'setup' | 'broken' | 'silent' | 'hung' | 'asked';
   cause: string;
   /** Its zone gave no node for it, and why. */
   refusal?: Refusal;
@@ -24,7 +24,7 @@ export function causeOfDeath(
 ): Death | undefined {
   if (worker.fault !== null)
     return {kind: isBadHost(worker.fault) ? 'broken' : 'taken', cause: `its agent said: ${worker.fault}`};
-  if (observation.kind === 'absent') return vanished(worker);
+  if (observation.kind === 'absent') return vanished(worker, limits, now);
   if (observation.kind === 'found') {
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
     if (death) return death;
@@ -45,11 +45,18 @@ export function causeOfDeath(
   }
 }
 
-/** What was asked for and not seen yet may still come; what was seen and is not there any more has failed late. */
-function vanished(worker: Worker): Death | undefined {
+/**
+ * What was asked for and not seen yet may still come, for a while; what was seen and is not there any more has failed late, which is how
+ * a zone with nothing left often says so.
+ */
+function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (worker.phase !== 'creating') return {kind: 'taken', cause: 'it vanished from Cloud TPU'};
-  if (worker.provider_state === null && worker.queue_state === null) return undefined;
-  return {kind: 'setup', cause: 'it vanished while it was made: its operation failed late'};
+  if (worker.provider_state === null && worker.queue_state === null) return notReady(worker, limits, now);
+  return {
+    kind: 'setup',
+    cause: 'it vanished while it was made: its operation failed late',
+    refusal: 'no-capacity',
+  };
 }
 
 /** How long it may take until the node is READY: in the queue until its request ends, and then as long as any other. */
@@ -65,7 +72,7 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   }
   const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
   if (!isOlderThan(since, limits.create_s, now)) return undefined;
-  return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`};
+  return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
 }
 
 function silence(worker: Worker, limits: Limits, now: number): Death | undefined {

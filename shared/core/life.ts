@@ -161,8 +161,11 @@ function decideLiving(
     const event = `${worker.name} is lost: ${death.cause}; deleting it`;
     return toDeleting({...worker, blocked_until_at}, event, now, death);
   }
-  if (worker.recreate)
-    return toDeleting(worker, `${worker.name} is made again, as asked`, now, taken('recreate was asked for'));
+  if (worker.recreate) {
+    const [asked, becomes] = worker.held ? ['delete', 'deleted'] : ['recreate', 'made again'];
+    const death: Death = {kind: 'asked', cause: `${asked} was asked for`};
+    return toDeleting(worker, `${worker.name} is ${becomes}, as asked`, now, death);
+  }
   if (wanted === 'dismissed') return toDeleting(worker, `${worker.name} may cost no more: deleting it`, now);
   if (wanted === 'unwanted' && worker.phase === 'working') {
     const draining = enter(worker, 'draining', now);

@@ -1,10 +1,10 @@
 /** Every path, id and label has one builder and one parser here; `parse(build(x))` gives `x` back. */
 
-const RUN = /^[a-z][a-z0-9-]{0,38}$/;
+export const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
 const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.gz)$/;
-const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
-const NODE = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
+export const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
+export const WORKER = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
 
 /** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
 export const DEFAULT_RUN = 'default';
@@ -157,7 +157,7 @@ export function workerName({pool, zone, slot}: Slot): string {
 }
 
 export function parseWorkerName(name: string): Slot | undefined {
-  const match = NODE.exec(name);
+  const match = WORKER.exec(name);
   if (!match?.[1] || !match[2] || !match[3] || name.length > 63) return undefined;
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }

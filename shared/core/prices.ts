@@ -1,4 +1,7 @@
-/** Dollars for one chip and hour. Keys are a generation, `v6e`, or a generation in a region, `v6e@europe-west4`. */
+/**
+ * Dollars for an hour. Keys are a generation, `v6e`, for one chip of it, or a type, `v6e-8`, for one node of it; and either of them in a
+ * region, `v6e@europe-west4`. A type goes before its generation, and a region before everywhere.
+ */
 export type Prices = Record<string, {usd: number; spot_usd: number}>;
 
 /**
@@ -39,10 +42,15 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
   return {generation, chips: ['v5litepod', 'v6e'].includes(generation) ? number : number / 2};
 }
 
-/** A region's own price goes before that of everywhere. */
-export function chipPrice(prices: Prices, generation: string, zone: string): Prices[string] | undefined {
+function priceIn(prices: Prices, what: string, zone: string): Prices[string] | undefined {
   const region = zone.slice(0, zone.lastIndexOf('-'));
-  return prices[`${generation}@${region}`] ?? prices[generation];
+  return prices[`${what}@${region}`] ?? prices[what];
+}
+
+/** Whether a node's price is the list's, and not one of `prices/chips`. */
+export function isListed(prices: Prices, accelerator: string, zone: string): boolean {
+  const keys = [accelerator, chipsOf(accelerator)?.generation ?? ''];
+  return keys.every(key => priceIn(prices, key, zone) === priceIn(LIST_PRICES, key, zone));
 }
 
 /** Dollars an hour for one node, or null when nobody knows. */
@@ -50,8 +58,10 @@ export function usdPerHour(
   prices: Prices,
   {accelerator, spot, zone}: {accelerator: string; spot: boolean; zone: string},
 ): number | null {
+  const usd = (price: Prices[string]) => (spot ? price.spot_usd : price.usd);
+  const whole = priceIn(prices, accelerator, zone);
+  if (whole) return usd(whole);
   const type = chipsOf(accelerator);
-  if (!type) return null;
-  const price = chipPrice(prices, type.generation, zone);
-  return price ? type.chips * (spot ? price.spot_usd : price.usd) : null;
+  const chip = type && priceIn(prices, type.generation, zone);
+  return chip ? type.chips * usd(chip) : null;
 }

@@ -24,10 +24,10 @@ import type {Deps} from './deps.ts';
 import {freeStream, holderOf, takeWork} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
+import {knownPool} from './pools.ts';
 import {rebuild} from './rebuild.ts';
 import {FAILED, LEASED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
-import {knownPool} from './workers.ts';
 
 const KEPT_DAYS = 90;
 

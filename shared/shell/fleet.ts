@@ -7,7 +7,8 @@ import {TpuError} from '../errors.ts';
 import type {TpuRequest} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {poolRecords, workerRecords, zoneRecords} from './records.ts';
+import {readPool} from './pools.ts';
+import {workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -66,7 +67,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
 
 async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
-  const pool = await poolRecords.get(deps.store, config.pool);
+  const pool = await readPool(deps);
   return {
     name: worker.name,
     zone: worker.zone,

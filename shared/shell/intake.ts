@@ -19,11 +19,12 @@ import type {Deps} from './deps.ts';
 import {freezeSpec, isSameSpec, readText} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
+import {readPool} from './pools.ts';
 import {advanceStream, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
-import {lookForWork, readPool} from './workers.ts';
+import {lookForWork} from './workers.ts';
 
 /** An object was finalised: a stream to work on, the spec of a run, a shard, or nothing of ours. */
 export async function takeObject(deps: Deps, name: string): Promise<void> {
@@ -83,10 +84,12 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
   const before = await deps.store.get(path);
   const start = typeof before?.next === 'string' ? before.next : '';
   const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
-  await abreast(listed, object => takeMissed(deps, object));
+  const failures: unknown[] = [];
+  await abreast(listed, object => takeMissed(deps, object).catch(error => failures.push(error)));
   const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
   if (next !== start)
     await deps.store.transaction(async tx => tx.set(path, {next, updated_at: iso(deps.now())}));
+  if (failures.length > 0) throw failures[0];
 }
 
 async function takeMissed(deps: Deps, object: ObjectInfo): Promise<void> {

@@ -21,11 +21,11 @@ import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
+import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {PENDING, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {recentRun} from './runs.ts';
 import {tell} from './timeline.ts';
-import {readPool} from './workers.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
 

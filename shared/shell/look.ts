@@ -20,6 +20,7 @@ import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, takeWork, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
+import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {
   FAILED,
@@ -41,8 +42,8 @@ import {
   LIVING,
   lookAtNodes,
   lookAtWorkers,
+  NOT_LOOKED,
   readFleet,
-  readPool,
 } from './workers.ts';
 
 /** The Scheduler's beat. */
@@ -58,10 +59,14 @@ const PAGE = 2000;
  * With nothing left to do it switches the beat off, and on again if something came meanwhile.
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
-  const look = await lookAtNodes(deps);
-  await takeMissedStreams(deps);
-  const fleet = await adoptNodes(deps, look, await readFleet(deps));
   const failures: unknown[] = [];
+  // Of nodes that cannot be listed nothing is concluded; budgets, pauses and stops need no list.
+  const look = await lookAtNodes(deps).catch(error => {
+    failures.push(error);
+    return NOT_LOOKED;
+  });
+  await takeMissedStreams(deps).catch(error => failures.push(error));
+  const fleet = await adoptNodes(deps, look, await readFleet(deps));
   await audit(deps, fleet).catch(error => failures.push(error));
   const living = costOfLiving(fleet.workers.values(), deps.now());
   const atWork = workersByRun(fleet);
@@ -76,7 +81,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   );
   const busy = await lookAtWorkers(deps, look, fleet);
   await endSilentLeases(deps, fleet);
-  // A run that cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
+  // What cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
   // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.
   const isSlow = () => deps.now() - look.at_ms > TICK_S * 1000;
@@ -301,6 +306,6 @@ async function isAnythingLeft(deps: Deps): Promise<boolean> {
   const held = await deps.store.query('workers', {where: [HELD]});
   const away = new Set(held.map(({id}) => id));
   if (slotsOf(pool).every(({name}) => away.has(name))) return false;
-  const {streams, fixed} = await whatIsLeft(deps, pool);
-  return streams > 0 || fixed.size > 0;
+  const {open, fixed} = await whatIsLeft(deps, pool);
+  return fixed.size > 0 || open.some(({streams}) => streams > 0);
 }

@@ -81,7 +81,8 @@ export async function billsFor(
 ): Promise<() => void> {
   const workers = ended.filter(worker => totalOf(worker.costs) > 0);
   if (workers.length === 0) return () => {};
-  const pool = await poolRecords.get(tx, deps.config.pool);
+  // One that cannot be read is made again by the next look.
+  const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
   const named = new Set(workers.flatMap(({costs}) => Object.keys(costs)));
   const found = await Promise.all([...named].map(run => unlessBroken(deps, () => runRecords.get(tx, run))));
   const runs = found.filter(run => run !== undefined);
@@ -95,9 +96,15 @@ export async function billsFor(
   return () => {
     for (const run of runs) {
       const spent_usd = run.spent_usd + sum(({costs}) => costs[run.run] ?? 0);
-      runRecords.set(tx, {...run, spent_usd, updated_at: iso(now)});
+      // Of a run that has ended nobody else sums up what its last TPUs cost.
+      runRecords.set(tx, {
+        ...run,
+        spent_usd,
+        cost_usd: Math.max(run.cost_usd, spent_usd),
+        updated_at: iso(now),
+      });
     }
-    poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))});
+    if (pool) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))});
     for (const {worker, path, attempt} of attempts)
       if (attempt)
         tx.set(path, {...attempt, costs: worker.costs, cost_usd: totalOf(worker.costs), gone_at: iso(now)});

@@ -3,14 +3,15 @@
  * cancel, delete or budget with it.
  */
 import {z} from 'zod';
-import {ordersObject, parseWorkerName, poolObject} from '../core/names.ts';
+import {ordersObject, parseWorkerName, paths, poolObject} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import {newWorker} from '../core/worker.ts';
+import type {Document} from '../ports.ts';
 import {parseJson, provisioning} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {readText} from './freeze.ts';
-import {HELD, poolRecords, runRecords, workerRecords} from './records.ts';
+import {HELD, poolRecords, runRecords, unlessBroken, workerRecords} from './records.ts';
 
 const MAX_BYTES = 8 * 1024 * 1024;
 const ATTEMPTS = 5;
@@ -102,19 +103,25 @@ export async function keepPoolOrders(deps: Deps): Promise<void> {
   });
 }
 
-/** The pool as messages had made it before the Store was lost, and the workers that they had deleted; undefined if none had. */
+/**
+ * The pool as messages had made it before its document was lost or broken, and the workers that they had deleted; undefined if none
+ * had and nothing is broken. What its TPUs have cost is the most that anything says.
+ */
 export async function restorePool(deps: Deps): Promise<Pool | undefined> {
   const deployed = deps.config.pool;
   const name = poolObject(deployed.pool);
   const text = await readText(deps, name, MAX_BYTES);
-  if (text === undefined) return undefined;
-  const {schema: _, held, ...orders} = parseJson(poolOrders, text, name);
+  const {schema: _, held = [], ...orders} = text === undefined ? {} : parseJson(poolOrders, text, name);
   return deps.store.transaction(async tx => {
     const now = deps.now();
-    const known = await tx.get(`pools/${deployed.pool}`);
+    const found = await tx.get(paths.pool(deployed.pool));
+    if (!found && text === undefined) return undefined;
+    const known = found && (await unlessBroken(deps, () => poolRecords.find(tx, deployed)));
     const lost: string[] = [];
-    for (const worker of held) if (!(await tx.get(`workers/${worker}`))) lost.push(worker);
-    const pool = known ? await poolRecords.get(tx, deployed) : {...deployed, ...orders, pool: deployed.pool};
+    for (const worker of held) if (!(await tx.get(paths.worker(worker)))) lost.push(worker);
+    const kept: Pool = {...deployed, ...orders, pool: deployed.pool};
+    const spent_usd = Math.max(kept.spent_usd, dollarsIn(found));
+    const pool = known ?? {...kept, spent_usd};
     if (!known) poolRecords.set(tx, pool);
     for (const worker of lost) {
       const place = parseWorkerName(worker);
@@ -122,6 +129,11 @@ export async function restorePool(deps: Deps): Promise<Pool | undefined> {
     }
     return pool;
   });
+}
+
+function dollarsIn(broken: Document | undefined): number {
+  const usd = broken?.spent_usd;
+  return typeof usd === 'number' && usd > 0 ? usd : 0;
 }
 
 /**

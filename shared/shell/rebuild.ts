@@ -5,6 +5,7 @@ import type {Run} from '../core/run.ts';
 import {type Stream, withRebuilt} from '../core/stream.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {ensureRun, registerStream, wake} from './intake.ts';
 import {lookAtEveryStream} from './look.ts';
@@ -49,8 +50,10 @@ export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<st
 /** Compares the documents of each stream of a run with the bucket, and changes nothing. */
 export async function surveyRun(deps: Sources, run: string): Promise<StreamSurvey[]> {
   const found: StreamSurvey[] = [];
-  for (const object of await streamObjects(deps, run)) found.push((await survey(deps, run, object)).survey);
-  return found;
+  await abreast(await streamObjects(deps, run), async object =>
+    found.push((await survey(deps, run, object)).survey),
+  );
+  return found.sort((one, other) => (one.object < other.object ? -1 : 1));
 }
 
 /** The stream objects of a run by index; of two with one index, the one that was there first. */
@@ -143,7 +146,7 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   await dropBroken(deps, paths.run(run), () => runRecords.get(deps.store, run));
   await ensureRun(deps, run);
   const found: StreamSurvey[] = [];
-  for (const object of objects) found.push(await rebuildStream(deps, run, object));
+  await abreast(objects, async object => found.push(await rebuildStream(deps, run, object)));
   const parent = await runRecords.get(deps.store, run);
   if (parent) await lookAtEveryStream(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
   await wake(deps);
@@ -162,6 +165,7 @@ export function describeSurvey(run: string, found: readonly StreamSurvey[]): str
 /** What was found before it was mended. */
 async function rebuildStream(deps: Deps, run: string, object: ObjectInfo): Promise<StreamSurvey> {
   const {survey: first} = await survey(deps, run, object);
+  if (first.finding === 'right') return first;
   const {stream} = first;
   await dropBroken(deps, paths.stream(run, stream), () => streamRecords.get(deps.store, run, stream));
   if (first.finding === 'missing' || first.finding === 'broken')

@@ -228,10 +228,18 @@ export const zoneRecords = {
   set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone), zone),
 };
 
+/** As messages have left it. What no message has changed, or can change, is as it is deployed now. */
+async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
+  const found = await pools.get(from, paths.pool(deployed.pool));
+  if (found?.version === 0) return {...found, ...deployed, spent_usd: found.spent_usd};
+  const {accelerator, runtime_version, spot} = deployed;
+  return found && {...found, accelerator, runtime_version, spot};
+}
+
 export const poolRecords = {
   ...pools,
-  /** As messages have left it, or as the deployment has it. */
+  find: findPool,
   get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
-    (await pools.get(from, paths.pool(deployed.pool))) ?? deployed,
+    (await findPool(from, deployed)) ?? deployed,
   set: (tx: Transaction, pool: Pool) => pools.set(tx, paths.pool(pool.pool), pool),
 };

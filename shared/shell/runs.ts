@@ -8,21 +8,27 @@ import {runRecords, UNFINISHED} from './records.ts';
 import {tell} from './timeline.ts';
 
 /**
- * What the runnable runs of a pool have left: streams that any slot may work on, and slots that have one which is theirs alone. A
- * stream that the pool has no slot for waits for a larger one.
+ * What the runnable runs of a pool have left, those first that are served first: streams that any slot may work on, and slots that have
+ * one which is theirs alone, with its run. A stream that the pool has no slot for waits for a larger one.
  */
-export type Left = {streams: number; fixed: Set<string>};
+export type Left = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
 
 export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
-  const left: Left = {streams: 0, fixed: new Set()};
-  for (const run of await openRuns(deps)) {
-    if (!isRunnable(run) || run.pool !== pool.pool) continue;
-    if (run.affinity === 'any') left.streams += await deps.store.count(paths.streams(run.run), [UNFINISHED]);
+  const left: Left = {open: [], fixed: new Map()};
+  const runs = (await openRuns(deps)).filter(run => isRunnable(run) && run.pool === pool.pool);
+  for (const {run, ...of} of runs.sort(byUrgency)) {
+    if (of.affinity === 'any')
+      left.open.push({run, streams: await deps.store.count(paths.streams(run), [UNFINISHED])});
     else
-      for (const {id} of await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]}))
-        for (const slot of slotsFor(pool, run, workerIdOf(id)) ?? []) left.fixed.add(slot);
+      for (const {id} of await deps.store.query(paths.streams(run), {where: [UNFINISHED]}))
+        for (const slot of slotsFor(pool, of, workerIdOf(id)) ?? [])
+          if (!left.fixed.has(slot)) left.fixed.set(slot, run);
   }
   return left;
+}
+
+function byUrgency(one: Run, other: Run): number {
+  return other.priority - one.priority || (one.created_at < other.created_at ? -1 : 1);
 }
 
 /** Whether a run is open whose streams are all done: a look closes it, and must come. */

@@ -1,4 +1,4 @@
-import {accrue, totalOf} from '../core/cost.ts';
+import {accrue, payersFor, totalOf} from '../core/cost.ts';
 import type {Death} from '../core/death.ts';
 import {freeFromDead} from '../core/lease.ts';
 import {
@@ -32,16 +32,16 @@ import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED, publishActions} from './fleet.ts';
 import {workOf} from './holders.ts';
 import {billsFor, holdTheSpent, priceOf, readPrices} from './money.ts';
-import {restorePool} from './orders.ts';
+import {knownPool, readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {poolRecords, streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /** What Cloud TPU listed, and when that was asked for. */
 export type Look = {at_ms: number; tpus: ReadonlyMap<string, Tpu>; unreachable: readonly string[]};
 
-const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
+export const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
 
 /** The workers that are not gone. */
 export const LIVING: Filter = {
@@ -101,15 +101,15 @@ async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {
 }
 
 /**
- * Makes the document again of each of our nodes that has none: the Store was lost, and what the node is doing is worth more than
- * a new one. If it is not wanted, or not well, the same look finds that out.
+ * Makes the document again of each of our nodes that has none, or one that nobody can read: the Store was lost or edited, and what the
+ * node is doing is worth more than a new one. If it is not wanted, or not well, the same look finds that out.
  */
 export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Fleet): Promise<Fleet> {
   const all = new Map(workers);
   const unknown = [...look.tpus.values()].flatMap(tpu => {
     const place = parseWorkerName(tpu.name);
     const incarnation = Math.max(...incarnationsOf(tpu));
-    if (all.has(tpu.name) || broken.has(tpu.name) || !isManaged(tpu)) return [];
+    if (all.has(tpu.name) || !isManaged(tpu)) return [];
     return place?.zone === tpu.zone && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
   });
   if (unknown.length === 0) return {workers, broken};
@@ -117,7 +117,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
   await abreast(unknown, async ({tpu, place, incarnation}) => {
     const usd_per_hour = priceOf(prices, pool, place.zone);
     const adopted = await deps.store.transaction(async tx => {
-      const known = await workerRecords.get(tx, tpu.name);
+      const known = await unlessBroken(deps, () => workerRecords.get(tx, tpu.name));
       if (known) return known;
       const now = deps.now();
       const ready_at = tpu.state === 'READY' ? tpu.created_at : null;
@@ -127,13 +127,13 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
       const life = {incarnation, ready_at, provisioning, valid_until_at} as const;
       const worker = adoptNode(fresh, life, iso(look.at_ms));
       workerRecords.set(tx, worker);
-      const text = `${tpu.name} is ${tpu.state ?? tpu.queued?.state} and no document knows it: it goes on as incarnation ${incarnation}`;
+      const text = `${tpu.name} is ${tpu.state ?? tpu.queued?.state} and no document that can be read knows it: it goes on as incarnation ${incarnation}`;
       tell(tx, {kind: 'worker', worker: tpu.name, text}, now);
       return worker;
     });
     all.set(tpu.name, adopted);
   });
-  return {workers: all, broken};
+  return {workers: all, broken: new Set([...broken].filter(name => !all.has(name)))};
 }
 
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
@@ -153,8 +153,8 @@ export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promi
   return busy || [...broken].some(name => look.tpus.has(name));
 }
 
-/** What is to be made, and at which price; what `made_at_ms` did not know of may be spent or finished since. */
-type Plan = {prices: Prices; made_at_ms: number};
+/** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
+type Plan = {prices: Prices; payers: ReadonlyMap<string, string>; made_at_ms: number};
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
 const PLAN_LASTS_MS = 60_000;
@@ -171,28 +171,14 @@ async function planSlots(deps: Deps, {workers, broken}: Fleet) {
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );
-  const {streams, fixed} = await whatIsLeft(deps, pool);
+  const {open, fixed} = await whatIsLeft(deps, pool);
   const now = deps.now();
+  const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const out = new Set([...broken, ...dismissed]);
-  return {
-    made_at_ms,
-    workers,
-    dismissed,
-    prices,
-    wanted: wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed}),
-  };
-}
-
-/** A document that somebody broke is as good as none: the pool is then what it was deployed as. */
-export async function readPool(deps: Deps): Promise<Pool> {
-  return (await unlessBroken(deps, () => poolRecords.get(deps.store, deps.config.pool))) ?? deps.config.pool;
-}
-
-/** One whose document is not there is first made again as messages had left it. */
-export async function knownPool(deps: Deps): Promise<Pool> {
-  const isKnown = await deps.store.get(paths.pool(deps.config.pool.pool));
-  return (!isKnown && (await unlessBroken(deps, () => restorePool(deps)))) || readPool(deps);
+  const isFixed = new Set(fixed.keys());
+  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed: isFixed});
+  return {made_at_ms, workers, dismissed, prices, wanted, payers: payersFor(wanted, workers, open, fixed)};
 }
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
@@ -278,7 +264,7 @@ async function decideSlots(
   deps: Deps,
   look: Look,
   slots: readonly Slot[],
-  {prices, made_at_ms}: Plan,
+  {prices, payers, made_at_ms}: Plan,
 ): Promise<boolean> {
   const actions: WorkerAction[] = [];
   const {isAnyLeft, freed} = await deps.store.transaction(async tx => {
@@ -302,8 +288,8 @@ async function decideSlots(
       changed.filter(decision => changeOf(decision.before, decision)).map(({before}) => before.zone),
       now,
     );
-    const isAsked = changed.some(decision => changeOf(decision.before, decision) === 'asked');
-    const pool = isAsked ? await readPool(deps) : undefined;
+    const isAnyAsked = changed.some(decision => changeOf(decision.before, decision) === 'asked');
+    const pool = isAnyAsked ? await readPool(deps) : undefined;
     const over = changed.filter(decision => isOver(decision.before, decision));
     const bills = await billsFor(
       deps,
@@ -318,9 +304,10 @@ async function decideSlots(
       const zone = zones.get(before.zone);
       // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
       const isLate = now - made_at_ms > PLAN_LASTS_MS;
-      if (zone && change === 'asked' && (isLate || allowance(zone, deps.config.placement, now) === 0))
-        continue;
+      const isAsked = change === 'asked' || change === 'asked again';
+      if (zone && isAsked && (isLate || allowance(zone, deps.config.placement, now) === 0)) continue;
       const ask = pool && zone && change === 'asked' ? termsOf(deps, pool, zone, prices, now) : {};
+      const payer = change === 'asked' ? {charged_to: payers.get(before.name) ?? null} : {};
       if (zone && change) {
         const next = zoneAfter(deps, zone, change, before, decision.death, now);
         zones.set(zone.zone, next);
@@ -332,7 +319,7 @@ async function decideSlots(
         const text = `${zone.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
         if (was !== is) tell(tx, {kind: 'worker', worker: before.name, text}, now);
       }
-      const worker = {...decision.worker, ...ask, updated_at: iso(now)};
+      const worker = {...decision.worker, ...ask, ...payer, updated_at: iso(now)};
       workerRecords.set(tx, worker);
       left.set(worker.name, worker);
       const stream = streams[index];
@@ -386,17 +373,18 @@ function termsOf(deps: Deps, pool: Pool, zone: Zone, prices: Prices, now: number
   return {...askOf(pool.provisioning, zone, deps.config.placement, now), usd_per_hour};
 }
 
-type Change = 'asked' | 'given' | 'refused' | 'lost';
+type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
 
 /** What the decision shows of the slot's zone, if anything: a node was asked for, given, refused or lost. */
 function changeOf(before: Worker, {worker, death}: WorkerDecision): Change | undefined {
   if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
+  if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
   if (death?.refusal) return 'refused';
   // Not by its phase, which an agent that speaks first has changed already.
   const was = nodeStanding(before);
   const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
   if (isNew && isAlive(worker)) return 'given';
-  return death !== undefined && isAlive(before) ? 'lost' : undefined;
+  return death !== undefined && death.kind !== 'asked' && isAlive(before) ? 'lost' : undefined;
 }
 
 function zoneAfter(
@@ -409,6 +397,7 @@ function zoneAfter(
 ): Zone {
   switch (change) {
     case 'asked':
+    case 'asked again':
       return askedFor(zone, now);
     case 'given':
       return gaveNode(zone, now);

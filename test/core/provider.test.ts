@@ -167,7 +167,7 @@ describe('what Cloud TPU says', () => {
         const {worker} = decide(waiting, seen, 7000);
         assert.equal(decide(worker, seen, 7000 + LIMITS.create_s).worker.phase, 'creating');
         const late = decide(worker, seen, 7000 + LIMITS.create_s + 1);
-        assert.deepEqual([late.worker.phase, late.death?.refusal], ['deleting', undefined]);
+        assert.deepEqual([late.worker.phase, late.death?.refusal], ['deleting', 'transient']);
       });
 
     it('FAILED tells the zone why, and a person too', () => {

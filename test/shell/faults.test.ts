@@ -288,17 +288,58 @@ describe('a zone that has nothing to give', () => {
     assert.equal((await world.timeline('worker')).filter(text => text.includes('no capacity')).length, tries);
   });
 
-  it('but says so only after a while lets other zones go first', async () => {
-    const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
+  for (const [what, happens] of [
+    ['never shows a node', (world: World) => void world.tpus.nodes.delete(A0)],
+    ['shows a node that vanishes while it is made', vanishing],
+    ['never finishes a node', unfinished],
+  ] as const)
+    it(`but accepts what it is asked for and ${what} lets other zones go first`, async () => {
+      const world = new World({GLEANER_CREATES_PER_HOUR: '20'});
+      world.drop('my-run', 0, someLines(2));
+      const {create} = world.tpus;
+      world.tpus.create = async request => {
+        const outcome = await create.call(world.tpus, request);
+        if (request.zone === 'us-central1-a') happens(world);
+        return outcome;
+      };
+      await world.until('the other zone works', () => world.agents.has(B0), 12);
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(2));
+      assert.match(String((await world.store.get('zones/us-central1-a'))?.blocked_reason), /READY|late/);
+    });
+
+  /** The look after the next finds it gone. */
+  function vanishing(world: World): void {
+    const {list} = world.tpus;
+    let looks = 0;
+    world.tpus.list = async () => {
+      if (++looks === 3) world.tpus.nodes.delete(A0);
+      return list.call(world.tpus);
+    };
+    unfinished(world);
+  }
+
+  function unfinished(world: World): void {
+    const {settle} = world.tpus;
+    world.tpus.settle = () => {
+      const before = world.tpus.nodes.get(A0)?.state;
+      settle.call(world.tpus);
+      const node = world.tpus.nodes.get(A0);
+      if (node && before === 'CREATING') node.state = 'CREATING';
+    };
+  }
+
+  it('is asked no more often in an hour than it may be, those counted that were asked again', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '4', GLEANER_CREATE_S: '3600'});
     world.drop('my-run', 0, someLines(2));
-    // The operation fails later: the node is never there.
-    for (let minute = 0; minute < 20 && !world.agents.has(B0); minute++) {
-      world.tpus.nodes.delete(A0);
-      await world.minute();
-      world.tpus.nodes.delete(A0);
-    }
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(2));
+    const {create} = world.tpus;
+    world.tpus.create = async request => {
+      const outcome = await create.call(world.tpus, request);
+      world.tpus.nodes.clear();
+      return outcome;
+    };
+    await world.minutes(55);
+    assert.deepEqual(world.asked(), Array(4).fill(`create ${A0}#1`));
   });
 });
 
@@ -335,6 +376,42 @@ describe('a zone that gives no answer', () => {
     await world.until('the other zone works', () => world.agents.get(B0)?.state === 'working', 30, 1);
     world.tpus.unreachable.clear();
     await assertRecovered(world);
+  });
+});
+
+describe('a list of nodes that fails', () => {
+  it('keeps no budget, stop or silent lease waiting, and the beat goes on', async () => {
+    const world = await aWorkingWorld();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      throw new Error('403 Permission denied');
+    };
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    world.now += 60_000;
+    await assert.rejects(() => world.tick(), /403/);
+    assert.equal(world.tickerOn, true);
+    assert.equal((await world.worker(A0))?.phase, 'draining');
+    world.deps.tpus.list = list;
+    await world.untilAsleep();
+  });
+});
+
+describe('a TPU that a message takes away', () => {
+  it('says nothing about its zone, and each attempt says what was asked for', async () => {
+    const world = await aWorkingWorld();
+    for (let life = 1; life <= 4; life++) {
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      world.control({action: life < 4 ? 'recreate' : 'delete', worker: A0});
+      await world.until('it goes', () => !world.agents.has(A0), 9, 1);
+    }
+    await world.minutes(9);
+    assert.deepEqual((await world.store.get('zones/us-central1-a'))?.losses, []);
+    const attempts = await world.store.query(`workers/${A0}/attempts`);
+    assert.deepEqual(
+      attempts.map(({data}) => data.cause),
+      [...Array(3).fill('recreate was asked for'), 'delete was asked for'],
+    );
   });
 });
 

@@ -296,6 +296,18 @@ describe('run.json', () => {
     {name: 'an unknown pool', text: '{"pool": "big"}', says: /there is no pool "big", only "tpu"/},
     {name: 'too large', text: ' '.repeat(65 * 1024), says: /the most is 65536/},
     {name: 'half a character', text: '{"model": \u{1F600}}', says: /is not JSON/},
+    {
+      name: 'a word that is cut within a character',
+      text: `{"format": "${'x'.repeat(98)}\u{1F600}"}`,
+      says: /format/,
+    },
+    {name: 'half a character as a key', text: '{"\\ud800": 1}', says: /there is no/},
+    {name: 'a key as long as a book', text: `{"${'k'.repeat(60_000)}": 1}`, says: /there is no k.* …$/},
+    {
+      name: 'a nest',
+      text: `{"layers": ${'['.repeat(9000)}${']'.repeat(9000)}}`,
+      says: /nested deeper than 100/,
+    },
   ];
   for (const {name, text, says} of bad)
     it(`with ${name} says so`, async () => {
@@ -508,6 +520,30 @@ describe('a document that somebody broke', () => {
     const record = await world.store.get(`control/${id}`);
     assert.equal(record?.outcome, 'rejected');
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
+  });
+
+  it('of a worker whose node lives is made again, and the node is not left to itself', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(40));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await spoil(world, `workers/${A0}`, {phase: 'asleep'});
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    assert.equal((await world.worker(A0))?.phase, 'gone');
+  });
+
+  it('of the pool is made again: what messages had said holds, and what was spent', async () => {
+    const world = new World({GLEANER_WORKERS_PER_ZONE: '1', GLEANER_ZONES: 'us-central1-a'});
+    world.control({action: 'scale', budget_usd: 50, workers_per_zone: 2});
+    await world.deliverAll();
+    await spoil(world, 'pools/tpu', {workers_per_zone: '8', spent_usd: 3});
+    world.drop('my-run', 0, someLines(9));
+    world.drop('my-run', 1, someLines(9, 'b'));
+    await world.until('both slots work', () => world.agents.size === 2, 9, 1);
+    const pool = await world.store.get('pools/tpu');
+    assert.deepEqual([pool?.workers_per_zone, pool?.budget_usd, pool?.spent_usd], [2, 50, 3]);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(9, 'b'));
   });
 
   it('of a worker stops that slot and no other: the work goes to the next', async () => {

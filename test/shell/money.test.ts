@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/core/prices.ts';
+import {poolRecords} from '../../shared/shell/records.ts';
 import {someLines} from '../agent.ts';
 import {World} from '../world.ts';
 
@@ -62,6 +63,44 @@ describe('money', () => {
     await world.assertStoredOnce('my-run', '000', someLines(60));
   });
 
+  it('a budget pays for TPUs that never come to work for it, and ends them', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_BOOT_S: '120'});
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 12 * USD_PER_MINUTE}));
+    world.drop('my-run', 0, someLines(2));
+    // Nodes come and go, and nothing boots on them.
+    world.settle = () => world.tpus.settle();
+    await world.untilAsleep(240);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused', await world.describe());
+    assert.ok(run.spent_usd >= 12 * USD_PER_MINUTE && run.spent_usd <= 16 * USD_PER_MINUTE);
+    assert.ok(world.tpus.made.length > 1);
+  });
+
+  it('what is spent after its end is in the cost of a run too', async () => {
+    const world = await aWorldWith({});
+    await world.until('the end', async () => (await world.run('my-run'))?.status === 'completed', 40);
+    const then = (await world.run('my-run')) ?? assert.fail();
+    await world.untilAsleep();
+    const {cost_usd, spent_usd} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([cost_usd, cost_usd > then.cost_usd], [spent_usd, true]);
+  });
+
+  it('a deployment changes its pool, but for what messages have changed', async () => {
+    const world = await aWorldWith({});
+    await world.untilAsleep();
+    const spent_usd = Number((await world.store.get('pools/tpu'))?.spent_usd);
+    assert.ok(spent_usd > 0);
+    world.redeploy({GLEANER_ACCELERATOR: 'v5litepod-8', GLEANER_BUDGET_USD: '7'});
+    const pool = () => poolRecords.get(world.store, world.deps.config.pool);
+    const {accelerator, budget_usd, ...more} = await pool();
+    assert.deepEqual([accelerator, budget_usd, more.spent_usd], ['v5litepod-8', 7, spent_usd]);
+    world.control({action: 'scale', budget_usd: 9});
+    await world.deliverAll();
+    world.redeploy({GLEANER_ACCELERATOR: 'v5litepod-16', GLEANER_BUDGET_USD: '8'});
+    const now = await pool();
+    assert.deepEqual([now.accelerator, now.budget_usd], ['v5litepod-16', 9]);
+  });
+
   it("a pool's budget holds for all its runs together", async () => {
     const world = await aWorldWith({}, {GLEANER_BUDGET_USD: String(3 * USD_PER_MINUTE)});
     await world.untilAsleep(20);
@@ -88,6 +127,7 @@ describe('money', () => {
     for (const [given, usd_per_hour] of [
       [{v6e: {usd: 9, spot_usd: 2}}, 16],
       [{v6e: 'cheap'}, USD_PER_HOUR],
+      [{'v6e-8@us-central1': {usd: 9, spot_usd: 5}, v6e: {usd: 9, spot_usd: 2}}, 5],
     ] as const) {
       const world = new World(ONE_SLOT);
       await world.store.transaction(async tx => tx.set('prices/chips', given));

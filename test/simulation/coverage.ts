@@ -31,6 +31,7 @@ const DEATHS = all<Death['kind'] | 'not-needed'>({
   silent: true,
   hung: true,
   'not-needed': true,
+  asked: true,
 });
 const ACTIONS = all<ControlMessage['action']>({
   start: true,

@@ -1,5 +1,5 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
-import {accrue, costOfLiving} from '../../shared/core/cost.ts';
+import {accrue, costOfLiving, payerOf} from '../../shared/core/cost.ts';
 import {manifestObject, paths} from '../../shared/core/names.ts';
 import type {Pool} from '../../shared/core/pool.ts';
 import type {Run} from '../../shared/core/run.ts';
@@ -320,8 +320,8 @@ export class Invariants {
     const living = costOfLiving(workers, now);
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
     const isPoor = (worker: Worker) => {
-      const id = worker.work?.split('/')[0];
-      const run = id === undefined ? undefined : (store.peek(paths.run(id)) as Run | undefined);
+      const id = payerOf(worker);
+      const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
       const spent = (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0);
       return isOver(pool.budget_usd, pool.spent_usd + living.total) || isOver(run?.budget_usd ?? null, spent);
     };
