@@ -84,16 +84,19 @@ export async function lookAtNodes(deps: Deps): Promise<Look> {
   return {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
 }
 
-/** Whether there is, or may be, a node of ours in one of the pool's zones, whatever documents say. */
+/** Whether there is, or may be, a node of ours, whatever documents say. */
 export async function isAnyNodeLeft(deps: Deps): Promise<boolean> {
   const {tpus, unreachable} = await lookAtNodes(deps);
   return managed(tpus).some(name => parseWorkerName(name)) || (await isBlind(deps, unreachable));
 }
 
-/** A zone that does not answer may hide a node that no document knows. */
+/** A zone that does not answer may hide a node that no document knows, also when the pool has left it: all that it ever had count. */
 export async function isBlind(deps: Deps, unreachable: readonly string[]): Promise<boolean> {
+  if (unreachable.length === 0) return false;
   const {zones} = await readPool(deps);
-  return unreachable.some(zone => zones.includes(zone));
+  const asked = await deps.store.query('zones');
+  const ours = new Set([...zones, ...deps.config.pool.zones, ...asked.map(({id}) => id)]);
+  return unreachable.some(zone => ours.has(zone));
 }
 
 async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {

@@ -58,6 +58,16 @@ describe('a function that was slow', () => {
     assert.equal(world.tickerOn, true);
   });
 
+  it('nor over one that a message has taken from the pool meanwhile', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
+    world.tpus.unreachable.add('us-central1-a');
+    world.control({action: 'scale', zones: ['europe-west4-b']});
+    await world.minutes(9);
+    assert.equal(world.tickerOn, true);
+    world.tpus.unreachable.clear();
+    await world.untilAsleep();
+  });
+
   it('nor when it cannot ask afterwards whether it should have', async () => {
     const world = new World(ONE_SLOT);
     world.tickerOn = true;

@@ -64,7 +64,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/workers.ts',
-        find: 'return unreachable.some(zone => zones.includes(zone));',
+        find: 'return unreachable.some(zone => ours.has(zone));',
         replace: 'return false;',
       },
     ],
