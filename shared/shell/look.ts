@@ -20,6 +20,7 @@ import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, takeWork, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
+import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {
@@ -34,17 +35,7 @@ import {
 } from './records.ts';
 import {isAnyToClose, openRuns, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {
-  adoptNodes,
-  type Fleet,
-  isAnyNodeLeft,
-  isBlind,
-  LIVING,
-  lookAtNodes,
-  lookAtWorkers,
-  NOT_LOOKED,
-  readFleet,
-} from './workers.ts';
+import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;

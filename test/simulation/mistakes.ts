@@ -63,7 +63,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a beat that is switched off while a zone does not answer',
     edits: [
       {
-        file: 'shared/shell/workers.ts',
+        file: 'shared/shell/nodes.ts',
         find: 'return unreachable.some(zone => ours.has(zone));',
         replace: 'return false;',
       },
@@ -123,7 +123,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a list that is taken as complete when a zone did not answer',
     edits: [
       {
-        file: 'shared/shell/workers.ts',
+        file: 'shared/shell/nodes.ts',
         find: "return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};",
         replace: "return {kind: 'absent'};",
       },
@@ -133,7 +133,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a look from before the node was made that still counts',
     edits: [
       {
-        file: 'shared/shell/workers.ts',
+        file: 'shared/shell/nodes.ts',
         find: 'if (look.at_ms < Math.max(',
         replace: 'if (look.at_ms < Math.min(0, ',
       },
@@ -143,9 +143,9 @@ export const MISTAKES: Mistake[] = [
     name: 'a message that is published before its change is committed',
     edits: [
       {
-        file: 'shared/shell/workers.ts',
-        find: '      actions.push(...decision.actions);\n',
-        replace: '      await publishActions(deps, decision.actions);\n',
+        file: 'shared/shell/slots.ts',
+        find: '      actions.push(...turn.actions);\n',
+        replace: '      await publishActions(deps, turn.actions);\n',
       },
       {
         file: 'shared/core/life.ts',
@@ -168,7 +168,6 @@ export const MISTAKES: Mistake[] = [
     name: 'nodes that no document knows are left alone',
     edits: [
       {file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'},
-      {file: 'shared/shell/workers.ts', find: 'function managed(', replace: 'export function managed('},
       {file: 'shared/shell/workers.ts', find: 'if (all.has(tpu.name) ||', replace: 'if (true ||'},
     ],
   },
