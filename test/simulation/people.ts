@@ -84,6 +84,7 @@ export class People {
   #nonsense(): Document {
     return this.#setting.chance.pick<Document>([
       {action: 'dance'},
+      {action: `${'dance'.repeat(20).slice(0, 98)}💃`},
       {action: 'pause'},
       {action: 'pause', run: 'run-0', at: 'noon'},
       {action: 'scale', workers_per_zone: -1},
