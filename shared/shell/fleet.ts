@@ -1,14 +1,14 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {createRefused, type WorkerAction} from '../core/life.ts';
-import {newZone, refusedBy} from '../core/placement.ts';
+import {newZone, refusedBy, type Zone} from '../core/placement.ts';
 import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
-import type {TpuRequest} from '../ports.ts';
+import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {readPool} from './pools.ts';
-import {workerRecords, zoneRecords} from './records.ts';
+import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -56,13 +56,18 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const zone = (await zoneRecords.get(tx, worker.zone)) ?? newZone(worker.zone, now);
+    const zone = await zoneOf(deps, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     zoneRecords.set(tx, blocked);
     workerRecords.set(tx, createRefused(current, error.message, 0, now));
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
+}
+
+/** What is known of the zone; a document that somebody broke says nothing. */
+export async function zoneOf(deps: Deps, tx: Transaction, zone: string, now: number): Promise<Zone> {
+  return (await unlessBroken(deps, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
 }
 
 async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {

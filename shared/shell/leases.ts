@@ -48,7 +48,7 @@ export function answerWorker(deps: Deps, request: WorkerRequest): Promise<Worker
 }
 
 async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
-  const known = await workerRecords.get(deps.store, request.worker);
+  const known = await unlessBroken(deps, () => workerRecords.get(deps.store, request.worker));
   if (!known) return ok({action: 'wait', retry_s: deps.config.heartbeat_s, reason: unknown(request)});
   const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
@@ -181,8 +181,8 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
   const run = claim ? await recentRun(deps, claim.run) : undefined;
   return deps.store.transaction(async tx => {
     const now = deps.now();
-    const worker = await workerRecords.get(tx, request.worker);
-    // No document is ever deleted: one that is not there was lost, and the next look makes it again.
+    const worker = await unlessBroken(deps, () => workerRecords.get(tx, request.worker));
+    // No document is ever deleted: one that is not there was lost or broken, and the next look makes it again.
     if (!worker) return ok({...say('continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
     let isHeld = claim !== null && run !== undefined && isOpen(run) && saysItHas(worker, claim);

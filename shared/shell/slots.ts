@@ -9,7 +9,6 @@ import {
   askOf,
   gaveNode,
   lostNode,
-  newZone,
   type PlacementLimits,
   rateOf,
   refusedBy,
@@ -24,7 +23,7 @@ import {isAlive, newWorker, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {publishActions} from './fleet.ts';
+import {publishActions, zoneOf} from './fleet.ts';
 import {workOf} from './holders.ts';
 import {billsFor, priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
@@ -100,7 +99,7 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
     const now = deps.now();
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
     const turns = await decideTurns(deps, tx, look, current, now);
-    const known = await readZones(tx, turns, now);
+    const known = await readZones(deps, tx, turns, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
     const pool = isAnyAsked ? await readPool(deps) : undefined;
     const over = turns.filter(turn => isOver(turn.before, turn)).map(({worker}) => worker);
@@ -179,11 +178,9 @@ async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot
 }
 
 /** Those of which something shows. */
-async function readZones(tx: Transaction, turns: readonly Turn[], now: number): Promise<Map<string, Zone>> {
+async function readZones(deps: Deps, tx: Transaction, turns: readonly Turn[], now: number) {
   const names = turns.filter(({change}) => change).map(({before}) => before.zone);
-  const zones = await Promise.all(
-    [...new Set(names)].map(async name => (await zoneRecords.get(tx, name)) ?? newZone(name, now)),
-  );
+  const zones = await Promise.all([...new Set(names)].map(name => zoneOf(deps, tx, name, now)));
   return new Map(zones.map(zone => [zone.zone, zone]));
 }
 

@@ -522,14 +522,25 @@ describe('a document that somebody broke', () => {
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
   });
 
-  it('of a worker whose node lives is made again, and the node is not left to itself', async () => {
+  it('of a worker whose node lives is made again: it goes on, and is not left to itself', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(40));
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await spoil(world, `workers/${A0}`, {phase: 'asleep'});
+    await world.minutes(3, 1);
+    assert.equal((await world.worker(A0))?.work, 'my-run/000');
+    await spoil(world, `workers/${A0}`, {phase: 'asleep'});
     world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep();
-    assert.equal((await world.worker(A0))?.phase, 'gone');
+    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
+  });
+
+  it('of a zone says nothing of it, and holds up no slot', async () => {
+    const world = new World(ONE_SLOT);
+    await spoil(world, 'zones/us-central1-a', {losses: 'many'});
+    world.drop('my-run', 0, someLines(9));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(9));
   });
 
   it('of the pool is made again: what messages had said holds, and what was spent', async () => {
