@@ -27,8 +27,8 @@ export function accrue(worker: Worker, now: number): Worker {
 }
 
 /**
- * For which run each slot without a node would be given one: whoever is served first, and no more for each than it has streams. The
- * run pays for what the node takes to come up, also if it never does.
+ * For which run each slot would be given a node, and those that have one and no work, where their own run needs them no more: whoever is
+ * served first, and no more for each than it has streams. The run pays for what a node takes to come up, also if it never does.
  */
 export function payersFor(
   slots: Iterable<string>,
@@ -37,16 +37,34 @@ export function payersFor(
   fixed: ReadonlyMap<string, string>,
 ): Map<string, string> {
   const left = new Map(open.map(({run, streams}) => [run, streams]));
-  const take = (run: string | null) => run !== null && left.set(run, (left.get(run) ?? 0) - 1);
-  for (const worker of workers.values()) if (worker.phase !== 'gone') take(payerOf(worker));
+  const needy = new Set([...open.flatMap(({run, streams}) => (streams > 0 ? run : [])), ...fixed.values()]);
+  const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
+  const hasPayer = (worker: Worker) => needy.has(payerOf(worker) ?? '');
+  for (const worker of workers.values())
+    if (worker.phase !== 'gone' && hasPayer(worker)) take(payerOf(worker) ?? '');
   const payers = new Map<string, string>();
   for (const name of slots) {
-    if ((workers.get(name)?.phase ?? 'gone') !== 'gone') continue;
-    const run = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0] ?? open[0]?.run ?? null;
+    const worker = workers.get(name);
+    if (worker && worker.phase !== 'gone' && (hasPayer(worker) || !isSpare(worker))) continue;
+    const run = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0] ?? open[0]?.run;
+    if (run === undefined) continue;
     take(run);
-    if (run !== null) payers.set(name, run);
+    payers.set(name, run);
   }
   return payers;
+}
+
+/** It was made for a run, and works for none now. */
+function isSpare({phase, work, charged_to}: Worker): boolean {
+  const isEarly = phase === 'creating' || phase === 'booting' || phase === 'idle';
+  return isEarly && work === null && charged_to !== null;
+}
+
+/** The worker as it is when another run pays for it: what it has cost so far is not that one's. */
+export function paidBy(worker: Worker, run: string | undefined): Worker {
+  return run === undefined || run === worker.charged_to || !isSpare(worker)
+    ? worker
+    : {...worker, charged_to: run};
 }
 
 /** The run that the worker's time belongs to now. */

@@ -1,7 +1,7 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
-import {costOfLiving, overspent, pausedForMoney, payerOf, totalOf} from '../core/cost.ts';
-import {paths} from '../core/names.ts';
+import {costOfLiving, overspent, pausedForMoney, totalOf} from '../core/cost.ts';
+import {parseWork, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {LIST_PRICES, type Prices, usdPerHour} from '../core/prices.ts';
 import {isRunnable, type Run} from '../core/run.ts';
@@ -53,7 +53,9 @@ export async function holdTheSpent(
     await pause(deps, run, why);
     await keepRunOrders(deps, run.run);
   }
-  const named = [...workers.values()].filter(worker => poolIsOver || over.has(payerOf(worker) ?? ''));
+  // One without work is another run's, or nobody's and goes.
+  const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
+  const named = [...workers.values()].filter(worker => poolIsOver || isAtWork(worker));
   return new Set(named.map(worker => worker.name));
 }
 

@@ -1,5 +1,5 @@
 /** Decides about slots, each by its document and what Cloud TPU shows of it, and writes what follows in one transaction. */
-import {accrue, totalOf} from '../core/cost.ts';
+import {accrue, paidBy, totalOf} from '../core/cost.ts';
 import {freeFromDead} from '../core/lease.ts';
 import {decideWorker, type Wanted, type WorkerAction, type WorkerDecision} from '../core/life.ts';
 import {logObject, type Slot as Place, parseWorkerName, paths} from '../core/names.ts';
@@ -65,7 +65,7 @@ export async function lookAtSlots(
   const turns = new Map<string, Slot[]>();
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);
-    const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
+    const decision = decide(deps, look, slot, before, plan, now);
     if (decision.worker === before) busy ||= before.phase !== 'gone';
     else {
       const shared = sharedBy(before, decision) ?? slot.name;
@@ -98,7 +98,7 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
   const {actions, freed, isAnyLeft} = await deps.store.transaction(async tx => {
     const now = deps.now();
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
-    const turns = await decideTurns(deps, tx, look, current, now);
+    const turns = await decideTurns(deps, tx, look, current, plan, now);
     const known = await readZones(deps, tx, turns, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
     const pool = isAnyAsked ? await readPool(deps) : undefined;
@@ -139,20 +139,26 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
   return isAnyLeft;
 }
 
+function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
+  const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
+  const worker = paidBy(decision.worker, plan.payers.get(slot.name));
+  if (worker === decision.worker) return decision;
+  const text = `${slot.name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`;
+  return {...decision, worker, events: [...decision.events, text]};
+}
+
 /** The slots with something new to them. */
 async function decideTurns(
   deps: Deps,
   tx: Transaction,
   look: Look,
   current: readonly {slot: Slot; worker: Worker}[],
+  plan: Plan,
   now: number,
 ): Promise<Turn[]> {
   const changed = current
     .filter(({slot, worker}) => stillHolds(slot, worker))
-    .map(({slot, worker: before}) => {
-      const seen = observe(look, before);
-      return {before, ...decideWorker(before, seen, slot.wanted, deps.config.limits, now)};
-    })
+    .map(({slot, worker: before}) => ({before, ...decide(deps, look, slot, before, plan, now)}))
     .filter(({before, worker}) => worker !== before);
   return Promise.all(
     changed.map(async turn => ({

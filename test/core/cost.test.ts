@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {accrue, costOfLiving, overspent, totalOf, usdPerMillionTokens} from '../../shared/core/cost.ts';
+import {
+  accrue,
+  costOfLiving,
+  overspent,
+  paidBy,
+  payersFor,
+  totalOf,
+  usdPerMillionTokens,
+} from '../../shared/core/cost.ts';
 import {chipsOf, LIST_PRICES, usdPerHour} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
@@ -50,6 +58,28 @@ describe('what a life costs', () => {
     worker = accrue({...worker, work: null}, T0 + 3 * HOUR);
     worker = accrue({...worker, work: 'two/000'}, T0 + 4 * HOUR);
     assert.deepEqual([worker.costs.one?.toFixed(2), worker.costs.two?.toFixed(2)], ['10.80', '3.60']);
+  });
+
+  it('is paid by whoever is served first, each for as many as it has streams, and by another when that has none left', () => {
+    const slot = (number: number) => `tpu-us-central1-a-${number}`;
+    const open = [
+      {run: 'urgent', streams: 2},
+      {run: 'other', streams: 5},
+    ];
+    const workers = new Map(
+      [
+        aPaid({name: slot(0), work: 'urgent/000', charged_to: 'urgent'}),
+        aPaid({name: slot(1), phase: 'booting', work: null, charged_to: 'ended'}),
+        aPaid({name: slot(2), work: 'ended/000', charged_to: 'ended'}),
+        aPaid({name: slot(3), phase: 'booting', work: null, charged_to: null}),
+      ].map(worker => [worker.name, worker]),
+    );
+    const fixed = new Map([[slot(5), 'own']]);
+    const payers = payersFor([0, 1, 2, 3, 4, 5].map(slot), workers, open, fixed);
+    assert.deepEqual(Object.fromEntries(payers), {[slot(1)]: 'urgent', [slot(4)]: 'other', [slot(5)]: 'own'});
+    const spare = workers.get(slot(1)) ?? assert.fail();
+    const moved = accrue(paidBy(accrue(spare, T0 + HOUR), payers.get(slot(1))), T0 + 2 * HOUR);
+    assert.deepEqual(moved.costs, {ended: 3.6, urgent: 3.6});
   });
 
   it('does not depend on how often it is brought up to date, and never falls', () => {

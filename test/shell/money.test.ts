@@ -76,6 +76,23 @@ describe('money', () => {
     assert.ok(world.tpus.made.length > 1);
   });
 
+  it('a TPU that boots for a run that has ended meanwhile is there for the next, at the expense of that', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_BOOT_S: '900'});
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({priority: 1}));
+    world.drop('my-run', 0, someLines(2));
+    world.drop('other', 0, someLines(2));
+    world.settle = () => world.tpus.settle();
+    await world.minutes(3);
+    const worker = async () => (await world.worker('tpu-us-central1-a-0')) ?? assert.fail();
+    assert.deepEqual([(await worker()).phase, (await worker()).charged_to], ['booting', 'my-run']);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.minutes(2);
+    assert.deepEqual([(await worker()).incarnation, (await worker()).charged_to], [1, 'other']);
+    assert.ok(
+      (await world.timeline('worker')).some(text => /is there for other now: my-run needs/.test(text)),
+    );
+  });
+
   it('what is spent after its end is in the cost of a run too', async () => {
     const world = await aWorldWith({});
     await world.until('the end', async () => (await world.run('my-run'))?.status === 'completed', 40);
