@@ -97,6 +97,15 @@ const environment = z.object({
   GLEANER_AUDIT_S: seconds(900),
 });
 
+const checked = environment.superRefine((given, {addIssue}) => {
+  const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
+  const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
+  if (lease < 2 * beat)
+    refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
+  if (silent < lease)
+    refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
+});
+
 export type Config = ReturnType<typeof loadConfig>;
 
 export class ConfigError extends Error {
@@ -105,7 +114,7 @@ export class ConfigError extends Error {
 
 /** Reads the environment once; throws `ConfigError` that names every variable that is missing or wrong. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
-  const parsed = environment.safeParse(env);
+  const parsed = checked.safeParse(env);
   if (!parsed.success) {
     const problems = parsed.error.issues.map(issue => `  ${issue.path.join('.')}: ${issue.message}`);
     throw new ConfigError(`Failed to read the configuration. Set these variables:\n${problems.join('\n')}`);

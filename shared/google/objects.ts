@@ -1,4 +1,4 @@
-import type {Bucket, File, FileMetadata} from '@google-cloud/storage';
+import type {Bucket, File, FileMetadata, GetFilesOptions, GetFilesResponse} from '@google-cloud/storage';
 import {ObjectTooLarge} from '../errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
@@ -35,9 +35,17 @@ class StorageObjects implements Objects {
   async list(prefix: string, {start, limit}: {start?: string; limit?: number} = {}): Promise<ObjectInfo[]> {
     const from = start && start > prefix ? {startOffset: start} : {};
     const most = limit === undefined ? {} : {maxResults: limit};
+    const found: ObjectInfo[] = [];
     try {
-      const [files] = await (await this.#open()).getFiles({prefix, ...from, ...most, autoPaginate: true});
-      return files.slice(0, limit).map(({metadata}) => infoOf(metadata));
+      const bucket = await this.#open();
+      // A page has 1,000 names at most, and the client turns none by itself once it is told how many are wanted.
+      let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
+      while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
+        const [files, next]: GetFilesResponse = await bucket.getFiles(page);
+        for (const {metadata} of files) found.push(infoOf(metadata));
+        page = next && {...next, autoPaginate: false};
+      }
+      return found.slice(0, limit);
     } catch (error) {
       throw this.#failure('list', prefix, error);
     }

@@ -221,6 +221,12 @@ describe('Objects: Cloud Storage', () => {
     for (let n = 0; n < wanted.length; n += 20)
       await Promise.all(wanted.slice(n, n + 20).map(name => objects.create(folder + name, bytes(name))));
     assert.deepEqual(await names(), wanted);
+    const limit = 1050;
+    const some = await objects.list(folder, {limit});
+    assert.deepEqual(
+      some.map(({name}) => name.slice(folder.length)),
+      wanted.slice(0, limit),
+    );
   }).timeout(60_000);
 
   it('of a bucket that does not exist are an error, not an absence', async () => {

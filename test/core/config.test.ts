@@ -15,6 +15,8 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '1.5'}},
   {name: 'GLEANER_LEASE_S', set: {GLEANER_LEASE_S: 'soon'}},
   {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: ''}},
+  {name: 'GLEANER_LEASE_S', set: {GLEANER_HEARTBEAT_S: '130'}},
+  {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: '239'}},
   {name: 'GLEANER_BOOT_S', set: {GLEANER_BOOT_S: '-1'}},
   {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: ''}},
   {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'huggingface.co'}},
