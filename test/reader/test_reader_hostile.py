@@ -21,6 +21,7 @@ import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.checksums import as_text, combine, crc32c, crc32c_by_numpy
 from gleaner_reader.facts import parse_tensors, stored_facts
+from gleaner_reader.gzip_header import gzip_header
 from gleaner_reader.safe_pickle import Unsafe, load_shard
 from gleaner_worker.records.samples import Sample
 from stored_run import a_plan, encode, some_rows
@@ -99,6 +100,11 @@ def a_tensor(dtype="F32", shape=(1, 1), offsets=(0, 4), **more):
             a_header({"resid_post.0": a_tensor(shape=(1, 1, 1))}, b"1234"),
             "its rows are not",
         ),
+        (
+            "rows without values",
+            a_header({"resid_post.0": a_tensor(shape=(1 << 61, 0), offsets=(0, 0))}),
+            "its rows are not",
+        ),
         ("rows of numbers", a_header({"resid_post.0": a_tensor("I32")}, b"1234"), "its rows are not"),
         ("no index", a_header({"resid_post.0": a_tensor()}, b"1234"), "it has no sample_idx"),
     ],
@@ -115,11 +121,19 @@ def a_shard(file_format="safetensors", dtype="bf16", **options):
     return encode(plan, rows, scale, (0, 1), file_format).read()
 
 
+def wrap(values):
+    """Neighbours whose differences are above zero again in 64 bits."""
+    values[1:3] = 2**63 - 1, int(values[3]) - (2**63 - 1)
+
+
 INDEX_CHANGES = [
     ("sample_offsets", lambda v: v.__setitem__(1, 9999), "has sample_offsets that do not divide its tokens"),
     ("sample_offsets", lambda v: v.__setitem__(0, 1), "has sample_offsets that do not divide its tokens"),
     ("sample_offsets", lambda v: v.__setitem__(1, -5), "has sample_offsets that do not divide its tokens"),
     ("row_offsets", lambda v: v.__setitem__(-1, 2**62), "has row_offsets that do not divide its rows"),
+    ("sample_offsets", wrap, "has sample_offsets that do not divide its tokens"),
+    ("row_offsets", wrap, "has row_offsets that do not divide its rows"),
+    ("sample_idx", wrap, "holds samples out of order"),
     ("positions", lambda v: v.__setitem__(0, -1), "it has not one position for each row"),
     ("positions", lambda v: v.__setitem__(0, 2**31 - 1), "positions that its samples lack"),
     ("sample_idx", lambda v: v.__setitem__(1, 0), "holds samples out of order"),
@@ -416,3 +430,40 @@ def test_values_that_two_layers_share_are_those_of_the_first(tmp_path):
     assert np.array_equal(shard.read(0), entry["activation"])
     with pytest.raises(ShardError, match="a sample of layer 1 has not"):
         shard.read(1)
+
+
+def entries_of(arrays):
+    return [
+        {"sample_idx": index, "activation": array, "shape": array.shape, "text_preview": ""}
+        for index, array in enumerate(arrays)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "facts", "says"),
+    [
+        ("rows without values", [np.empty((1 << 60, 0), np.float32)] * 16, {}, "it has an array of shape .*, 0"),
+        ("one array as every sample", [np.zeros((1 << 16, 1), np.float32)] * 2_000, {}, "more values than it can hold"),
+        (
+            "one array as every sample, and a header that says one",
+            [np.zeros((1 << 16, 1), np.float32)] * 2_000,
+            {"rows": "65536", "d_model": "1"},
+            "is damaged: layer 0 is .131072000, 1.",
+        ),
+        ("a header of rows without values", [], {"rows": "9" * 18, "d_model": "0"}, "which it cannot hold"),
+        ("a header of more than its bytes can hold", [], {"rows": "9" * 18, "d_model": "1"}, "which it cannot hold"),
+        (
+            "a layer of 5,000 digits",
+            [],
+            {"rows": "0", "d_model": "1", "stats": '{"resid_post.%s": {}}' % ("9" * 5000)},
+            "the stats in its header name no layers",
+        ),
+    ],
+)
+def test_a_pickle_that_counts_what_it_does_not_hold_is_refused_in_little_memory(tmp_path, name, arrays, facts, says):
+    body = gzip.compress(pickle.dumps({0: entries_of(arrays)}))
+    if facts:
+        body = gzip_header({"stats": '{"resid_post.0": {}}'} | facts) + body[10:]
+    path = a_file(tmp_path, body, "shard_0001.pkl.gz")
+    with at_most(100 * MIB), pytest.raises(ShardError, match=f"^{path} .*{says}"):
+        gleaner_reader.open(path).read(0)

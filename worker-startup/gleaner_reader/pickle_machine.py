@@ -194,7 +194,7 @@ class Machine:
     def _array(self, shape: object, dtype: object, is_fortran: object, data: object) -> object:
         if not isinstance(dtype, np.dtype) or type(data) not in (bytes, bytearray) or type(shape) is not tuple:
             raise Unsafe("it has an array that is not of float32 or float16")
-        if not all(type(size) is int and size >= 0 for size in shape):
+        if not all(type(size) is int and size >= 0 for size in shape) or 0 in shape[1:]:
             raise Unsafe(f"it has an array of shape {', '.join(map(_shown, shape[:8]))}")
         array = np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
         return self._take(self._layer(), array)

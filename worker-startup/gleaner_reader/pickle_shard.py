@@ -1,6 +1,7 @@
 """A shard as the seeds' pickle: one site, no token ids, and a body that can only be read from its beginning."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +18,15 @@ from .seekable import File
 from .shard import Shard
 from .values import STORED, Rows
 
+_ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
 # Activations hardly shrink (0.93 for fp32): what grows more than this is no shard but a bomb.
 _MOST_GROWTH, _FREE_BYTES = 20, 1 << 26
+# What deflate can make of a byte, at most.
+_DEFLATE_GROWTH = 1032
 _READ_BYTES = 1 << 24
 
 
@@ -79,11 +83,13 @@ class PickleShard(Shard):
         if not {"rows", "d_model", "stats"} <= set(self.metadata):
             shape = (int(self._body.index.row_offsets[-1]), self._body.d_model or 0)
             return {(_DEFAULT_SITE, layer): shape for layer in self._body.layers}
-        shape = (self._number("rows"), self._number("d_model"))
-        names = [name.rpartition(".") for name in self.stats]
-        if not names or not all(site and layer.isascii() and layer.isdigit() for site, _, layer in names):
+        rows, width = self._number("rows"), self._number("d_model")
+        if not width or rows * width > self._file.size * _DEFLATE_GROWTH:
+            raise ShardError(f"{self.url} cannot be read: its header says {rows} rows of {width}, which it cannot hold")
+        names = [_ROWS.fullmatch(name) for name in self.stats]
+        if not names or not all(names):
             raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
-        return {(site, int(layer)): shape for site, _, layer in names}
+        return {(name[1], int(name[2])): (rows, width) for name in names}
 
     @property
     def dtype(self) -> str:
@@ -164,12 +170,10 @@ class PickleShard(Shard):
         rows, d_model = next(iter(self.names.values()))
         if not all(isinstance(array, np.ndarray) and array.ndim == 2 for array in arrays):
             raise ShardError(f"{self.url} is not a shard: a sample of layer {layer} has not [rows, d_model] values")
-        values = np.concatenate(arrays) if arrays else np.empty((0, d_model), np.float32)
-        if values.shape != (rows, d_model):
-            raise ShardError(
-                f"{self.url} is damaged: layer {layer} is {list(values.shape)}, its header says {rows} rows"
-            )
-        return values
+        shape = [sum(map(len, arrays)), *({array.shape[1] for array in arrays} or {d_model})]
+        if shape != [rows, d_model]:
+            raise ShardError(f"{self.url} is damaged: layer {layer} is {shape}, its header says {rows} rows")
+        return np.concatenate(arrays) if arrays else np.empty((0, d_model), np.float32)
 
     @property
     def _samples(self) -> list[int]:
@@ -185,6 +189,9 @@ class PickleShard(Shard):
         facts = [entry["activation"] for entry in entries]
         if any(len(shape) != 2 for shape, _ in facts) or len({(shape[1], dtype) for shape, dtype in facts}) > 1:
             raise ShardError(f"{self.url} is not a shard: its samples have different widths or types")
+        # An array can lie in many samples: its bytes were read once, its rows count each time.
+        if sum(shape[0] * shape[1] for shape, _ in facts) > self._max_bytes:
+            raise ShardError(f"{self.url} is not a shard: its samples have more values than it can hold")
         offsets = np.cumsum([0, *(shape[0] for shape, _ in facts)], dtype=np.int64)
         is_selection = any("positions" in entry for entry in entries)
         are_tokens = not is_selection and self.metadata.get("tokens", str(offsets[-1])) == str(offsets[-1])

@@ -48,7 +48,7 @@ class SafetensorsShard(Shard):
         }
         if not found:
             raise ShardError(f"{self.url} holds no rows: no tensor in it is named like resid_post.0")
-        if any(len(tensor.shape) != 2 or tensor.dtype not in NAMES for tensor in found.values()):
+        if any(len(tensor.shape) != 2 or not tensor.shape[1] or tensor.dtype not in NAMES for tensor in found.values()):
             raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
         if len({(tensor.shape, tensor.dtype) for tensor in found.values()}) > 1:
             raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
