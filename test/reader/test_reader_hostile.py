@@ -467,3 +467,26 @@ def test_a_pickle_that_counts_what_it_does_not_hold_is_refused_in_little_memory(
     path = a_file(tmp_path, body, "shard_0001.pkl.gz")
     with at_most(100 * MIB), pytest.raises(ShardError, match=f"^{path} .*{says}"):
         gleaner_reader.open(path).read(0)
+
+
+def test_a_shard_of_equal_rows_is_read_however_far_they_shrink(tmp_path):
+    plan = a_plan(count=300)
+    rows = {"resid_post": np.ones((2, plan.rows, 8192), np.float32)}
+    path = a_file(tmp_path, encode(plan, rows, {}, (0, 1), "pkl.gz").read(), "shard_0001.pkl.gz")
+    assert rows["resid_post"].nbytes > 20 * os.path.getsize(path) + (1 << 26)
+    shard = gleaner_reader.open(path)
+    assert np.array_equal(shard.read(1), rows["resid_post"][1])
+    assert shard.index().row_offsets[-1] == plan.rows
+
+
+def test_a_header_lets_no_more_be_read_than_it_says(tmp_path):
+    facts = {"rows": "1", "d_model": "1", "samples": "1", "dtype": "float32", "stats": '{"resid_post.0": {}}'}
+    bomb = gzip.compress(pickle.dumps({0: b"\x00" * (1 << 27)}, 4))
+    path = a_file(tmp_path, gzip_header(facts) + bomb[10:], "shard_0001.pkl.gz")
+    with at_most(50 * MIB), pytest.raises(ShardError, match="it is larger than its metadata says"):
+        gleaner_reader.open(path).read(0)
+    facts |= {"rows": str(1 << 26)}
+    short = gzip.compress(b"\x80\x04\x8e" + struct.pack("<Q", 1 << 27) + os.urandom(1 << 17))
+    path = a_file(tmp_path, gzip_header(facts) + short[10:], "shard_0001.pkl.gz")
+    with at_most(50 * MIB), pytest.raises(ShardError, match="it ends too early"):
+        gleaner_reader.open(path).read(0)

@@ -6,7 +6,7 @@ calls nothing.
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ _KNOWN = {
     ("numpy._core.numeric", "_frombuffer"): _FROM_BUFFER,
 }
 _MAX_NAME_BYTES = 200
+_PIECE_BYTES = 1 << 24
 # A container is one byte in a pickle and many in memory: no more of them than a shard would have.
 _BYTES_PER_CONTAINER, _FREE_CONTAINERS = 8, 1000
 
@@ -78,10 +79,18 @@ class Machine:
     def _read(self, size: int) -> bytes:
         if size > self._meter.left + self._meter.given:
             raise Unsafe("it is larger than its metadata says")
-        data = self._file.read(size)
+        data = self._file.read(size) if size <= _PIECE_BYTES else b"".join(self._pieces(size))
         if len(data) != size:
             raise Unsafe("it cannot be read: it ends too early")
         return data
+
+    def _pieces(self, size: int) -> Iterator[bytes]:
+        """What is read at once is allocated at once, and a size is only what the pickle says."""
+        for begin in range(0, size, _PIECE_BYTES):
+            piece = self._file.read(min(_PIECE_BYTES, size - begin))
+            if not piece:
+                return
+            yield piece
 
     def _number(self, form: str) -> int:
         return struct.unpack(form, self._read(struct.calcsize(form)))[0]

@@ -23,7 +23,9 @@ _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
-# Activations hardly shrink (0.93 for fp32): what grows more than this is no shard but a bomb.
+# Of a sample, beside its values: its other fields, and those that were kept.
+_ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
+# Activations hardly shrink (0.93 for fp32): what grows more, and did not say so, is no shard but a bomb.
 _MOST_GROWTH, _FREE_BYTES = 20, 1 << 26
 # What deflate can make of a byte, at most.
 _DEFLATE_GROWTH = 1032
@@ -71,7 +73,7 @@ class PickleShard(Shard):
 
     def __init__(self, file: File, max_bytes: int | None = None):
         super().__init__(file)
-        self._max_bytes = max_bytes or file.size * _MOST_GROWTH + _FREE_BYTES
+        self._wanted_bytes = max_bytes
         self._layer: tuple[int, np.ndarray] | None = None
 
     @cached_property
@@ -164,6 +166,16 @@ class PickleShard(Shard):
             for layer, entries in data.items()
         }
 
+    @cached_property
+    def _max_bytes(self) -> int:
+        """How large the body may get. Equal rows shrink to nothing, so it is what the header says, if there is one."""
+        usual = self._file.size * _MOST_GROWTH + _FREE_BYTES
+        if self._wanted_bytes or not {"rows", "d_model", "dtype", "samples", "stats"} <= set(self.metadata):
+            return self._wanted_bytes or usual
+        (rows, width), dtype = next(iter(self.names.values())), _DTYPES.get(self.metadata["dtype"], "fp32")
+        row_bytes = width * STORED[dtype].itemsize
+        return max(usual, most_bytes(len(self.names), rows, row_bytes, self.num_samples, keeps=True))
+
     def _read_layer(self, layer: int) -> np.ndarray:
         data = self.load(lambda key, array: array if key == layer else None)
         arrays = [entry["activation"] for entry in data.get(layer, ())]
@@ -212,6 +224,12 @@ class PickleShard(Shard):
             previews=[entry["text_preview"] for entry in entries],
         )
         return _Body(index, tuple(data), facts[0][0][1] if facts else None, _DTYPES[facts[0][1]] if facts else None)
+
+
+def most_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
+    """How large the pickle of a shard that holds this may be."""
+    entry = _ENTRY_BYTES + (_KEPT_BYTES if keeps else 0)
+    return layers * (rows * (row_bytes + 16) + samples * entry) + (1 << 16)
 
 
 def _problem_of(data: object) -> str | None:

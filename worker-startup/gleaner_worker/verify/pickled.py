@@ -3,24 +3,22 @@
 import numpy as np
 
 from gleaner_reader.files import open_file
-from gleaner_reader.pickle_shard import PickleShard
+from gleaner_reader.pickle_shard import PickleShard, most_bytes
 from gleaner_reader.values import Rows
 
 from .content import ShardContent, Wanted, contradictions, wrong_values
 from .measure import Measure
 
 _PICKLED_AS = {"fp16": np.dtype(np.float16), "fp32": np.dtype(np.float32)}
-# Of a sample, beside its values: its other fields, and those that were kept.
-_ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
 
 
 def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: ShardContent) -> None:
     """Raises ShardError."""
     dtype = _PICKLED_AS[wanted.spec.dtype]
     rows, samples = int(metadata["rows"]), int(metadata["samples"])
-    values = rows * (wanted.d_model * dtype.itemsize + 16)
-    entries = samples * (_ENTRY_BYTES + (_KEPT_BYTES if wanted.spec.keep else 0))
-    shard = PickleShard(open_file(path), len(wanted.layers) * (values + entries) + (1 << 16))
+    row_bytes = wanted.d_model * dtype.itemsize
+    limit = most_bytes(len(wanted.layers), rows, row_bytes, samples, keeps=bool(wanted.spec.keep))
+    shard = PickleShard(open_file(path), limit)
     content.problems += contradictions(shard.metadata, metadata)
     measures = {layer: Measure() for layer in wanted.layers}
 
