@@ -87,8 +87,15 @@ class Run(Shards):
         as_: str = "numpy",
         dtype: str | None = None,
     ) -> Sample:
-        """Everything stored of one sample. Raises LookupError when it is rejected, or not here, saying which."""
+        """Everything stored of one sample. Raises LookupError when it is rejected, or not here, saying which.
+
+        layers, site: those alone. Raises ValueError when there is no such layer or site.
+        """
         number = int(stream)
+        if site is not None:
+            self.shards[0].site(site)
+        if absent := [layer for layer in layers or () if layer not in self.layers]:
+            raise ValueError(f"layer is {absent[0]!r}; {self.url} has layers {', '.join(map(str, self.layers))}")
         shard = self._shard_with(number, index)
         held = self.index(shard)
         place = held.find(index)
