@@ -193,6 +193,16 @@ def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
     assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.01
 
 
+def test_rows_that_are_verified_cost_each_layer_once(tmp_path, counted):
+    store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
+    run = gleaner_reader.open(tmp_path)
+    size = next(iter(run.layer(0))).nbytes
+    rows = run.layer(0, verify=True)
+    rows[5]
+    before = counted.bytes
+    assert rows[5].nbytes == counted.bytes - before < size / 10
+
+
 def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
     store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
     run = gleaner_reader.open(tmp_path)

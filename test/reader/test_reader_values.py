@@ -240,3 +240,10 @@ def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
     shard.read(0, verify=True)
     with pytest.raises(ShardError, match=f"{path} is damaged: resid_post.2 has the checksum"):
         shard.read(2, verify=True)
+    run = gleaner_reader.open(tmp_path)
+    last = run.num_rows - 1
+    assert np.array_equal(run.layer(2, verify=True)[[last]], run.layer(2)[[last]])
+    assert np.array_equal(run.layer(0, verify=True)[:], run.layer(0)[:])
+    for rows in (-1 - last, [last, 0], slice(2, 4)):
+        with pytest.raises(ShardError, match=f"{path} is damaged: resid_post.2 has the checksum"):
+            run.layer(2, verify=True)[rows]

@@ -23,6 +23,7 @@ class Layer:
         check_kind(as_, dtype)
         self._run, self._layer, self._site = run, layer, site
         self._as, self._dtype, self._verify = as_, dtype, verify
+        self._verified: set[int] = set()  # shards, by their number
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,9 +53,19 @@ class Layer:
         wrong = (numbers < -len(self)) | (numbers >= len(self))
         if wrong.any():
             raise IndexError(f"there is no row {numbers[wrong][0]}; there are {len(self)}")
-        rows = read_rows(self._run, self._site, self._layer, np.where(numbers < 0, numbers + len(self), numbers))
+        numbers = np.where(numbers < 0, numbers + len(self), numbers)
+        if self._verify:
+            self._verify_shards_of(numbers)
+        rows = read_rows(self._run, self._site, self._layer, numbers)
         values = finish(rows.stored, rows.scale, self._as, self._dtype)
         return values[0] if not isinstance(key, slice) and np.ndim(key) == 0 else values
+
+    def _verify_shards_of(self, numbers: np.ndarray) -> None:
+        """Reads the layer in each shard that the rows lie in, the first time."""
+        for number in np.unique(_shards_of(self._run, numbers)).tolist():
+            if number not in self._verified:
+                self._run.shards[number].rows(self._site, self._layer, 0, 0, verify=True)
+                self._verified.add(number)
 
     def _read(self, number: int) -> Rows:
         shard = self._run.shards[number]
@@ -92,7 +103,7 @@ def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows
 def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
     """numbers: ascending. (shard, its row begin, end; which of the numbers: first, last) for each request."""
     ranges: list[tuple[int, int, int, int, int]] = []
-    shards = np.searchsorted(run.row_offsets, numbers, "right") - 1
+    shards = _shards_of(run, numbers)
     row_bytes = max(run.d_model, 1) * 2
     for place, (shard, number) in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
         row = number - int(run.row_offsets[shard])
@@ -103,3 +114,7 @@ def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int
         else:
             ranges.append((shard, row, row + 1, place, place + 1))
     return ranges
+
+
+def _shards_of(run: "Shards", numbers: np.ndarray) -> np.ndarray:
+    return np.searchsorted(run.row_offsets, numbers, "right") - 1

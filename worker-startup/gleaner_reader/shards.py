@@ -66,7 +66,10 @@ class Shards:
     def layer(
         self, layer: int, site: str | None = None, *, as_: str = "numpy", dtype: str | None = None, verify: bool = False
     ) -> Layer:
-        """One layer of the whole run: iterate over it for the array of each shard, index it for rows."""
+        """One layer of the whole run: iterate over it for the array of each shard, index it for rows.
+
+        verify: hold the layer against its checksum in every shard of which rows are asked for, which reads all of it.
+        """
         self._check(layer, site)
         return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
 
