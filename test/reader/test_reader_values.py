@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from unittest.mock import MagicMock
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 import gleaner_reader
 from environment import WORKER
 from gleaner_reader import ShardError
+from gleaner_reader.export import to_saelens
+from gleaner_reader.facts import parse_tensors
 from stored_run import a_sample, encode, some_rows, store_run
 from gleaner_worker.shards.plan import ShardPlan
 
@@ -247,3 +250,24 @@ def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
     for rows in (-1 - last, [last, 0], slice(2, 4)):
         with pytest.raises(ShardError, match=f"{path} is damaged: resid_post.2 has the checksum"):
             run.layer(2, verify=True)[rows]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
+def test_a_value_that_float16_cannot_hold_is_not_made_infinite(tmp_path, monkeypatch, dtype):
+    store_run(tmp_path / "run", dtype=dtype)
+    path = tmp_path / "run/tpu_0/shard_0001.safetensors"
+    data = bytearray(path.read_bytes())
+    tensors, _ = parse_tensors(memoryview(data))
+    tensors["resid_post.2.scale" if dtype == "int8" else "resid_post.2"][3] = -1e6
+    path.write_bytes(data)
+    run = gleaner_reader.open(tmp_path / "run")
+    assert np.isfinite(run.layer(2, dtype="float32")[:]).all()
+    assert run.layer(0, dtype="float16")[:].dtype == np.float16
+    monkeypatch.setattr(gleaner_reader.export.saelens, "_import_datasets", MagicMock())
+    for ask, what in (
+        (lambda: run.layer(2, dtype="float16")[:], "rows"),
+        (lambda: run.layer(2, dtype="float16", as_="jax")[3], "rows"),
+        (lambda: to_saelens(run, str(tmp_path / "out"), 2, dtype="float16"), "blocks.2.hook_resid_post"),
+    ):
+        with pytest.raises(ValueError, match=f"Failed to give {what} as float16, .*; ask for float32"):
+            ask()

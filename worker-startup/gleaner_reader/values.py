@@ -57,6 +57,15 @@ def to_float32(stored: np.ndarray, scale: np.ndarray | None = None) -> np.ndarra
     return values if scale is None else values * scale[:, None]
 
 
+def to_float16(values: np.ndarray, what: str = "rows") -> np.ndarray:
+    """Raises ValueError where a finite value would become infinite."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float16)
+    if (np.isinf(narrow) & np.isfinite(values)).any():
+        raise ValueError(f"Failed to give {what} as float16, which ends at 65504: a value is larger; ask for float32")
+    return narrow
+
+
 def check_kind(as_: str, dtype: str | None) -> None:
     """Raises before anything is read, and loads the package."""
     if as_ not in KINDS:
@@ -70,7 +79,12 @@ def check_kind(as_: str, dtype: str | None) -> None:
 
 
 def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dtype: str | None = None):
-    """Stored rows [n, d] as an array of the kind asked for. `dtype` None: as stored, int8 as float32."""
+    """Stored rows [n, d] as an array of the kind asked for. `dtype` None: as stored, int8 as float32.
+
+    Raises ValueError for a value that float16 cannot hold.
+    """
+    if dtype == "float16" and stored.dtype != np.float16:
+        stored, scale = to_float16(to_float32(stored, scale)), None
     is_bf16 = stored.dtype == np.uint16
     if as_ == "torch":
         return _as_torch(stored, scale, is_bf16, dtype)
@@ -80,9 +94,7 @@ def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dty
         values = stored
     else:
         values = to_float32(stored, scale)
-        if dtype == "float16":
-            values = values.astype(np.float16)
-        elif dtype == "bfloat16":
+        if dtype == "bfloat16":
             values = values.astype(ml_dtypes.bfloat16)
     return _import("jax").numpy.asarray(values) if as_ == "jax" else values
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import MissingPackage
-from ..values import to_float32
+from ..values import to_float16, to_float32
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -56,6 +56,7 @@ def to_saelens(
 
     Rows follow each other as they are stored, sample after sample, and are cut into contexts of `context_size`: SAELens
     shuffles rows, and each was computed in its own sample. Where token ids are not stored there is no such column.
+    Raises ValueError for a value that float16 cannot hold.
     """
     datasets = _import_datasets()
     if dtype not in _DTYPES or context_size < 1:
@@ -79,7 +80,8 @@ def to_saelens(
     for rows, tokens in _contexts(run, layer, site, context_size, has_tokens):
         left = len(rows) % context_size
         full = len(rows) - left
-        columns = {hook: rows[:full].astype(dtype, copy=False).reshape(-1, *shape)}
+        values = to_float16(rows[:full], hook) if dtype == "float16" else rows[:full]
+        columns = {hook: values.reshape(-1, *shape)}
         if has_tokens:
             columns["token_ids"] = tokens[:full].reshape(-1, context_size)
         writer.write(columns, full // context_size)
