@@ -119,7 +119,13 @@ def test_templates_with_tools_have_one_of_their_own_when_the_model_has_it(tmp_pa
         ),
         ("too long", {"chat_template": "x" * 2_000_000}, "it is 2000000 characters long; the limit is 1048576"),
         ("fails", {"chat_template": "{{ 1 / 0 }}"}, "line 1: ZeroDivisionError: division by zero"),
-        ("wants the date", {"chat_template": "{{ strftime_now('%d') }}"}, "line 1: 'strftime_now' is undefined"),
+        (
+            "wants much of the date",
+            {"chat_template": "{{ strftime_now('%9999d' * 100) }}"},
+            "line 1: it asks for the date with 600 characters; the limit is 100",
+        ),
+        ("wants a number of the date", {"chat_template": "{{ strftime_now(3) }}"}, "line 1: TypeError: "),
+        ("looks into the date", {"chat_template": "{{ strftime_now.DATE }}"}, "line 1: 'strftime_now' is undefined"),
         (
             "loops for ever",
             {"chat_template": "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"},
@@ -134,6 +140,23 @@ def test_a_template_that_cannot_be_used_rejects_chats_and_nothing_else(tmp_path,
     assert chat.reason.startswith("`messages` cannot be written with the chat template: ")
     assert reason in chat.reason
     assert isinstance(text, Sample)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ strftime_now('%d %B %Y') }}", "26 July 2024"),
+        ("{% set date = strftime_now('%Y-%m-%d') %}{{ date }}", "2024-07-26"),
+        ("{% if strftime_now is defined %}{{ strftime_now('%d') }}{% else %}its own{% endif %}", "its own"),
+        ("{% if strftime_now %}{{ strftime_now('%d') }}{% else %}its own{% endif %}", "its own"),
+        ("{{ strftime_now | default('its own') }}", "its own"),
+        ("nothing: {{ strftime_now }}", "nothing: "),
+    ],
+)
+def test_the_date_is_the_same_every_day_and_for_a_template_that_asks_it_is_its_own(tmp_path, template, text):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": template}})
+    (sample,) = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}])
+    assert sample.preview == text
 
 
 @pytest.mark.parametrize(

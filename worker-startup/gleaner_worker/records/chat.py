@@ -1,7 +1,7 @@
 """A list of messages as the model's own chat template writes it: what transformers' apply_chat_template gives.
 
-One difference is meant: `strftime_now` is not defined, as a prompt that holds the date would be another one tomorrow.
-Templates that ask for it first (Llama 3) fall back on the date that they name themselves.
+One difference is meant: a prompt that holds today's date would be another one tomorrow, so the date is always the same.
+Templates that ask first whether `strftime_now` is defined (Llama 3) fall back on the date that they name themselves.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from jinja2 import StrictUndefined, Undefined, nodes
@@ -14,6 +15,8 @@ from .sandbox import Sandbox
 
 MAX_TEMPLATE_CHARS = 1 << 20
 MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
+DATE = datetime(2024, 7, 26)  # what Llama 3.2's own template falls back on
+_MAX_FORM_CHARS = 100
 _REASON_CHARS = 300
 
 
@@ -28,7 +31,7 @@ class Template:
         """Raises TemplateProblem when it cannot be compiled.
 
         `is_chat`: as transformers runs chat templates: line breaks after a block and blanks before it are taken out,
-        what is not defined is nothing, and there is `raise_exception`. Else everything is kept as it is written, and
+        what is not defined is nothing, and there are `raise_exception` and a date for `strftime_now`. Else everything is kept as it is written, and
         what is not defined is an error.
         """
         if len(source) > MAX_TEMPLATE_CHARS:
@@ -44,6 +47,7 @@ class Template:
         if is_chat:
             self._sandbox.add_extension(_Generation)
             self._sandbox.globals["raise_exception"] = _raise_exception
+            self._sandbox.globals["strftime_now"] = _Date(name="strftime_now")
         try:
             self._template = self._sandbox.from_string(source)
         except Exception as error:  # whatever a hostile source makes of the parser
@@ -71,6 +75,18 @@ class _Generation(Extension):
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
+
+
+class _Date(Undefined):
+    """strftime_now: it is not defined for a template that asks, and gives DATE to one that calls it all the same."""
+
+    unsafe_callable = alters_data = False  # what the sandbox and the context look for; nothing else is there
+    jinja_pass_arg = None
+
+    def __call__(self, form: str) -> str:
+        if len(form) > _MAX_FORM_CHARS:
+            raise TemplateError(f"it asks for the date with {len(form)} characters; the limit is {_MAX_FORM_CHARS}")
+        return DATE.strftime(form)
 
 
 def _raise_exception(message: object) -> None:
