@@ -15,6 +15,7 @@ from gleaner_worker.model.rope import inverse_frequencies
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
 SCALED = LLAMA["rope_scaling"]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
 REFUSED = [
     # What the decoder does not do.
@@ -100,6 +101,13 @@ ACCEPTED = [
     (GEMMA2, {"attn_logit_softcapping": None}, "attention_softcap", None),
     (GEMMA2, {"query_pre_attn_scalar": 4}, "attention_scale", 0.5),
     (QWEN2, {"max_position_embeddings": 131072}, "max_positions", 131072),
+    (QWEN2, {"max_position_embeddings": 32768, "rope_scaling": YARN}, "max_positions", 131072),
+    (QWEN2, {"max_position_embeddings": 200_000, "rope_scaling": YARN}, "max_positions", 200_000),
+    (QWEN2, {"rope_scaling": {"type": "yarn", "factor": 2.5}}, "max_positions", 1280),
+    (LLAMA, {"rope_scaling": {"type": "linear", "factor": 4.0}}, "max_positions", 2048),
+    (LLAMA, {"rope_parameters": {"rope_type": "linear", "factor": 4.0}, "rope_scaling": None}, "max_positions", 2048),
+    (LLAMA, {"rope_scaling": SCALED}, "max_positions", 512),
+    (GEMMA3, {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, "max_positions", 512),
     (QWEN2, {"tie_word_embeddings": False, "architectures": 3, "torch_dtype": None}, "num_layers", 3),
 ]
 

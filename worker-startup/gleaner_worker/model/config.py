@@ -26,7 +26,7 @@ class DecoderConfig:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
-    max_positions: int
+    max_positions: int  # with those that scaled rotary embeddings add
     norm_eps: float
     windows: tuple[int, ...]  # per layer: how many positions back a token sees, itself included
     ropes: tuple[Rope, ...]
@@ -98,7 +98,7 @@ def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
         num_kv_heads=kv_heads,
         head_dim=head_dim,
         vocab_size=fields.size("vocab_size"),
-        max_positions=max_positions,
+        max_positions=_scaled_positions(ropes, family, max_positions),
         norm_eps=fields.number("rms_norm_eps", 0, 1),
         windows=windows,
         ropes=ropes,
@@ -116,6 +116,14 @@ def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
         sandwich_norms=family.gemma,
         multimodal=family.inner is not None,
     )
+
+
+def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: int) -> int:
+    """Files with yarn or linear scaling say the length before it, as Qwen's do; with llama3, and Gemma 3's, after it."""
+    if family.local_rope:
+        return max_positions
+    scaled = [int(rope.factor * rope.original_positions) for rope in ropes if rope.kind in ("yarn", "linear")]
+    return max([max_positions, *scaled])
 
 
 def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:

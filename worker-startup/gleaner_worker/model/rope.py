@@ -23,7 +23,7 @@ class Rope:
     kind: str
     theta: float
     factor: float = 1.0
-    original_positions: int = 0  # llama3 and yarn: the length that the model was first trained with
+    original_positions: int = 0  # but for default: the length that the model was first trained with
     low_freq_factor: float = 1.0  # llama3
     high_freq_factor: float = 1.0  # llama3
     beta_fast: float = 32.0  # yarn
@@ -73,12 +73,12 @@ def _parse(given: Fields, config: Fields, theta: float, max_positions: int) -> R
     if kind == "default":
         return Rope(kind, theta)
     factor = given.number("factor", 1e-3, 1e6)
-    if kind == "linear":
-        return Rope(kind, theta, factor)
     # A few files have it beside the rope's object, where it goes before the one inside; without either it is the
     # length that the model has now.
     source = next((f for f in (config, given) if f.has("original_max_position_embeddings")), None)
     original = source.size("original_max_position_embeddings", 2**31 - 1) if source else max_positions
+    if kind == "linear":
+        return Rope(kind, theta, factor, original)
     if kind == "llama3":
         low, high = given.number("low_freq_factor", 1e-6, 1e6), given.number("high_freq_factor", 1e-6, 1e6)
         if low >= high:
