@@ -364,6 +364,78 @@ def test_rejects_and_summary_of_another_attempt_must_be_the_same(storage, tmp_pa
     assert set(outputs(storage)) == {"rejects.jsonl"}
 
 
+def changed(storage, name, change):
+    """Puts the object there again with other content."""
+    name = f"activations/my-run/tpu_7/{name}"
+    storage.put(BUCKET, name, change(storage.data(BUCKET, name)), storage.metadata(BUCKET, name))
+
+
+def summary_with(**changes):
+    """As another attempt wrote it; changes of the final shard's entry, or of the whole by `top`."""
+
+    def change(data):
+        summary = json.loads(data) | changes.pop("top", {})
+        summary["shards"][-1] |= changes
+        return json.dumps(summary).encode()
+
+    return change
+
+
+def test_rejects_that_another_bundle_words_otherwise_are_the_same(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
+    run_extract(work, tiny_models(), str(tmp_path))
+    shard = "activations/my-run/tpu_7/shard_0001.safetensors"
+    changed(storage, "rejects.jsonl", lambda data: json.dumps(json.loads(data) | {"reason": "other"}).encode() + b"\n")
+    storage.delete(BUCKET, shard)
+    assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+    changed(storage, "rejects.jsonl", lambda data: data.replace(b'"line": 11', b'"line": 12'))
+    storage.delete(BUCKET, shard)
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
+        run_extract(work, tiny_models(), str(tmp_path))
+
+
+OTHER_BITS = {"crc32c": "AAAAAA==", "size_bytes": 9, "file_size_mb": 0.01}
+
+
+def test_a_stream_is_finished_where_other_hardware_summed_it_up_before(storage, tmp_path, tiny_models, tiny_folder):
+    """The final shard has other last bits than metadata.json tells of, and says so."""
+    spec = {"shard_size_gb": SMALL}
+    work = a_work(a_stream(storage, text_lines(40)), **spec)
+    run_extract(work, tiny_models(), str(tmp_path))
+    final = max(name for name in outputs(storage) if name.startswith("shard_"))
+    name = f"activations/my-run/tpu_7/{final}"
+    assert "summary" not in storage.metadata(BUCKET, name)
+    summary = json.loads(outputs(storage)["metadata.json"])
+    stats = {key: values | {"mean": values["mean"] + 1e-7} for key, values in summary["stats"].items()}
+    for changes, mark in (
+        ({"top": {"code": "another bundle", "versions": {}}}, None),
+        ({"top": {"code": "another bundle", "stats": stats}, **OTHER_BITS}, "of another attempt"),
+    ):
+        changed(storage, "metadata.json", summary_with(**changes))
+        storage.delete(BUCKET, name)
+        before = outputs(storage)
+        assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+        assert {key: data for key, data in outputs(storage).items() if key != final} == before
+        assert storage.metadata(BUCKET, name).get("summary") == mark
+        assert verified(storage, tmp_path, tiny_folder, **spec)[:2] == (True, [])
+    metadata = storage.metadata(BUCKET, name)
+    storage.put(BUCKET, name, storage.data(BUCKET, name), {k: v for k, v in metadata.items() if k != "summary"})
+    _, problems, _ = verified(storage, tmp_path, tiny_folder, **spec)
+    assert "metadata.json lists other shards, sizes or checksums than are stored" in problems[0]
+
+
+@pytest.mark.parametrize("changes", [{"rows": 1}, {"top": {"total_samples": 1}}, {"top": {"shards": [OTHER_BITS]}}])
+def test_a_summary_of_something_else_is_refused(storage, tmp_path, tiny_models, changes):
+    work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
+    run_extract(work, tiny_models(), str(tmp_path))
+    final = max(name for name in outputs(storage) if name.startswith("shard_"))
+    changed(storage, "metadata.json", summary_with(**changes))
+    storage.delete(BUCKET, f"activations/my-run/tpu_7/{final}")
+    with pytest.raises(Failure, match="tpu_7/metadata.json is there with other content"):
+        run_extract(work, tiny_models(), str(tmp_path))
+    assert final not in outputs(storage)
+
+
 def test_running_a_finished_stream_again_changes_nothing(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
     run_extract(work, tiny_models(), str(tmp_path))

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from .shards.plan import ShardPlan, tokens_sha256
 from .spec import Spec, parse_spec
 
+# What the final shard's custom metadata say too where metadata.json was there before it, by an attempt that did not
+# store its own: size, checksum and statistics there are of that one.
+OTHER_SUMMARY = {"summary": "of another attempt"}
+
 
 @dataclass(frozen=True)
 class Work:

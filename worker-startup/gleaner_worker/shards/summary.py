@@ -17,6 +17,8 @@ _MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_
 _BUNDLE = re.compile(r"/bundle-([0-9a-f]{64})/")
 # What may differ between two attempts that stored the same.
 _CIRCUMSTANCES = ("versions", "code")
+# What is told of the final shard's bytes: it is stored after its summary, perhaps by another, with other last bits.
+_FINAL_BYTES = ("crc32c", "size_bytes", "file_size_mb", "stats")
 
 
 def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str) -> dict:
@@ -85,12 +87,35 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
 
 
 def same_summary(mine: bytes, theirs: bytes) -> bool:
-    """Whether another attempt, perhaps with other software, came to the same."""
+    """Whether another attempt, perhaps with other software or hardware, came to the same, all but the final bytes."""
     try:
-        first, second = json.loads(mine), json.loads(theirs)
-        return all(first.get(key) == second.get(key) for key in (first.keys() | second.keys()) - set(_CIRCUMSTANCES))
+        return _lasting(json.loads(mine)) == _lasting(json.loads(theirs))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _lasting(summary: dict) -> tuple[dict, list[dict]]:
+    *entries, final = summary["shards"]
+    final = {key: value for key, value in final.items() if key not in _FINAL_BYTES}
+    left_out = (*_CIRCUMSTANCES, "stats", "shards")
+    return {key: value for key, value in summary.items() if key not in left_out}, [*entries, final]
+
+
+def tells_of(summary: bytes, final: dict) -> bool:
+    """Whether a summary has the final shard as this entry has it."""
+    return json.loads(summary)["shards"][-1] == final
+
+
+def same_rejects(mine: bytes, theirs: bytes) -> bool:
+    """Whether the same lines are rejected; other software may word a reason otherwise."""
+    try:
+        return _rejected(mine) == _rejected(theirs)
     except (ValueError, AttributeError, RecursionError):
         return False
+
+
+def _rejected(text: bytes) -> list[dict]:
+    return [{key: value for key, value in json.loads(line).items() if key != "reason"} for line in text.splitlines()]
 
 
 def _code() -> str | None:

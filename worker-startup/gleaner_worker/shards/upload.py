@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..control import Control
@@ -18,10 +18,10 @@ from ..names import shard_name
 from ..objects import Bucket, BytesContent, Content, FileContent, ObjectInfo
 from ..pipeline import Pipeline
 from ..records.samples import Reject, Sample
-from ..work import Work, shard_identity, shard_metadata
+from ..work import OTHER_SUMMARY, Work, shard_identity, shard_metadata
 from .plan import ShardPlan
 from .stored import StoredShards
-from .summary import same_summary, shard_entry, stream_summary
+from .summary import same_rejects, same_summary, shard_entry, stream_summary, tells_of
 from .write import CONTENT_TYPES, ShardBytes
 
 log = logging.getLogger(__name__)
@@ -61,11 +61,12 @@ class Uploader:
         """Returns when the shard is in the bucket. Raises Failure when something else is there in its place."""
         plan, work, data = shard.plan, self._work, shard.data
         entry = shard_entry(work, self._model, plan, data.size, data.crc32c) | {"stats": shard.stats}
+        metadata = shard_metadata(work, shard_identity(work, plan, self._model.fingerprint), data.crc32c)
         if plan.final:
             pipeline.wait_until(lambda: len(self._entries) == plan.number - 1)
-            self._store_summary(entry)
+            if not self._store_summary(entry):
+                metadata |= OTHER_SUMMARY
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        metadata = shard_metadata(work, shard_identity(work, plan, self._model.fingerprint), data.crc32c)
         found = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format])
         if found:
             # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
@@ -82,26 +83,34 @@ class Uploader:
             self._control.shards_done += 1
             self.is_committed = self.is_committed or plan.final
 
-    def _store_summary(self, final: dict) -> None:
+    def _store_summary(self, final: dict) -> bool:
+        """Whether what is stored then tells of this final shard, and not of one that another attempt did not store."""
         if os.path.getsize(self._rejects) > 0:
             with open(self._rejects, "rb") as file:
-                self._create_same("rejects.jsonl", FileContent(self._rejects, file), "application/x-ndjson")
+                data = FileContent(self._rejects, file)
+                self._create_same("rejects.jsonl", data, "application/x-ndjson", same_rejects)
         entries = [self._entries[number] for number in sorted(self._entries)]
         entries = self._stored.add_stats(entries)
         text = json.dumps(stream_summary(self._work, self._model, [*entries, final]), indent=1) + "\n"
-        self._create_same("metadata.json", BytesContent(text.encode("ascii")), "application/json", same_summary)
+        data = BytesContent(text.encode("ascii"))
+        found = self._create_same("metadata.json", data, "application/json", same_summary)
+        return found is None or tells_of(found, final)
 
-    def _create_same(self, name: str, data: Content, content_type: str, is_same=lambda mine, theirs: False) -> None:
-        """Creates the object, or finds the same content there."""
+    def _create_same(
+        self, name: str, data: Content, content_type: str, is_same: Callable[[bytes, bytes], bool]
+    ) -> bytes | None:
+        """Creates the object, or finds the same content there; returns what is there if its bytes are others."""
         name = self._work.output_prefix + name
         facts = {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}
         found = self._bucket.create(name, data, facts, content_type)
         if not found or found.crc32c == data.crc32c:
-            return
+            return None
         data.seek(0)
-        if not is_same(data.read(), self._bucket.read(name) or b""):
+        theirs = self._bucket.read(name) or b""
+        if not is_same(data.read(), theirs):
             raise Failure(
                 "stream",
                 f"Failed to finish {self._work.object}: {name} is there with other content than this stream and spec "
                 "make; move it away and retry the stream",
             )
+        return theirs
