@@ -111,11 +111,11 @@ export async function restorePool(deps: Deps): Promise<Pool | undefined> {
   const deployed = deps.config.pool;
   const name = poolObject(deployed.pool);
   const text = await readText(deps, name, MAX_BYTES);
+  if (text === undefined && !(await deps.store.get(paths.pool(deployed.pool)))) return undefined;
   const {schema: _, held = [], ...orders} = text === undefined ? {} : parseJson(poolOrders, text, name);
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const found = await tx.get(paths.pool(deployed.pool));
-    if (!found && text === undefined) return undefined;
     const known = found && (await unlessBroken(deps, () => poolRecords.find(tx, deployed)));
     const lost: string[] = [];
     for (const worker of held) if (!(await tx.get(paths.worker(worker)))) lost.push(worker);
