@@ -182,8 +182,8 @@ class Agent:
     def _watch_preemption(self) -> None:
         while not self.preempted.is_set():
             if is_preempted():
-                log.warning("This VM is being preempted")
                 self.preempted.set()
+                log.warning("This VM is being preempted")
             time.sleep(1)
 
 

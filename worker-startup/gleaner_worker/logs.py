@@ -13,6 +13,7 @@ from .objects import Bucket
 
 _KEEP_LINES = 5_000
 _SHIP_EVERY_S = 15.0
+_PRINT_CHARS = 32 * 1024  # of a line, all ASCII; over 64 KiB, who reads the output of a startup script closes the pipe
 
 
 class LogShipper(logging.Handler):
@@ -26,9 +27,9 @@ class LogShipper(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = _format(record)
-        print(line, file=sys.stderr, flush=True)
         self._lines.append(line)
         self._new.set()
+        _print(line)
 
     def start(self, bucket: Bucket, name: str) -> None:
         threading.Thread(target=self._run, args=(bucket, name), name="log", daemon=True).start()
@@ -39,11 +40,7 @@ class LogShipper(logging.Handler):
             try:
                 bucket.overwrite(name, ("\n".join(self._lines) + "\n").encode(), "application/x-ndjson")
             except Exception as error:  # the log must never be what stops the work; the next write brings it all
-                print(
-                    f"Failed to ship the log to gs://{bucket.name}/{name}: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                _print(f"Failed to ship the log to gs://{bucket.name}/{name}: {error}")
 
     def _run(self, bucket: Bucket, name: str) -> None:
         while True:
@@ -58,6 +55,13 @@ def set_up_logging() -> LogShipper:
     for noisy in ("jax", "google", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return shipper
+
+
+def _print(line: str) -> None:
+    try:
+        print(line[:_PRINT_CHARS], file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # its reader is gone, as it may be at shutdown; the work must not end with it
+        pass
 
 
 def _format(record: logging.LogRecord) -> str:
