@@ -27,7 +27,7 @@ class FakeStorage:
         self.uploads: dict[str, dict] = {}
         self.requests: list[str] = []
         # Called with "METHOD path?query" before a request is served; a status it returns is the answer,
-        # and ("after", status) answers so although the request was carried out.
+        # ("after", status) answers so although the request was carried out, and "half" breaks off the right answer.
         self.faults = lambda request: None
         # Called with the name of an object that is about to be created; it may wait, as a slow network would.
         self.before_create = lambda name: None
@@ -104,6 +104,8 @@ class FakeStorage:
                     fake.before_create(name)
                 with fake.lock:
                     status, answer, headers = fake.route(self.command, url.path, query, self.headers, body)
+                if fault == "half":
+                    return self.answer(status, answer, headers, half=True)
                 if fault:
                     return self.answer(
                         fault[1],
@@ -111,7 +113,7 @@ class FakeStorage:
                     )
                 self.answer(status, answer, headers)
 
-            def answer(self, status, answer, headers=None):
+            def answer(self, status, answer, headers=None, half=False):
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 for key, value in (headers or {}).items():
@@ -119,7 +121,8 @@ class FakeStorage:
                 self.send_header("Content-Length", str(len(data)))
                 try:
                     self.end_headers()
-                    self.wfile.write(data)
+                    self.wfile.write(data[: len(data) // 2] if half else data)
+                    self.close_connection |= half
                 except ConnectionError:
                     self.close_connection = True  # the client was killed
 

@@ -1,9 +1,12 @@
 import base64
+import http.client
 import io
 import time
 
 import google_crc32c
 import pytest
+import urllib3.exceptions
+from google.cloud.storage import Blob
 
 from build import BUCKET, bucket
 from gleaner_worker import objects
@@ -80,7 +83,7 @@ def test_what_is_there_is_never_overwritten(storage, tmp_path):
     assert storage.data(BUCKET, "a") == b"first"
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, status):
     answers = [status, status]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
@@ -167,3 +170,55 @@ def test_data_that_is_damaged_on_the_way_is_fetched_again(storage, tmp_path):
     storage.faults = heal
     bucket().download("a", str(tmp_path / "x"), int(resource["generation"]))
     assert (tmp_path / "x").read_bytes() == b"right"
+
+
+def test_an_answer_that_breaks_off_is_fetched_again_from_its_beginning(storage, tmp_path):
+    data = bytes(range(250)) * 4
+    generation = int(storage.put(BUCKET, "a", data)["generation"])
+    faults = []
+    storage.faults = lambda request: faults.pop() if faults else None
+
+    def after_half(call):
+        faults.append("half")
+        asked = len(storage.requests)
+        answer = call()
+        assert len(storage.requests) - asked == 2
+        return answer
+
+    after_half(lambda: bucket().download("a", str(tmp_path / "x"), generation))
+    assert (tmp_path / "x").read_bytes() == data
+    assert after_half(lambda: bucket().read("a")) == data
+    assert after_half(lambda: bucket().read_range("a", generation, 100, 900)) == data[100:900]
+    assert after_half(lambda: bucket().head("a")).size_bytes == 1000
+    assert [info.name for info in after_half(lambda: bucket().list(""))] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib3.exceptions.ReadTimeoutError(None, "/", "Read timed out."),
+        urllib3.exceptions.SSLError("record layer failure"),
+        urllib3.exceptions.EmptyPoolError(None, "no connections left"),
+        http.client.BadStatusLine("nonsense"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_network_that_breaks_for_a_moment_is_waited_for(storage, monkeypatch, error):
+    storage.put(BUCKET, "a", b"data")
+    errors, download = [error], Blob.download_as_bytes
+
+    def break_once(blob, **options):
+        if errors:
+            raise errors.pop()
+        return download(blob, **options)
+
+    monkeypatch.setattr(Blob, "download_as_bytes", break_once)
+    assert bucket().read("a") == b"data"
+
+
+def test_a_service_that_always_breaks_off_is_a_failure_of_infrastructure(storage, tmp_path):
+    storage.put(BUCKET, "a", b"data")
+    storage.faults = lambda request: "half"
+    with pytest.raises(Failure, match="Failed to download gs://a-bucket/a: ProtocolError: .*gave up after") as failure:
+        bucket().download("a", str(tmp_path / "x"))
+    assert failure.value.kind == "infrastructure"

@@ -1,6 +1,7 @@
 """The bucket, as the worker needs it: read one generation, list, and create what is not there yet. Never delete."""
 
 import base64
+import http.client
 import io
 import os
 import time
@@ -11,6 +12,7 @@ from typing import BinaryIO, Protocol, TypeVar
 import google.auth.exceptions
 import google_crc32c
 import requests
+import urllib3.exceptions
 from google.api_core import exceptions as api
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
@@ -29,6 +31,12 @@ _TRANSIENT = (
     requests.Timeout,
     requests.exceptions.ChunkedEncodingError,
     google.auth.exceptions.TransportError,
+    # What a body that breaks off raises: the client reads it past requests, which would say it in its own words.
+    urllib3.exceptions.ProtocolError,
+    urllib3.exceptions.TimeoutError,
+    urllib3.exceptions.SSLError,
+    urllib3.exceptions.PoolError,
+    http.client.HTTPException,
 )
 T = TypeVar("T")
 
@@ -180,19 +188,19 @@ class Bucket:
             self.check()
             try:
                 return call()
-            except _TRANSIENT as error:
+            except api.NotFound as error:
+                raise FileNotFoundError(f"Failed to {what}: it is not there") from error
+            except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
+                if not _passes(error):
+                    raise Failure(
+                        "infrastructure",
+                        f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
+                    ) from error
                 if time.monotonic() + wait_s > give_up:
                     raise Failure(
                         "infrastructure",
                         f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
                     ) from error
-            except api.NotFound as error:
-                raise FileNotFoundError(f"Failed to {what}: it is not there") from error
-            except (api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
-                raise Failure(
-                    "infrastructure",
-                    f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
-                ) from error
             self._wait(wait_s)
             wait_s = min(wait_s * 2, 15.0)
 
@@ -234,6 +242,10 @@ def make_client(project: str | None, credentials=None) -> storage.Client:
 
 def _info(blob: storage.Blob) -> ObjectInfo:
     return ObjectInfo(blob.name, int(blob.generation), int(blob.size), blob.crc32c, dict(blob.metadata or {}))
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, _TRANSIENT) or getattr(error, "code", None) == http.client.REQUEST_TIMEOUT
 
 
 def _brief(error: Exception) -> str:
