@@ -23,7 +23,7 @@ class FakeCloud:
             "lease_expires_at": None,
             "heartbeat_s": 0.1,
         }
-        self.status = lambda body: 200
+        self.status = lambda body: 200  # bytes are sent as they are, as an answer that is none or breaks off
         self.changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -57,7 +57,7 @@ class FakeCloud:
         if path.startswith("instance/attributes/"):
             return self.attributes.get(path.removeprefix("instance/attributes/"))
         return {
-            "instance/preempted": "TRUE" if self.preempted else "FALSE",
+            "instance/preempted": self.preempted if isinstance(self.preempted, bytes) else str(self.preempted).upper(),
             "project/project-id": "local",
             "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599}',
             "instance/service-accounts/default/identity": "an.identity.token",
@@ -71,6 +71,8 @@ class FakeCloud:
             def do_GET(self):
                 assert self.headers["Metadata-Flavor"] == "Google"
                 value = cloud._metadata(self.path.removeprefix("/computeMetadata/v1/").partition("?")[0])
+                if isinstance(value, bytes):
+                    return self.wfile.write(value)
                 self.send(404 if value is None else 200, (value or "not found").encode())
 
             def do_POST(self):
@@ -81,6 +83,8 @@ class FakeCloud:
                     answer = cloud._answer(body) if status == 200 else {"error": "a fault of the test"}
                     cloud.asked.append(body)
                     cloud.changed.notify_all()
+                if isinstance(status, bytes):
+                    return self.wfile.write(status)
                 self.send(status, json.dumps(answer).encode())
 
             def send(self, status, data):

@@ -230,6 +230,16 @@ def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, 
     assert "metadata.json" in outputs(storage)
 
 
+def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage, agent):
+    cloud.leases = [{"action": "wait", "retry_s": 0.05}] * 10_000
+    answer, strange = cloud.on_heartbeat, [{}, {"action": "continue", "heartbeat_s": "soon"}]
+    cloud.on_heartbeat = lambda body: strange.pop() if strange else answer(body)
+    process = agent()
+    cloud.wait(lambda asked: [a["action"] for a in asked].count("heartbeat") > 3, timeout_s=60)
+    cloud.leases = []
+    assert process.wait(180) == 0, process.stderr.read()
+
+
 def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, agent):
     cloud.status = lambda body: 403
     process = agent()

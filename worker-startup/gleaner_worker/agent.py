@@ -169,6 +169,8 @@ class Agent:
                     control.request("stop")
             except OSError as error:
                 log.warning("Failed to send a heartbeat: %s", error)
+            except Exception:  # whatever it is: without beats the VM counts as dead
+                log.exception("Failed to send a heartbeat in a way that nobody thought of")
             time.sleep(self.heartbeat_s)
 
     def _obey(self, answer: dict, control: Control | None) -> None:
@@ -181,9 +183,12 @@ class Agent:
 
     def _watch_preemption(self) -> None:
         while not self.preempted.is_set():
-            if is_preempted():
-                self.preempted.set()
-                log.warning("This VM is being preempted")
+            try:
+                if is_preempted():
+                    self.preempted.set()
+                    log.warning("This VM is being preempted")
+            except Exception:  # whatever it is: a notice that nobody sees costs all that is not stored
+                log.exception("Failed to ask whether this VM is being preempted")
             time.sleep(1)
 
 

@@ -1,5 +1,6 @@
 """Talking to worker-api: one POST per question, retried while the network or the service is away."""
 
+import http.client
 import json
 import logging
 import random
@@ -56,7 +57,7 @@ class WorkerApi:
             try:
                 return self._post(body, fresh)
             except urllib.error.HTTPError as error:
-                answer = error.read(2000).decode("utf-8", "replace")
+                answer = _text_of(error)
                 if error.code == 409:
                     raise LeaseLost(answer) from error
                 if error.code == 401 and not fresh:
@@ -80,9 +81,20 @@ class WorkerApi:
             "Content-Type": "application/json",
             "Authorization": f"Bearer {self._tokens.get(fresh_token)}",
         }
-        with urllib.request.urlopen(urllib.request.Request(self._identity.api, body, headers), timeout=30) as response:
-            text = response.read()
+        request = urllib.request.Request(self._identity.api, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                text = response.read()
+        except http.client.HTTPException as error:
+            raise OSError(f"worker-api's answer broke off: {type(error).__name__}: {error}") from error
         try:
             return json.loads(text)
         except ValueError as error:
             raise OSError(f"worker-api answered with something that is not JSON: {text[:100]!r}") from error
+
+
+def _text_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return error.read(2000).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as broken:  # the status has arrived, and says enough
+        return f"({type(broken).__name__}: {broken})"

@@ -1,5 +1,6 @@
 """The metadata server of the VM: who this worker is, tokens that prove it, and whether it is being preempted."""
 
+import http.client
 import json
 import os
 import threading
@@ -92,6 +93,8 @@ def get(path: str, timeout_s: float = 10) -> str:
         if error.code == 404:
             raise FileNotFoundError(f"the metadata server has no {path}") from error
         raise
+    except http.client.HTTPException as error:
+        raise OSError(f"the metadata server's answer broke off: {type(error).__name__}: {error}") from error
 
 
 def is_preempted() -> bool:

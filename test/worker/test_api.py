@@ -1,0 +1,51 @@
+"""The worker's words with worker-api and the metadata server, when these do not answer as they should."""
+
+import threading
+
+import pytest
+
+from gleaner_worker import agent, metadata
+from gleaner_worker.api import WorkerApi
+
+SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
+NONSENSE = b"nonsense\r\n\r\n"
+BROKEN_ERROR = b"HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+
+
+@pytest.fixture
+def api(cloud, monkeypatch):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    return WorkerApi(metadata.load_identity())
+
+
+@pytest.mark.parametrize("answer", [SHORT, NONSENSE, BROKEN_ERROR], ids=["short", "nonsense", "broken error"])
+def test_an_answer_that_breaks_off_is_asked_for_again(cloud, api, answer):
+    answers = [answer]
+    cloud.status = lambda body: answers.pop() if answers else 200
+    assert api.lease(None)["action"] == "exit"
+    answers.append(answer)
+    with pytest.raises(OSError):
+        api.heartbeat("idle", None, None)
+
+
+@pytest.mark.parametrize("answer", [SHORT, NONSENSE], ids=["short", "nonsense"])
+def test_a_metadata_server_whose_answer_breaks_off_cannot_be_asked(cloud, api, answer):
+    cloud.preempted = answer
+    with pytest.raises(OSError, match="the metadata server's answer broke off"):
+        metadata.get("instance/preempted")
+    assert not metadata.is_preempted()
+
+
+def test_a_preemption_is_seen_after_an_error_that_nobody_thought_of(monkeypatch):
+    answers = [True, RuntimeError("strange")]
+
+    def is_preempted():
+        if isinstance(answer := answers.pop(), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(agent, "is_preempted", is_preempted)
+    watcher = agent.Agent.__new__(agent.Agent)
+    watcher.preempted = threading.Event()
+    watcher._watch_preemption()
+    assert watcher.preempted.is_set()
