@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from gleaner_worker import agent, metadata
-from gleaner_worker.api import WorkerApi
+from gleaner_worker.api import Refused, WorkerApi
 
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
 NONSENSE = b"nonsense\r\n\r\n"
@@ -26,6 +26,35 @@ def test_an_answer_that_breaks_off_is_asked_for_again(cloud, api, answer):
     answers.append(answer)
     with pytest.raises(OSError):
         api.heartbeat("idle", None, None)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_worker_that_is_shut_out_for_a_while_asks_on_and_says_so_once(cloud, api, caplog, status):
+    answers = [status] * 3
+    cloud.status = lambda body: answers.pop() if answers else 200
+    with pytest.raises(OSError):
+        api.heartbeat("idle", None, None)
+    assert api.lease(None)["action"] == "exit"
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 1 and f"Failed to heartbeat: worker-api answered {status}: " in told[0]
+    answers.extend([status] * 2)
+    with pytest.raises(OSError):
+        api.heartbeat("idle", None, None)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+def test_a_worker_whose_words_are_not_taken_asks_no_more(cloud, api):
+    cloud.status = lambda body: 400
+    with pytest.raises(Refused, match="Failed to lease: worker-api answered 400: .*a fault of the test"):
+        api.lease(None)
+    assert len(cloud.asked) == 1
+
+
+def test_a_token_that_is_too_old_is_replaced_at_once(cloud, api, caplog):
+    answers = [401]
+    cloud.status = lambda body: answers.pop() if answers else 200
+    assert api.heartbeat("idle", None, None)["action"] == "continue"
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("answer", [SHORT, NONSENSE], ids=["short", "nonsense"])

@@ -16,13 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """worker-api does not take this worker's words: a bug, or a worker that is not wanted. Trying again cannot help."""
+    """worker-api does not take this worker's words: a bug. Trying again cannot help."""
 
 
 class WorkerApi:
     def __init__(self, identity: Identity):
         self._identity = identity
         self._tokens = IdentityTokens(identity.api)
+        self._status = 200  # of the latest answer
 
     def lease(self, loaded: dict | None) -> dict:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
@@ -49,24 +50,32 @@ class WorkerApi:
         )
 
     def _ask(self, question: dict, give_up_after_s: float) -> dict:
-        """Raises LeaseLost on 409, Refused on other 4xx, OSError when it had to give up."""
+        """Raises LeaseLost on 409, Refused on 400, OSError when it had to give up.
+
+        worker-api itself says no other 4xx: they come from Cloud Run before it, as while the function or its invoker is
+        replaced, and pass. A worker that is not wanted is told to exit, and one that stays shut out counts as silent.
+        """
         who = self._identity
         body = json.dumps(question | {"worker": who.worker, "incarnation": who.incarnation, "host": who.host}).encode()
         give_up, wait_s, fresh = time.monotonic() + give_up_after_s, 0.5, False
         while True:
             try:
-                return self._post(body, fresh)
+                answer = self._post(body, fresh)
+                self._status = 200
+                return answer
             except urllib.error.HTTPError as error:
-                answer = _text_of(error)
+                text = _text_of(error)
                 if error.code == 409:
-                    raise LeaseLost(answer) from error
+                    raise LeaseLost(text) from error
                 if error.code == 401 and not fresh:
                     fresh = True
                     continue
-                if error.code < 500 and error.code not in (408, 429):
-                    raise Refused(
-                        f"Failed to {question['action']}: worker-api answered {error.code}: {answer}"
-                    ) from error
+                before, self._status = self._status, error.code
+                what = f"Failed to {question['action']}: worker-api answered {error.code}: {text}"
+                if error.code == 400:
+                    raise Refused(what) from error
+                if error.code in (401, 403, 404) and error.code != before:
+                    log.error("%s; asking on until it lets this worker in", what)
                 problem: OSError = error
             except OSError as error:  # refused, reset, timed out, no route
                 problem = error
