@@ -229,10 +229,14 @@ fetch_bundle() {
 }
 
 refuse_unsafe_archive() {
-  if tar -tvzf "$1" | grep -qv '^[-d]'; then
+  local members names
+  # Listed whole first: a search in a pipe ends at its first find, tar dies of that, and the pipe has failed.
+  members=$(tar -tvzf "$1") || fail "Failed to list $1: see tar's message above"
+  names=$(tar -tzf "$1") || fail "Failed to list $1: see tar's message above"
+  if grep -qv '^[-d]' <<< "$members"; then
     fail "Failed to unpack $1: it holds something that is no file or folder"
   fi
-  if tar -tzf "$1" | grep -qE '^/|(^|/)\.\.(/|$)'; then
+  if grep -qE '^/|(^|/)\.\.(/|$)' <<< "$names"; then
     fail "Failed to unpack $1: it holds a path that leads out of it"
   fi
 }

@@ -271,12 +271,25 @@ def link(tar):
     tar.addfile(member)
 
 
+def many_after(add):
+    """So many that what lists them is not done when the first is found."""
+
+    def change(tar):
+        add(tar)
+        for number in range(20_000):
+            tar.addfile(tarfile.TarInfo(f"file-{number}"))
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda tar: tar.addfile(tarfile.TarInfo("../outside")), "a path that leads out of it"),
         (lambda tar: tar.addfile(tarfile.TarInfo("/etc/outside")), "a path that leads out of it"),
         (link, "something that is no file or folder"),
+        (many_after(link), "something that is no file or folder"),
+        (many_after(lambda tar: tar.addfile(tarfile.TarInfo("../outside"))), "a path that leads out of it"),
     ],
 )
 def test_a_bundle_that_reaches_outside_is_not_unpacked(cloud, storage, home, change, reason):
