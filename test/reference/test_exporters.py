@@ -143,6 +143,29 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
         to_saelens(run, str(tmp_path / "out"), layer=0)
 
 
+def test_an_export_that_fails_leaves_an_empty_folder_for_the_next(tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    from gleaner_reader.export import saelens
+
+    monkeypatch.setattr(saelens, "_FILE_BYTES", 20_000)
+    monkeypatch.setattr(saelens, "_WRITE_BYTES", 5_000)
+    stored, written = store_run(tmp_path / "run"), []
+
+    def refuse_late(rows, what):
+        written[:] = os.listdir(tmp_path / "out")
+        if len(written) > 3:
+            raise ValueError(f"Failed to give {what} as float16")
+        return rows.astype(np.float16)
+
+    monkeypatch.setattr(saelens, "to_float16", refuse_late)
+    run, out = gleaner_reader.open(stored.folder), str(tmp_path / "out")
+    with pytest.raises(ValueError, match="Failed to give blocks.0.hook_resid_post as float16"):
+        to_saelens(run, out, layer=0, context_size=16, dtype="float16")
+    assert len(written) > 3 and os.listdir(out) == []
+    exported = to_saelens(run, out, layer=0, context_size=16)
+    assert exported.rows + exported.rows_left_out == len(stored.rows("resid_post.0"))
+
+
 def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
     training = pytest.importorskip("dictionary_learning.training")
     standard = pytest.importorskip("dictionary_learning.trainers.standard")

@@ -56,7 +56,7 @@ def to_saelens(
 
     Rows follow each other as they are stored, sample after sample, and are cut into contexts of `context_size`: SAELens
     shuffles rows, and each was computed in its own sample. Where token ids are not stored there is no such column.
-    Raises ValueError for a value that float16 cannot hold.
+    Raises ValueError for a value that float16 cannot hold. Whatever it raises once it writes, `out_dir` is empty again.
     """
     datasets = _import_datasets()
     if dtype not in _DTYPES or context_size < 1:
@@ -77,15 +77,19 @@ def to_saelens(
     shards = [f"{shard.url} {shard.size_bytes}" for shard in run.shards]
     made_of = "\n".join([hook, str(context_size), dtype, *shards])
     left = 0
-    for rows, tokens in _contexts(run, layer, site, context_size, has_tokens):
-        left = len(rows) % context_size
-        full = len(rows) - left
-        values = to_float16(rows[:full], hook) if dtype == "float16" else rows[:full]
-        columns = {hook: values.reshape(-1, *shape)}
-        if has_tokens:
-            columns["token_ids"] = tokens[:full].reshape(-1, context_size)
-        writer.write(columns, full // context_size)
-    contexts = writer.finish(hashlib.sha256(made_of.encode()).hexdigest()[:16])
+    try:
+        for rows, tokens in _contexts(run, layer, site, context_size, has_tokens):
+            left = len(rows) % context_size
+            full = len(rows) - left
+            values = to_float16(rows[:full], hook) if dtype == "float16" else rows[:full]
+            columns = {hook: values.reshape(-1, *shape)}
+            if has_tokens:
+                columns["token_ids"] = tokens[:full].reshape(-1, context_size)
+            writer.write(columns, full // context_size)
+        contexts = writer.finish(hashlib.sha256(made_of.encode()).hexdigest()[:16])
+    except BaseException:
+        writer.discard()
+        raise
     return Exported(out_dir, hook, context_size, run.d_model, contexts, contexts * context_size, left)
 
 
@@ -153,6 +157,13 @@ class _Writer:
         with open(os.path.join(self._folder, "state.json"), "w", encoding="ascii") as file:
             json.dump(state, file, indent=2)
         return self._total
+
+    def discard(self) -> None:
+        """Takes away what was written, all that the folder has."""
+        if self._writer is not None:
+            self._writer.close()
+        for name in os.listdir(self._folder):
+            os.unlink(os.path.join(self._folder, name))
 
     def _end_file(self) -> None:
         if self._writer is not None:
