@@ -37,16 +37,23 @@ export function payersFor(
   fixed: ReadonlyMap<string, string>,
 ): Map<string, string> {
   const left = new Map(open.map(({run, streams}) => [run, streams]));
-  const needy = new Set([...open.flatMap(({run, streams}) => (streams > 0 ? run : [])), ...fixed.values()]);
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
-  const hasPayer = (worker: Worker) => needy.has(payerOf(worker) ?? '');
-  for (const worker of workers.values())
-    if (worker.phase !== 'gone' && hasPayer(worker)) take(payerOf(worker) ?? '');
+  const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
+  for (const {work} of living) take(parseWork(work)?.run ?? '');
+  const kept = new Set<string>();
+  for (const worker of living) {
+    const run = worker.charged_to ?? '';
+    if (!isSpare(worker) || !(fixed.get(worker.name) === run || (left.get(run) ?? 0) > 0)) continue;
+    take(run);
+    kept.add(worker.name);
+  }
   const payers = new Map<string, string>();
   for (const name of slots) {
     const worker = workers.get(name);
-    if (worker && worker.phase !== 'gone' && (hasPayer(worker) || !isSpare(worker))) continue;
-    const run = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0] ?? open[0]?.run;
+    const isEmpty = worker === undefined || worker.phase === 'gone';
+    if (!isEmpty && (kept.has(name) || !isSpare(worker))) continue;
+    const next = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0];
+    const run = next ?? (isEmpty ? open[0]?.run : undefined);
     if (run === undefined) continue;
     take(run);
     payers.set(name, run);
@@ -56,8 +63,8 @@ export function payersFor(
 
 /** It was made for a run, and works for none now. */
 function isSpare({phase, work, charged_to}: Worker): boolean {
-  const isEarly = phase === 'creating' || phase === 'booting' || phase === 'idle';
-  return isEarly && work === null && charged_to !== null;
+  const isThere = phase === 'creating' || phase === 'booting' || phase === 'idle' || phase === 'working';
+  return isThere && work === null && charged_to !== null;
 }
 
 /** The worker as it is when another run pays for it: what it has cost so far is not that one's. */

@@ -28,8 +28,9 @@ export function causeOfDeath(
   if (observation.kind === 'found') {
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
     if (death) return death;
-    if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
   }
+  // As it was seen last, also where nobody can look now.
+  if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
   const isLate = (limit_s: number) => isOlderThan(worker.phase_since_at, limit_s, now);
   switch (worker.phase) {
     case 'creating':

@@ -11,7 +11,8 @@ import {readPool} from './pools.ts';
 /** What Cloud TPU listed, and when that was asked for. */
 export type Look = {at_ms: number; tpus: ReadonlyMap<string, Tpu>; unreachable: readonly string[]};
 
-export const NOT_LOOKED: Look = {at_ms: 0, tpus: new Map(), unreachable: []};
+/** Nothing was seen: it is older than whatever is known. */
+export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), unreachable: []};
 
 /** Nodes as Cloud TPU lists them now. */
 export async function lookAtNodes(deps: Deps): Promise<Look> {

@@ -2,7 +2,7 @@
 import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance} from '../core/placement.ts';
-import {wantedSlots} from '../core/pool.ts';
+import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import type {Filter} from '../ports.ts';
@@ -33,7 +33,7 @@ export async function lookForWork(deps: Deps): Promise<void> {
   const first = await planSlots(deps, fleet);
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
-  const plan = isNew ? await planSlots(deps, await adoptUnknown(deps, fleet)) : first;
+  const plan = isNew ? await planAfterLook(deps, fleet) : first;
   const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
   await lookAtSlots(deps, NOT_LOOKED, slots, plan);
 }
@@ -50,8 +50,9 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
   return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken};
 }
 
-async function adoptUnknown(deps: Deps, fleet: Fleet): Promise<Fleet> {
-  return adoptNodes(deps, await lookAtNodes(deps), fleet);
+async function planAfterLook(deps: Deps, fleet: Fleet) {
+  const look = await lookAtNodes(deps);
+  return planSlots(deps, await adoptNodes(deps, look, fleet), look);
 }
 
 /**
@@ -93,7 +94,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
 export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
   const {workers, broken} = fleet;
-  const plan = await planSlots(deps, fleet);
+  const plan = await planSlots(deps, fleet, look);
   const {wanted, dismissed} = plan;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
@@ -111,7 +112,7 @@ export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promi
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, {workers, broken}: Fleet) {
+async function planSlots(deps: Deps, {workers, broken}: Fleet, look?: Look) {
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps);
@@ -123,8 +124,14 @@ async function planSlots(deps: Deps, {workers, broken}: Fleet) {
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
-  const out = new Set([...broken, ...dismissed]);
+  const out = new Set([...broken, ...dismissed, ...(look ? hiddenSlots(pool, workers, look) : [])]);
   const isFixed = new Set(fixed.keys());
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed: isFixed});
   return {made_at_ms, workers, dismissed, prices, wanted, payers: payersFor(wanted, workers, open, fixed)};
+}
+
+/** A slot that no document knows may have a node where nobody could look: it is not asked for before somebody has. */
+function hiddenSlots(pool: Pool, workers: ReadonlyMap<string, Worker>, look: Look): string[] {
+  const isHidden = (zone: string) => look === NOT_LOOKED || look.unreachable.includes(zone);
+  return slotsOf(pool).flatMap(({name, zone}) => (isHidden(zone) && !workers.has(name) ? name : []));
 }

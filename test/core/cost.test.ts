@@ -82,6 +82,25 @@ describe('what a life costs', () => {
     assert.deepEqual(moved.costs, {ended: 3.6, urgent: 3.6});
   });
 
+  it('is paid by no run for more TPUs than it has streams, those that go not counted', () => {
+    const slot = (number: number) => `tpu-us-central1-a-${number}`;
+    const of = (...all: Parameters<typeof aPaid>[0][]) =>
+      new Map(all.map((changes, number) => [slot(number), aPaid({name: slot(number), ...changes})]));
+    const open = [
+      {run: 'a', streams: 1},
+      {run: 'b', streams: 2},
+    ];
+    const spare = {phase: 'booting', work: null, charged_to: 'a'};
+    const atWork = {work: 'a/000', charged_to: 'a'};
+    const payers = (workers: ReturnType<typeof of>, count: number) =>
+      Object.fromEntries(payersFor([0, 1, 2].slice(0, count).map(slot), workers, open, new Map()));
+    assert.deepEqual(payers(of(atWork, spare, spare), 3), {[slot(1)]: 'b', [slot(2)]: 'b'});
+    const going = {phase: 'deleting', work: null, charged_to: 'b'};
+    assert.deepEqual(payers(of(atWork, going), 3), {[slot(2)]: 'b'});
+    const repaired = {phase: 'working', work: null, charged_to: 'ended'};
+    assert.deepEqual(payers(of(atWork, repaired), 2), {[slot(1)]: 'b'});
+  });
+
   it('does not depend on how often it is brought up to date, and never falls', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(HOUR), {maxLength: 20}), times => {

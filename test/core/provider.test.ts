@@ -120,6 +120,14 @@ describe('what Cloud TPU says', () => {
           const silent = decide(worker, seen, LIMITS.silent_s + 1);
           assert.equal(silent.death?.kind, meaning === 'waits' ? undefined : 'silent');
           if (ofHealth === 'a clue' && silent.death) assert.match(silent.death.cause, new RegExp(health));
+          const unseen = decideWorker(
+            worker,
+            {kind: 'unknown'},
+            'wanted',
+            LIMITS,
+            T0 + (LIMITS.silent_s + 1) * 1000,
+          );
+          assert.equal(unseen.death?.kind, silent.death?.kind, 'also where nobody could look');
           const late = decide(worker, seen, LIMITS.repair_s + 1);
           assert.equal(late.death?.kind, meaning === 'waits' ? 'taken' : 'silent');
         });

@@ -47,6 +47,18 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     given: {action: 'recreate', worker: 'tpu'},
     says: 'a worker name',
   },
+  {
+    name: 'a worker whose name is too long for any document',
+    schema: controlMessage,
+    given: {action: 'recreate', worker: `tpu-${'a'.repeat(3000)}-b1-a-0`},
+    says: 'worker',
+  },
+  {
+    name: 'a zone as long',
+    schema: controlMessage,
+    given: {action: 'scale', zones: [`${'a'.repeat(3000)}-b1-a`]},
+    says: 'zones.0',
+  },
   {name: 'text', schema: controlMessage, given: 'pause', says: 'expected object'},
   {
     name: 'a negative incarnation',

@@ -51,6 +51,26 @@ describe('a database that was lost', () => {
     assert.deepEqual(after.slice(0, stored.length), stored);
   });
 
+  it('costs no node of a later life, though nobody can list the nodes at first', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    world.control({action: 'recreate', worker: A0});
+    await world.until('a second life', () => world.agents.get(A0)?.incarnation === 2, 9, 1);
+    await world.minutes(2, 1);
+    await world.wipe();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      throw new Error('403 Permission denied');
+    };
+    await assert.rejects(() => world.tick(), /403/);
+    await world.deliverAll();
+    world.deps.tpus.list = list;
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+  });
+
   it('is made again by the tick alone where one is still ticking', async () => {
     const world = await aWipedWorld();
     assert.ok(world.tickerOn);
