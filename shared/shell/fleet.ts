@@ -27,6 +27,16 @@ export async function publishActions(deps: Deps, actions: readonly WorkerAction[
  * earlier life does nothing. How it went is seen by a later look at the nodes.
  */
 export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
+  try {
+    await obey(deps, message);
+  } finally {
+    // Whoever asked for a node may have been slow, or have given it up since, and so may an earlier delivery of this: the last look may
+    // be over, and one must find it.
+    if (message.action === 'create') await deps.ticker.on();
+  }
+}
+
+async function obey(deps: Deps, message: TpuMessage): Promise<void> {
   const worker = await workerRecords.get(deps.store, message.worker);
   const expected = message.action === 'create' ? 'creating' : 'deleting';
   if (worker?.phase !== expected || worker.incarnation !== message.incarnation) {
@@ -44,9 +54,6 @@ export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<v
   } catch (error) {
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
     await recordRefusal(deps, worker, error);
-  } finally {
-    // Whoever asked for it may have been slow, or have given it up since, and the last look may be over: one must find the node.
-    await deps.ticker.on();
   }
 }
 

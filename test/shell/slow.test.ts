@@ -111,6 +111,19 @@ describe('a function that was slow', () => {
     assert.equal((await world.worker(A0))?.phase, 'gone');
   });
 
+  it('has its node found that it asked for when all was over, though it could not say so then', async () => {
+    const world = await atWork();
+    const [create] = world.published.filter(({topic}) => topic === 'tpu');
+    await world.untilAsleep();
+    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
+    await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
+    assert.equal(world.tickerOn, false);
+    assert.ok(create && (await world.handle(create)), 'its message comes again');
+    await world.untilAsleep();
+    assert.deepEqual([...world.tpus.nodes.keys()], []);
+    assert.equal((await world.worker(A0))?.phase, 'gone');
+  });
+
   it('does not call a node vanished that another one has seen since', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
