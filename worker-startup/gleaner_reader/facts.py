@@ -11,6 +11,11 @@ from .seekable import Plain
 from .values import view_as
 
 
+def is_number(text: str, most_digits: int) -> bool:
+    """Whether int() reads it: it refuses digits such as ², and thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) <= most_digits
+
+
 def stored_facts(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
     """The `__metadata__` of a shard of `size` bytes, by one to three small reads. Raises ShardError, a ValueError.
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from .batches import Batches
 from .errors import ShardError
+from .facts import is_number
 from .files import PARALLEL
 from .index import Index, check_order
 from .seekable import File
@@ -154,7 +155,7 @@ class Shard:
 
     def _number(self, key: str) -> int:
         text = self.metadata.get(key, "")
-        if not (text.isascii() and text.isdigit() and len(text) < 19):
+        if not is_number(text, 18):
             raise ShardError(f"{self.url} cannot be read: its header says {key} {text!r:.50}, not a number")
         return int(text)
 

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from gleaner_reader.facts import is_number
+
 from ..failures import Failure
 from ..model.loaded import Model
 from ..names import partial_name, partial_prefix
@@ -170,8 +172,4 @@ def _raw(array: np.ndarray) -> np.ndarray:
 def _run_of(info: ObjectInfo) -> range:
     """The batches that a partial says it holds; none when it says it badly."""
     first, last = (info.metadata.get(key, "") for key in ("first_batch", "last_batch"))
-    return range(int(first), int(last) + 1) if _is_number(first) and _is_number(last) else range(0)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10
+    return range(int(first), int(last) + 1) if is_number(first, 9) and is_number(last, 9) else range(0)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from gleaner_reader.errors import ShardError
+from gleaner_reader.facts import is_number
 
 from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, Reject, Sample, count_samples, read_samples
@@ -86,7 +87,7 @@ def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectI
     if not found.get("schema"):
         return ["is no shard of ours: it has no metadata that says so"]
     wrong = [f"says {key} {found.get(key)}, not {value}" for key, value in known.items() if found.get(key) != value]
-    unread = [key for key in NUMBERS if not _is_number(found.get(key, ""))]
+    unread = [key for key in NUMBERS if not is_number(found.get(key, ""), 18)]
     wrong += [f"says {key} {found.get(key)}, not a number" for key in unread]
     if found.get("final") not in ("true", "false"):
         wrong.append(f"says final {found.get('final')}")
@@ -105,15 +106,10 @@ def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectI
 
 def facts_of(shard: ObjectInfo, samples: int) -> dict[str, int] | None:
     """The numbers of a shard whose range is one of the stream's; the content of another cannot be looked at."""
-    if not all(_is_number(shard.metadata.get(key, "")) for key in NUMBERS):
+    if not all(is_number(shard.metadata.get(key, ""), 18) for key in NUMBERS):
         return None
     facts = {key: int(shard.metadata[key]) for key in NUMBERS}
     return facts if facts["first_sample"] <= facts["last_sample"] < samples else None
-
-
-def _is_number(text: str) -> bool:
-    """Whether int() reads it: it refuses digits such as ², and thousands of them."""
-    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def is_foreign(shard: ObjectInfo, stream: ObjectInfo) -> bool:
