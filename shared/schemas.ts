@@ -1,12 +1,15 @@
 /** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
 import {z} from 'zod';
-import {RUN, WORKER, ZONE} from './core/names.ts';
+import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from './core/names.ts';
 import {Rejected} from './errors.ts';
 
 export const runId = z
   .string()
   .regex(RUN, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
-const workerNameText = z.string().max(63).regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
+const workerNameText = z
+  .string()
+  .max(MOST_NAME_CHARS)
+  .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
 const streamText = z.string().regex(/^\d{3,9}$/);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const digits = z.string().regex(/^\d{1,19}$/);
@@ -20,7 +23,7 @@ const version = z.number().int().min(0);
 const dollars = z.number().positive().max(10_000_000).nullable();
 const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
 const zones = z
-  .array(z.string().max(63).regex(ZONE, 'a zone such as us-central1-a'))
+  .array(z.string().max(MOST_NAME_CHARS).regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)
   .max(50)
   .refine(names => new Set(names).size === names.length, 'each zone once')

@@ -39,7 +39,7 @@ export function payersFor(
   const left = new Map(open.map(({run, streams}) => [run, streams]));
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
-  for (const {work} of living) take(parseWork(work)?.run ?? '');
+  for (const {work} of living) if (work !== null) take(parseWork(work)?.run ?? '');
   const kept = new Set<string>();
   for (const worker of living) {
     const run = worker.charged_to ?? '';

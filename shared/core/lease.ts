@@ -1,5 +1,6 @@
 import type {Death} from './death.ts';
 import {isBadHost} from './provider.ts';
+import type {Run} from './run.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 import {isOlderThan, iso} from './time.ts';
@@ -138,6 +139,12 @@ export type Candidate = {
 
 /** What the worker has in memory: all of it for runs of the same spec, the weights for others of the same model. */
 export type Loaded = {model: string; spec_hash: string} | null;
+
+export function candidateOf(run: Run, stream: string, own = false): Candidate {
+  const {run: name, spec, spec_hash, priority, created_at} = run;
+  const model = String(spec?.model ?? '');
+  return {run: name, spec_hash: spec_hash ?? '', model, priority, run_created_at: created_at, stream, own};
+}
 
 /**
  * Best first: its own, then priority (higher first), then the run that needs the least loading, then the older run, then the

@@ -6,6 +6,9 @@ const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.g
 export const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
 export const WORKER = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
 
+/** Cloud TPU takes no longer name for a node. */
+export const MOST_NAME_CHARS = 63;
+
 /** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
 export const DEFAULT_RUN = 'default';
 
@@ -158,7 +161,7 @@ export function workerName({pool, zone, slot}: Slot): string {
 
 export function parseWorkerName(name: string): Slot | undefined {
   const match = WORKER.exec(name);
-  if (!match?.[1] || !match[2] || !match[3] || name.length > 63) return undefined;
+  if (!match?.[1] || !match[2] || !match[3] || name.length > MOST_NAME_CHARS) return undefined;
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }
 

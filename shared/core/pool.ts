@@ -72,7 +72,7 @@ export type WantedOptions = {
   /** Slots whose document cannot be read. */
   broken?: ReadonlySet<string>;
   /** Slots that have an unfinished stream which no other may work on. */
-  fixed?: ReadonlySet<string>;
+  fixed?: Pick<ReadonlySet<string>, 'has'>;
   /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
   allowances?: ReadonlyMap<string, number>;
 };

@@ -2,6 +2,7 @@ import {
   adoptLease,
   byPreference,
   type Candidate,
+  candidateOf,
   grantLease,
   holds,
   isClaimable,
@@ -74,14 +75,8 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
 
 type Open = Candidate & {object: string; generation: string};
 
-function candidate(run: Run, stream: string, own = false): Candidate {
-  const {run: name, spec, spec_hash, priority, created_at} = run;
-  const model = String(spec?.model ?? '');
-  return {run: name, spec_hash: spec_hash ?? '', model, priority, run_created_at: created_at, stream, own};
-}
-
 function open(run: Run, {stream, object, generation}: Stream, own = false): Open {
-  return {...candidate(run, stream, own), object, generation};
+  return {...candidateOf(run, stream, own), object, generation};
 }
 
 /** How many streams are read at once to choose one from, and how often for one request: others are choosing as well. */
@@ -95,7 +90,7 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded): AsyncGen
   const runs = runRecords
     .parseAll(active, broken)
     .filter(run => isRunnable(run) && run.pool === worker.pool)
-    .map(found => ({found, ...candidate(found, '')}))
+    .map(found => ({found, ...candidateOf(found, '')}))
     .sort(byPreference(loaded))
     .map(({found}) => found);
   const work = parseWork(worker.work);

@@ -1,3 +1,4 @@
+import {byPreference, candidateOf} from '../core/lease.ts';
 import {paths, workerIdOf} from '../core/names.ts';
 import {type Pool, slotsFor} from '../core/pool.ts';
 import {isRunnable, type Run} from '../core/run.ts';
@@ -16,7 +17,9 @@ export type Left = {open: {run: string; streams: number}[]; fixed: Map<string, s
 export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
   const left: Left = {open: [], fixed: new Map()};
   const runs = (await openRuns(deps)).filter(run => isRunnable(run) && run.pool === pool.pool);
-  for (const {run, ...of} of runs.sort(byUrgency)) {
+  const served = byPreference(null);
+  runs.sort((one, other) => served(candidateOf(one, ''), candidateOf(other, '')));
+  for (const {run, ...of} of runs) {
     if (of.affinity === 'any')
       left.open.push({run, streams: await deps.store.count(paths.streams(run), [UNFINISHED])});
     else
@@ -25,10 +28,6 @@ export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
           if (!left.fixed.has(slot)) left.fixed.set(slot, run);
   }
   return left;
-}
-
-function byUrgency(one: Run, other: Run): number {
-  return other.priority - one.priority || (one.created_at < other.created_at ? -1 : 1);
 }
 
 /** Whether a run is open whose streams are all done: a look closes it, and must come. */

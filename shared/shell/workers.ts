@@ -125,8 +125,7 @@ async function planSlots(deps: Deps, {workers, broken}: Fleet, look?: Look) {
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const out = new Set([...broken, ...dismissed, ...(look ? hiddenSlots(pool, workers, look) : [])]);
-  const isFixed = new Set(fixed.keys());
-  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed: isFixed});
+  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
   return {made_at_ms, workers, dismissed, prices, wanted, payers: payersFor(wanted, workers, open, fixed)};
 }
 

@@ -13,6 +13,7 @@ import {chipsOf, LIST_PRICES, usdPerHour} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
 const HOUR = 3_600_000;
+const slot = (number: number) => `tpu-us-central1-a-${number}`;
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 
 describe('the price of a node', () => {
@@ -61,7 +62,6 @@ describe('what a life costs', () => {
   });
 
   it('is paid by whoever is served first, each for as many as it has streams, and by another when that has none left', () => {
-    const slot = (number: number) => `tpu-us-central1-a-${number}`;
     const open = [
       {run: 'urgent', streams: 2},
       {run: 'other', streams: 5},
@@ -83,7 +83,6 @@ describe('what a life costs', () => {
   });
 
   it('is paid by no run for more TPUs than it has streams, those that go not counted', () => {
-    const slot = (number: number) => `tpu-us-central1-a-${number}`;
     const of = (...all: Parameters<typeof aPaid>[0][]) =>
       new Map(all.map((changes, number) => [slot(number), aPaid({name: slot(number), ...changes})]));
     const open = [
