@@ -2,6 +2,7 @@ import {existsSync} from 'node:fs';
 import {mkdir, readFile} from 'node:fs/promises';
 import {join, resolve} from 'node:path';
 import {openStore} from '../shared/compose.ts';
+import {DEFAULT_MODEL} from '../shared/config.ts';
 import {usdPerMillionTokens} from '../shared/core/cost.ts';
 import {
   ASSUMED,
@@ -48,8 +49,6 @@ type Options = Where & {
   tokensPerSecond?: number;
   like?: string;
 };
-
-const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
 
 /** What is to be estimated, and what the worker's module needs to find it. */
 type Target = {what: string; args: string[]; input: RunSpecInput};

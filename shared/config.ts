@@ -13,6 +13,9 @@ function isHubEndpoint(text: string): boolean {
   return isSafe && `${username}${password}${search}${hash}` === '';
 }
 
+/** For runs that name none, where the deployment does not either. */
+export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
+
 const environment = z.object({
   GLEANER_PROJECT: z.string().min(1),
   GLEANER_BUCKET: z.string().min(1),
@@ -23,7 +26,7 @@ const environment = z.object({
     .default('firestore'),
   GLEANER_WORKER_API: z.url(),
   GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
-  GLEANER_DEFAULT_MODEL: z.string().min(1).default('Qwen/Qwen2.5-0.5B'),
+  GLEANER_DEFAULT_MODEL: z.string().min(1).default(DEFAULT_MODEL),
   /** Where models named `org/name` come from instead of huggingface.co. */
   GLEANER_HF_ENDPOINT: z
     .string()
