@@ -22,6 +22,10 @@ function deps(): Deps {
   return composed;
 }
 
+function stackOf(error: unknown): string {
+  return (error as Error).stack ?? String(error);
+}
+
 /** An event that can never succeed is logged and acknowledged; any other error leaves, and the event comes again. */
 function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
@@ -31,8 +35,9 @@ function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) 
       try {
         await handle(ready, event);
       } catch (error) {
-        if (!(error instanceof Rejected)) throw error;
-        ready.log('ERROR', error.message);
+        const isFinal = error instanceof Rejected;
+        ready.log('ERROR', isFinal ? error.message : stackOf(error));
+        if (!isFinal) throw error;
       }
     });
   });
@@ -48,7 +53,7 @@ function onRequest(
       try {
         await handle(ready, request, response);
       } catch (error) {
-        ready.log('ERROR', (error as Error).stack ?? String(error));
+        ready.log('ERROR', stackOf(error));
         response.status(500).json({error: 'internal error; the log of the function says more'});
       }
     });

@@ -1,4 +1,5 @@
 import {revokeLease} from './lease.ts';
+import {streamObject} from './names.ts';
 import type {Provisioning} from './placement.ts';
 import type {Pool} from './pool.ts';
 import type {Run} from './run.ts';
@@ -77,7 +78,7 @@ export function decideRunAction(
 function noRun(name: string): {kind: 'rejected'; reason: string} {
   return {
     kind: 'rejected',
-    reason: `there is no run "${name}": drop datasets/${name}/stream_000.jsonl first`,
+    reason: `there is no run "${name}": drop ${streamObject(name, '000')} first`,
   };
 }
 

@@ -23,7 +23,12 @@ export function accrue(worker: Worker, now: number): Worker {
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
   const key = run ?? IDLE;
   const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
-  return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(now), charged_to: run};
+  return {
+    ...worker,
+    costs: {...costs, [key]: before + usd},
+    costs_at: iso(Math.max(now, since)),
+    charged_to: run,
+  };
 }
 
 /**
@@ -74,6 +79,14 @@ export function paidBy(worker: Worker, run: string | undefined): Worker {
     : {...worker, charged_to: run};
 }
 
+/** The worker as it is when its price becomes known: the time that it was not known for is paid for too. */
+export function pricedAt(worker: Worker, usd_per_hour: number | null): Worker {
+  const isPaidFor = worker.ready_at !== null && worker.phase !== 'gone';
+  return isPaidFor && worker.usd_per_hour === null && usd_per_hour !== null
+    ? {...worker, usd_per_hour}
+    : worker;
+}
+
 /** The run that the worker's time belongs to now. */
 export function payerOf({work, charged_to}: Worker): string | null {
   return parseWork(work)?.run ?? charged_to;
@@ -99,21 +112,25 @@ export function costOfLiving(
   return {runs, total};
 }
 
-/** Why a budget allows nothing more, or undefined while it does. What nobody knows the price of, no budget can allow. */
+/** Why a budget allows nothing more and what to do, or undefined while it does. What nobody knows the price of, no budget can allow. */
 export function overspent(
+  whose: 'run' | 'pool',
   budget_usd: number | null,
   spent_usd: number,
   isPriceKnown: boolean,
 ): string | undefined {
   if (budget_usd === null) return undefined;
-  if (!isPriceKnown) return 'nobody knows what its TPUs cost: set prices/chips';
+  if (!isPriceKnown) return 'nobody knows what its TPUs cost; set prices/chips';
   if (spent_usd < budget_usd) return undefined;
-  return `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`;
+  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`;
+  return whose === 'run'
+    ? `${spent}; configure a larger budget_usd`
+    : `of the pool, ${spent}; scale it to a larger budget_usd`;
 }
 
 /** The run as it is when its budget is spent: paused, with the reason, until somebody gives it more and resumes it. */
 export function pausedForMoney(run: Run, why: string, now: number): Run {
-  const reason = `its budget allows no more: ${why}; configure a larger budget_usd, then resume`;
+  const reason = `its budget allows no more: ${why}, then resume`;
   return {...run, status: 'paused', reason, updated_at: iso(now)};
 }
 

@@ -82,6 +82,15 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 }
 
 /**
+ * Taken back from a worker that lives. One that begins anew in the midst of it may have been brought down by it, with its whole host,
+ * and would be again for ever: that counts among the faults.
+ */
+export function freeFromLiving(stream: Stream, {name, claimed_at}: Worker, now: number): Stream {
+  const free = revokeLease(stream, now);
+  return claimed_at === null && free !== stream ? blame(free, `${name} began anew in the midst of it`) : free;
+}
+
+/**
  * The holder gives the stream back. `completed` is believed only when the bucket says so, which `withProgress` has
  * recorded before; a worker that claims it without the final shard has failed. Returns undefined when the lease is not its own.
  */

@@ -62,7 +62,7 @@ export function decideWorker(
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isMended = hasBeenMended(worker, seen);
   if (isMended) events.push(`${worker.name} is READY again and boots`);
-  const booting = isMended ? enter(seen, 'booting', now, {heartbeat_at: null}) : seen;
+  const booting = isMended ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
   const decision = decideSeen(booting, observation, wanted, limits, now);
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
 }
@@ -72,6 +72,12 @@ function hasBeenMended(before: Worker, seen: Worker): boolean {
   if (!isAlive(before) || nodeStanding(before) !== 'mending' || nodeStanding(seen) !== 'up') return false;
   const {heartbeat_at, provider_since_at} = before;
   return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;
+}
+
+/** Its host starts from nothing; what had booted in vain before has no more than the rest of its time, or it could do so for ever. */
+function bootsSince({phase, phase_since_at, heartbeat_at, provider_since_at}: Worker, now: number): number {
+  if (phase !== 'booting' || heartbeat_at !== null || provider_since_at === null) return now;
+  return msOf(phase_since_at) + (now - msOf(provider_since_at));
 }
 
 function decideSeen(
@@ -134,7 +140,7 @@ function decideDeleting(
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
   if (observation.kind === 'unknown' || !isTimeToAskAgain(worker, limits, now)) return unchanged(worker);
-  return {worker: {...worker, asked_at: iso(now)}, actions: [ask('delete', worker)], events: []};
+  return askedAgain(worker, 'delete', now);
 }
 
 function decideLiving(
@@ -167,17 +173,16 @@ function decideLiving(
     return toDeleting(worker, `${worker.name} is ${becomes}, as asked`, now, death);
   }
   if (wanted === 'dismissed') return toDeleting(worker, `${worker.name} may cost no more: deleting it`, now);
-  if (wanted === 'unwanted' && worker.phase === 'working') {
+  if (wanted === 'unwanted' && worker.phase === 'working' && worker.work !== null) {
     const draining = enter(worker, 'draining', now);
     return {worker: draining, actions: [], events: [`${worker.name} is not needed any more: draining it`]};
   }
   if (wanted === 'unwanted' && worker.phase !== 'draining')
     return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
-  if (
-    worker.phase === 'draining' &&
-    (worker.work === null || isOlderThan(worker.phase_since_at, limits.drain_s, now))
-  )
+  if (worker.phase === 'draining' && worker.work === null)
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
+  if (worker.phase === 'draining' && isOlderThan(worker.phase_since_at, limits.drain_s, now))
+    return toDeleting(worker, `${worker.name} is not drained after ${limits.drain_s} s: deleting it`, now);
   if (worker.phase === 'creating') {
     if (observation.kind === 'found' && observation.state === 'READY')
       return {
@@ -186,7 +191,7 @@ function decideLiving(
         events: [`${worker.name} is READY and boots`],
       };
     if (observation.kind === 'absent' && isTimeToAskAgain(worker, limits, now))
-      return {worker: {...worker, asked_at: iso(now)}, actions: [ask('create', worker)], events: []};
+      return askedAgain(worker, 'create', now);
   }
   return unchanged(worker);
 }
@@ -288,6 +293,12 @@ function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
   return {kind, worker: worker.name, incarnation: worker.incarnation};
 }
 
+function askedAgain(worker: Worker, kind: 'create' | 'delete', now: number): WorkerDecision {
+  const shows = kind === 'create' ? 'does not show' : 'is still there';
+  const event = `${worker.name} ${shows}: asking again to ${kind} it`;
+  return {worker: {...worker, asked_at: iso(now)}, actions: [ask(kind, worker)], events: [event]};
+}
+
 function unchanged(worker: Worker): WorkerDecision {
   return {worker, actions: [], events: []};
 }
@@ -297,6 +308,7 @@ export function createRefused(worker: Worker, reason: string, wait_s: number, no
   return enter(worker, 'gone', now, {
     blocked_until_at: iso(now + wait_s * 1000),
     last_error: reason,
+    last_death: reason,
     asked_at: null,
   });
 }

@@ -94,6 +94,14 @@ export function allowance(zone: Zone | undefined, limits: PlacementLimits, now: 
   return isTime ? Math.min(1, Math.max(0, left)) : 0;
 }
 
+/** When the zone may be asked again that has been asked for as many nodes as one may within an hour. */
+export function fullUntil(zone: Zone, limits: PlacementLimits, now: number): string | undefined {
+  const [first, ...more] = createsOfLastHour(zone, now);
+  return first && more.length + 1 >= limits.creates_per_hour
+    ? iso(msOf(first.asked_at) + HOUR_S * 1000)
+    : undefined;
+}
+
 function createsOfLastHour(zone: Zone, now: number): Zone['creates'] {
   return zone.creates.filter(({asked_at}) => !isOlderThan(asked_at, HOUR_S, now));
 }

@@ -42,6 +42,12 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
   return {generation, chips: ['v5litepod', 'v6e'].includes(generation) ? number : number / 2};
 }
 
+/** The list, but for what is given: a price that names no region goes for all that are not given too. */
+export function overList(given: Prices): Prices {
+  const isKept = ([key]: [string, unknown]) => given[key.split('@', 1)[0] ?? key] === undefined;
+  return {...Object.fromEntries(Object.entries(LIST_PRICES).filter(isKept)), ...given};
+}
+
 function priceIn(prices: Prices, what: string, zone: string): Prices[string] | undefined {
   const region = zone.slice(0, zone.lastIndexOf('-'));
   return prices[`${what}@${region}`] ?? prices[what];

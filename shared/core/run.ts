@@ -133,7 +133,8 @@ export function summarizeRun(
     if (unfinished > 0) next.status = run.status === 'paused' ? 'paused' : 'active';
     else next.status = failed ? 'failed' : 'completed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
-    if (failed) next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
+    if (failed && !(isHeld && run.reason))
+      next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
     else if (!isHeld) next.reason = null;
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);

@@ -42,7 +42,7 @@ export type Worker = Shown & {
   /** `my-run/007`, and the epoch of the lease that it has of it. */
   work: string | null;
   epoch: number | null;
-  /** When it was given that lease, or last said that it has it. */
+  /** When it was given that lease, or last said that it has it; null when its host has begun anew since. */
   claimed_at: string | null;
   samples_done: number | null;
   samples_total: number | null;

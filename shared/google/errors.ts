@@ -104,9 +104,10 @@ export function isTransient(error: unknown): boolean {
 }
 
 const NO_CAPACITY =
-  /no more capacity|insufficient (\w+ )?capacity|not enough (resources|capacity)|stock-?out|RESOURCE_POOL_EXHAUSTED/i;
-const RATE_LIMIT = /requests? per (second|minute|day)|PerMinute|rate limit/i;
-const QUOTA = /quota/i;
+  /no more capacity|insufficient (\w+ )?capacity|not (have )?enough (resources|capacity)|instance is currently unavailable in|stock-?out|RESOURCE_POOL_EXHAUSTED/i;
+const RATE_LIMIT =
+  /(requests?|queries) per (\d+ )?(second|minute|day)|PerMinute|rate ?limit|too many requests/i;
+const QUOTA = /quota(?! project)/i;
 
 /** Nothing is for rent there now. Cloud TPU says so with several codes, and with words that no other failure has. */
 function isNoCapacity(error: unknown): boolean {
@@ -119,7 +120,7 @@ function isQuota(error: unknown): boolean {
   const message = messageOf(error);
   return (
     QUOTA.test(message) &&
-    codeOf(error) === RESOURCE_EXHAUSTED &&
+    (codeOf(error) === RESOURCE_EXHAUSTED || /exceeded|exhausted/i.test(message)) &&
     !NO_CAPACITY.test(message) &&
     !isRateLimit(error)
   );
@@ -127,7 +128,7 @@ function isQuota(error: unknown): boolean {
 
 /** Too many calls to the API itself, which has nothing to do with chips. */
 function isRateLimit(error: unknown): boolean {
-  return codeOf(error) === RESOURCE_EXHAUSTED && RATE_LIMIT.test(messageOf(error));
+  return [RESOURCE_EXHAUSTED, PERMISSION_DENIED].includes(codeOf(error)) && RATE_LIMIT.test(messageOf(error));
 }
 
 export function tpuFailure(error: unknown): Refusal {

@@ -34,8 +34,9 @@ const KEPT_DAYS = 90;
 type Outcome = {outcome: 'applied' | 'rejected'; reason: string};
 type About = {run?: string; stream?: string; worker?: string; pool?: string};
 
-/** A message with more parked streams than this is sent again for the rest. */
+/** How many parked streams a message revives: for the rest it is to be sent again. */
 const MOST_AT_ONCE = 200;
+const MOST_TOLD = 20;
 
 /**
  * Does what a message on topic `control` says, once: the record under its id is written with the change, so a redelivered
@@ -176,7 +177,7 @@ async function onStreams(
     return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
   const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
   const found: Stream[] = [];
-  for (const id of ids) {
+  for (const id of ids.slice(0, MOST_AT_ONCE)) {
     const each = await streamRecords.get(tx, run, id);
     if (each) found.push(each);
   }
@@ -194,11 +195,14 @@ async function onStreams(
     runRecords.set(tx, {...parent, status, cancelled_streams, updated_at: iso(deps.now())});
   }
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
+  const told = reasons.slice(0, MOST_TOLD);
+  if (reasons.length > MOST_TOLD) told.push(`and ${reasons.length - MOST_TOLD} more`);
+  if (ids.length > MOST_AT_ONCE) told.push('more are parked: send it again for them');
   const nothing =
     stream === undefined ? `run "${run}" has no failed stream` : `there is no stream ${run}/${stream}`;
   return {
     outcome: changed.length > 0 ? 'applied' : 'rejected',
-    reason: reasons.length > 0 ? reasons.slice(0, 20).join('; ') : nothing,
+    reason: told.length > 0 ? told.join('; ') : nothing,
   };
 }
 
@@ -206,7 +210,7 @@ async function onStreams(
 async function parkedStreams(deps: Deps, run: string): Promise<string[]> {
   const parked = await deps.store.query(paths.streams(run), {
     where: [FAILED],
-    limit: MOST_AT_ONCE,
+    limit: MOST_AT_ONCE + 1,
   });
   return parked.map(({id}) => id);
 }

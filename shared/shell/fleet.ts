@@ -1,11 +1,13 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import type {Death} from '../core/death.ts';
 import {createRefused, type WorkerAction} from '../core/life.ts';
 import {newZone, refusedBy, type Zone} from '../core/placement.ts';
 import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
+import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
@@ -45,20 +47,23 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     });
     return;
   }
-  if (message.action === 'delete') {
-    await deps.tpus.delete(worker.name, worker.zone);
-    return;
-  }
   try {
-    await deps.tpus.create(await nodeRequest(deps, worker));
+    if (message.action === 'create') await deps.tpus.create(await nodeRequest(deps, worker));
+    else await deps.tpus.delete(worker.name, worker.zone);
   } catch (error) {
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
-    await recordRefusal(deps, worker, error);
+    deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
+    if (message.action === 'create') await recordRefusal(deps, worker, error);
+    // It is asked for again, as long as the node is there.
+    else await tellOf(deps, worker, error.message);
   }
 }
 
+async function tellOf(deps: Deps, worker: Worker, text: string): Promise<void> {
+  await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: worker.name, text}, deps.now()));
+}
+
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
-  deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
   await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
@@ -66,7 +71,10 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const zone = await zoneOf(deps, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     zoneRecords.set(tx, blocked);
-    workerRecords.set(tx, createRefused(current, error.message, 0, now));
+    const refused = createRefused(current, error.message, 0, now);
+    workerRecords.set(tx, refused);
+    const death: Death = {kind: 'setup', cause: error.message, refusal: error.kind};
+    recordAttempt(tx, current, {worker: refused, death}, now);
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });

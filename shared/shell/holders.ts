@@ -9,6 +9,7 @@ import {type Worker, withoutWork} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {tell} from './timeline.ts';
 
 /** The stream whose lease the worker has. */
 export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
@@ -34,6 +35,14 @@ export async function holderOf(
 
 export function takeWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
+}
+
+/** A stream that so many machines in a row have died over is parked. */
+export function tellIfParked(tx: Transaction, stream: Stream, now: number): void {
+  if (stream.status !== 'failed') return;
+  const {run, stream: id, epoch, faults, last_error} = stream;
+  const text = `Stream ${run}/${id} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+  tell(tx, {kind: 'stream', run, stream: id, epoch, text}, now);
 }
 
 /** Takes the lease from whoever has it. */

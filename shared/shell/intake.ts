@@ -280,7 +280,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       run,
       ...NO_STREAMS,
       ...NO_ORDERS,
-      created_at: iso(now),
+      created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
       status: frozen ? 'active' : 'failed',
       reason,

@@ -3,6 +3,7 @@ import {
   byPreference,
   type Candidate,
   candidateOf,
+  freeFromLiving,
   grantLease,
   holds,
   isClaimable,
@@ -20,7 +21,7 @@ import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/wo
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {workOf} from './holders.ts';
+import {takeWork, tellIfParked, workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -137,7 +138,15 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   const work = `${run}/${stream}`;
   // A request that was long on its way finds its sender at work on what a later one was given.
   if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
-  const granted = grantLease(current, holder, now);
+  // It has begun anew, and asks for what it had.
+  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
+  if (!isClaimable(free)) {
+    streamRecords.set(tx, free);
+    takeWork(tx, worker);
+    tellIfParked(tx, free, now);
+    return undefined;
+  }
+  const granted = grantLease(free, holder, now);
   const {epoch} = granted;
   streamRecords.set(tx, granted);
   const said = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
@@ -194,8 +203,9 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     }
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
     const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
-    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, claimed_at};
-    const spoken = heardFrom(worker, said, now);
+    const beginsAnew = request.phase === 'setup';
+    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch};
+    const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
     return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});

@@ -1,6 +1,6 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {costOfLiving} from '../core/cost.ts';
-import {hasRunOut, isHeldBy} from '../core/lease.ts';
+import {freeFromLiving, hasRunOut, isHeldBy} from '../core/lease.ts';
 import {parseWork, paths, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
 import {
@@ -18,7 +18,7 @@ import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
-import {freeStream, holderOf, takeWork, workOf} from './holders.ts';
+import {freeStream, holderOf, takeWork, tellIfParked, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
@@ -198,7 +198,10 @@ async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
         return undefined;
       }
       const now = deps.now();
-      freeStream(tx, stream, worker, now);
+      const free = freeFromLiving(stream, worker, now);
+      streamRecords.set(tx, free);
+      takeWork(tx, worker);
+      tellIfParked(tx, free, now);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
       const {run, epoch} = stream;
       tell(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
@@ -298,5 +301,5 @@ async function isAnythingLeft(deps: Deps): Promise<boolean> {
   const away = new Set(held.map(({id}) => id));
   if (slotsOf(pool).every(({name}) => away.has(name))) return false;
   const {open, fixed} = await whatIsLeft(deps, pool);
-  return fixed.size > 0 || open.some(({streams}) => streams > 0);
+  return [...fixed.keys()].some(name => !away.has(name)) || open.some(({streams}) => streams > 0);
 }

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {costOfLiving, overspent, pausedForMoney, totalOf} from '../core/cost.ts';
 import {parseWork, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
-import {LIST_PRICES, type Prices, usdPerHour} from '../core/prices.ts';
+import {LIST_PRICES, overList, type Prices, usdPerHour} from '../core/prices.ts';
 import {isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
@@ -22,7 +22,7 @@ export async function readPrices(deps: Pick<Deps, 'store' | 'log'>): Promise<Pri
   const given = await deps.store.get(paths.prices());
   if (!given) return LIST_PRICES;
   const parsed = await unlessBroken(deps, async () => parseValue(prices, given, paths.prices()));
-  return {...LIST_PRICES, ...parsed};
+  return overList(parsed ?? {});
 }
 
 export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {
@@ -41,12 +41,12 @@ export async function holdTheSpent(
 ): Promise<Set<string>> {
   const living = costOfLiving(workers.values(), deps.now());
   const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);
-  const poolIsOver = overspent(pool.budget_usd, pool.spent_usd + living.total, isKnown);
+  const poolIsOver = overspent('pool', pool.budget_usd, pool.spent_usd + living.total, isKnown);
   const over = new Set<string>();
   for (const run of await openRuns(deps)) {
     if (run.pool !== pool.pool) continue;
     const spent = run.spent_usd + (living.runs.get(run.run) ?? 0);
-    const why = overspent(run.budget_usd, spent, isKnown) ?? (poolIsOver && `of the pool, ${poolIsOver}`);
+    const why = overspent('run', run.budget_usd, spent, isKnown) ?? poolIsOver;
     if (!why) continue;
     over.add(run.run);
     if (!isRunnable(run)) continue;

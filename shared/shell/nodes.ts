@@ -8,23 +8,37 @@ import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, MANAGED} from './fleet.ts';
 import {readPool} from './pools.ts';
 
-/** What Cloud TPU listed, and when that was asked for. */
-export type Look = {at_ms: number; tpus: ReadonlyMap<string, Tpu>; unreachable: readonly string[]};
+/**
+ * What Cloud TPU listed, and when that was asked for. `tpus`: by the slot whose name and zone they have. `strays`: those with our
+ * label that no slot can have.
+ */
+export type Look = {
+  at_ms: number;
+  tpus: ReadonlyMap<string, Tpu>;
+  strays: readonly Tpu[];
+  unreachable: readonly string[];
+};
 
 /** Nothing was seen: it is older than whatever is known. */
-export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), unreachable: []};
+export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), strays: [], unreachable: []};
 
 /** Nodes as Cloud TPU lists them now. */
 export async function lookAtNodes(deps: Deps): Promise<Look> {
   const at_ms = deps.now();
   const {tpus, unreachable} = await deps.tpus.list();
-  return {at_ms, tpus: new Map(tpus.map(tpu => [tpu.name, tpu])), unreachable};
+  const isInPlace = ({name, zone}: Tpu) => parseWorkerName(name)?.zone === zone;
+  return {
+    at_ms,
+    tpus: new Map(tpus.filter(isInPlace).map(tpu => [tpu.name, tpu])),
+    strays: tpus.filter(tpu => isManaged(tpu) && !isInPlace(tpu)),
+    unreachable,
+  };
 }
 
 /** Whether there is, or may be, a node of ours, whatever documents say. */
 export async function isAnyNodeLeft(deps: Deps): Promise<boolean> {
-  const {tpus, unreachable} = await lookAtNodes(deps);
-  return managed(tpus).some(name => parseWorkerName(name)) || (await isBlind(deps, unreachable));
+  const {tpus, strays, unreachable} = await lookAtNodes(deps);
+  return managed(tpus).length > 0 || strays.length > 0 || (await isBlind(deps, unreachable));
 }
 
 /** A zone that does not answer may hide a node that no document knows, also when the pool has left it: all that it ever had count. */
@@ -54,8 +68,8 @@ export function observe(look: Look, worker: Worker): Observation {
   if (look.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
     return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
-  if (tpu && tpu.zone === worker.zone && !isManaged(tpu)) return {kind: 'foreign'};
-  if (tpu && tpu.zone === worker.zone) {
+  if (tpu && !isManaged(tpu)) return {kind: 'foreign'};
+  if (tpu) {
     const {state, health, symptoms, queued} = tpu;
     return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu)};
   }

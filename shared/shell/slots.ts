@@ -1,12 +1,13 @@
 /** Decides about slots, each by its document and what Cloud TPU shows of it, and writes what follows in one transaction. */
-import {accrue, paidBy, totalOf} from '../core/cost.ts';
+import {accrue, paidBy, pricedAt} from '../core/cost.ts';
 import {freeFromDead} from '../core/lease.ts';
 import {decideWorker, type Wanted, type WorkerAction, type WorkerDecision} from '../core/life.ts';
-import {logObject, type Slot as Place, parseWorkerName, paths} from '../core/names.ts';
+import {type Slot as Place, parseWorkerName} from '../core/names.ts';
 import {
   allowance,
   askedFor,
   askOf,
+  fullUntil,
   gaveNode,
   lostNode,
   type PlacementLimits,
@@ -16,15 +17,16 @@ import {
 } from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
-import {nodeStanding} from '../core/provider.ts';
+import {nodeStanding, queueStanding} from '../core/provider.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {isAlive, newWorker, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
+import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {publishActions, zoneOf} from './fleet.ts';
-import {workOf} from './holders.ts';
+import {tellIfParked, workOf} from './holders.ts';
 import {billsFor, priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
@@ -33,7 +35,7 @@ import {streamRecords, unlessBroken, workerRecords, zoneRecords} from './records
 import {tell} from './timeline.ts';
 
 /** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
-export type Plan = {prices: Prices; payers: ReadonlyMap<string, string>; made_at_ms: number};
+export type Plan = {pool: Pool; prices: Prices; payers: ReadonlyMap<string, string>; made_at_ms: number};
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
 const PLAN_LASTS_MS = 60_000;
@@ -141,10 +143,14 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
 
 function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
   const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
-  const worker = paidBy(decision.worker, plan.payers.get(slot.name));
-  if (worker === decision.worker) return decision;
-  const text = `${slot.name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`;
-  return {...decision, worker, events: [...decision.events, text]};
+  const events = [...decision.events];
+  const priced = pricedAt(decision.worker, priceOf(plan.prices, plan.pool, slot.place.zone));
+  if (priced !== decision.worker)
+    events.push(`${slot.name} costs $${priced.usd_per_hour} an hour, as is known now`);
+  const worker = paidBy(priced, plan.payers.get(slot.name));
+  if (worker !== priced)
+    events.push(`${slot.name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`);
+  return worker === decision.worker ? decision : {...decision, worker, events};
 }
 
 /** The slots with something new to them. */
@@ -208,7 +214,10 @@ function changeOf(before: Worker, {worker, death}: WorkerDecision): Change | und
   const was = nodeStanding(before);
   const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
   if (isNew && isAlive(worker)) return 'given';
-  return death !== undefined && death.kind !== 'asked' && isAlive(before) ? 'lost' : undefined;
+  if (death === undefined || death.kind === 'asked') return undefined;
+  // One that was taken before anybody saw it READY says the same of its zone as one that was taken just after.
+  const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
+  return wasGiven ? 'lost' : undefined;
 }
 
 function isAsking(change: Change | undefined): boolean {
@@ -231,7 +240,7 @@ function zoneAfter(
     case 'refused':
       return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', limits, now);
     case 'lost': {
-      const neverWorked = death?.kind === 'setup' || death?.kind === 'broken';
+      const neverWorked = death?.kind === 'setup' || death?.kind === 'broken' || before.phase === 'creating';
       return lostNode(zone, neverWorked ? null : (before.ready_at ?? before.phase_since_at), now);
     }
     default:
@@ -247,13 +256,14 @@ function hasEnded({phase}: Worker): boolean {
   return phase === 'deleting' || phase === 'gone';
 }
 
-/** Records the attempt, and frees what the slot worked on; a stream that so many machines have died over is parked. */
+/** Records the attempt, and frees what the slot worked on. */
 function endLife(tx: Transaction, turn: Turn, now: number): void {
   const {before, stream, death} = turn;
   recordAttempt(tx, before, turn, now);
   const free = stream && freeFromDead(stream, before.name, death, now);
-  if (free) streamRecords.set(tx, free);
-  if (free?.status === 'failed') tell(tx, {kind: 'stream', ...leaseOf(free), text: parkedText(free)}, now);
+  if (!free) return;
+  streamRecords.set(tx, free);
+  tellIfParked(tx, free, now);
 }
 
 /** The zone after what its slot shows of it; a new rate is told. */
@@ -267,40 +277,18 @@ function tellZone(
 ): Zone {
   const next = zoneAfter(config.placement, zone, change, turn, now);
   const [was, is] = [zone, next].map(each => rateOf(each, config.placement, now));
+  const about = {kind: 'worker', worker: turn.before.name} as const;
   const text = `${zone.zone} is asked for nodes at the rate "${is}", not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
-  if (was !== is) tell(tx, {kind: 'worker', worker: turn.before.name, text}, now);
+  if (was !== is) tell(tx, {...about, text}, now);
+  const full_until_at = isAsking(change) ? fullUntil(next, config.placement, now) : undefined;
+  if (full_until_at) {
+    const {creates_per_hour} = config.placement;
+    const text = `${zone.zone} has been asked for ${creates_per_hour} nodes within an hour: no more before ${full_until_at}`;
+    tell(tx, {...about, text}, now);
+  }
   return next;
 }
 
 function leaseOf({run, stream, epoch}: Stream) {
   return {run, stream, epoch};
-}
-
-function parkedText({run, stream, faults, last_error}: Stream): string {
-  return `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
-}
-
-const ATTEMPT_DAYS = 90;
-
-/** Each life of a slot leaves a document behind: how long it was, what ended it, where its log is. */
-function recordAttempt(tx: Transaction, worker: Worker, decision: WorkerDecision, now: number): void {
-  tx.set(paths.attempt(worker.name, worker.incarnation), {
-    worker: worker.name,
-    incarnation: worker.incarnation,
-    cause: decision.death?.cause ?? 'not needed any more',
-    cause_kind: decision.death?.kind ?? 'not-needed',
-    last_phase: worker.phase,
-    provisioning: worker.provisioning,
-    provider_state: decision.worker.provider_state,
-    queue_state: decision.worker.queue_state,
-    health: decision.worker.health,
-    symptoms: decision.worker.symptoms,
-    work: worker.work,
-    log: logObject(worker.name, worker.incarnation),
-    ready_at: worker.ready_at,
-    ended_at: iso(now),
-    expire_at: iso(now + ATTEMPT_DAYS * 86_400_000),
-    costs: worker.costs,
-    cost_usd: totalOf(worker.costs),
-  });
 }

@@ -5,12 +5,12 @@ import {allowance} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
-import type {Filter} from '../ports.ts';
+import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {holdTheSpent, priceOf, readPrices} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
-import {knownPool, readPool} from './pools.ts';
+import {knownPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {whatIsLeft} from './runs.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
@@ -65,10 +65,10 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
     const place = parseWorkerName(tpu.name);
     const incarnation = Math.max(...incarnationsOf(tpu));
     if (all.has(tpu.name) || !isManaged(tpu)) return [];
-    return place?.zone === tpu.zone && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
+    return place && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
   });
   if (unknown.length === 0) return {workers, broken};
-  const [pool, prices] = [await readPool(deps), await readPrices(deps)];
+  const [pool, prices] = [await knownPool(deps), await readPrices(deps)];
   await abreast(unknown, async ({tpu, place, incarnation}) => {
     const usd_per_hour = priceOf(prices, pool, place.zone);
     const adopted = await deps.store.transaction(async tx => {
@@ -94,6 +94,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
 export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
   const {workers, broken} = fleet;
+  const areStraysLeft = await sweepStrays(deps, look);
   const plan = await planSlots(deps, fleet, look);
   const {wanted, dismissed} = plan;
   for (const [name, worker] of workers)
@@ -105,7 +106,22 @@ export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promi
     slots.push(...slotOf(name, need, workers));
   }
   const busy = await lookAtSlots(deps, look, slots, plan);
-  return busy || [...broken].some(name => look.tpus.has(name));
+  return busy || areStraysLeft || [...broken].some(name => look.tpus.has(name));
+}
+
+/** Deletes what has our label and no slot's name and zone: it can get no work, and costs. True while any is there. */
+async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
+  const isGoing = ({state, queued}: Tpu) => (state ?? queued?.state) === 'DELETING';
+  await abreast(
+    strays.filter(stray => !isGoing(stray)),
+    async ({name, zone}) => {
+      const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
+      deps.log('WARNING', text);
+      await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: name, text}, deps.now()));
+      await deps.tpus.delete(name, zone).catch(error => deps.log('ERROR', String(error)));
+    },
+  );
+  return strays.length > 0;
 }
 
 /**
@@ -126,7 +142,8 @@ async function planSlots(deps: Deps, {workers, broken}: Fleet, look?: Look) {
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const out = new Set([...broken, ...dismissed, ...(look ? hiddenSlots(pool, workers, look) : [])]);
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
-  return {made_at_ms, workers, dismissed, prices, wanted, payers: payersFor(wanted, workers, open, fixed)};
+  const payers = payersFor(wanted, workers, open, fixed);
+  return {made_at_ms, workers, dismissed, pool, prices, wanted, payers};
 }
 
 /** A slot that no document knows may have a node where nobody could look: it is not asked for before somebody has. */

@@ -66,6 +66,33 @@ const TPU: {message: string; code: number; kind: string}[] = [
   {code: 10, message: 'The operation was aborted', kind: 'transient'},
   {code: 429, message: 'Quota exceeded: requests per minute', kind: 'transient'},
   {code: 503, message: 'Service Unavailable', kind: 'transient'},
+  {code: 429, message: 'Too Many Requests', kind: 'transient'},
+  {
+    code: 8,
+    message:
+      "Quota exceeded for quota metric 'TPU API requests' and limit 'Requests per 100 seconds' of service 'tpu.googleapis.com'",
+    kind: 'transient',
+  },
+  {
+    code: 8,
+    message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'tpu'",
+    kind: 'transient',
+  },
+  // As Compute Engine, which the VMs come from, says it.
+  {
+    code: 14,
+    message:
+      "The zone 'projects/p/zones/us-central1-a' does not have enough resources available to fulfill the request. Try a different zone, or try again later.",
+    kind: 'no-capacity',
+  },
+  {
+    code: 503,
+    message: 'A ct5lp-hightpu-1t VM instance is currently unavailable in the us-west4-a zone.',
+    kind: 'no-capacity',
+  },
+  {code: 403, message: "Quota 'TPUS_PER_TPU_FAMILY' exceeded. Limit: 0.0 in region us-east5.", kind: 'quota'},
+  {code: 9, message: "Quota limit 'X' has been exceeded. Limit: 16 in zone us-west4-a.", kind: 'quota'},
+  {code: 7, message: 'The tpu.googleapis.com API requires a quota project.', kind: 'permission'},
 ];
 
 describe("Google's errors", () => {

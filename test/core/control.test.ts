@@ -47,6 +47,13 @@ describe('control actions', () => {
       );
     });
 
+  it('of a run that nobody knows names an object that would be taken', () => {
+    const decision = decideRunAction('start', 'default', undefined, T0);
+    assert.ok(
+      decision.kind === 'rejected' && decision.reason.includes('drop datasets/stream_000.jsonl first'),
+    );
+  });
+
   it('nothing brings a stopped run back', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
       const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), T0);

@@ -9,7 +9,7 @@ import {
   totalOf,
   usdPerMillionTokens,
 } from '../../shared/core/cost.ts';
-import {chipsOf, LIST_PRICES, usdPerHour} from '../../shared/core/prices.ts';
+import {chipsOf, LIST_PRICES, overList, usdPerHour} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
 const HOUR = 3_600_000;
@@ -137,12 +137,31 @@ describe('what a life costs', () => {
   });
 });
 
+describe('clocks that do not agree', () => {
+  it('charge no minute twice', () => {
+    let worker = aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3600, work: 'my-run/000'});
+    for (let s = 60; s <= 600; s += 60) worker = accrue(accrue(worker, T0 + s * 1000 + 5000), T0 + s * 1000);
+    assert.equal(totalOf(worker.costs), 605);
+  });
+});
+
+describe('prices that are given', () => {
+  it('of a generation go for every region that is not given too', () => {
+    const prices = overList({v5litepod: {usd: 2, spot_usd: 2}, 'v5p@us-east5': {usd: 1, spot_usd: 1}});
+    const priceOf = (accelerator: string, zone: string) =>
+      usdPerHour(prices, {accelerator, spot: true, zone});
+    assert.equal(priceOf('v5litepod-1', 'europe-west4-b'), 2);
+    assert.equal(priceOf('v5p-2', 'us-east5-a'), 1);
+    assert.equal(priceOf('v5p-2', 'europe-west4-b'), LIST_PRICES['v5p@europe-west4']?.spot_usd);
+  });
+});
+
 describe('a budget', () => {
   it('holds at its last cent, needs a price, and none is no limit', () => {
-    assert.equal(overspent(null, 1e9, false), undefined);
-    assert.equal(overspent(10, 9.99, true), undefined);
-    assert.match(overspent(10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
-    assert.match(overspent(10, 0, false) ?? '', /prices\/chips/);
+    assert.equal(overspent('run', null, 1e9, false), undefined);
+    assert.equal(overspent('run', 10, 9.99, true), undefined);
+    assert.match(overspent('run', 10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
+    assert.match(overspent('run', 10, 0, false) ?? '', /prices\/chips/);
   });
 });
 

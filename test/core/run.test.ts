@@ -100,6 +100,12 @@ describe('run status', () => {
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
   });
 
+  it('a run that is paused for money keeps saying so when a stream of it is parked', () => {
+    const paused = aRun({status: 'paused', reason: 'its budget allows no more'});
+    const next = summarizeRun(paused, totalsOf(streamsOf('pending', 'failed')), 0, T0);
+    assert.deepEqual([next.status, next.reason], ['paused', 'its budget allows no more']);
+  });
+
   const open: {given: Partial<Run>; runnable: boolean; open: boolean}[] = [
     {given: {status: 'active'}, runnable: true, open: true},
     {given: {status: 'active', spec: null}, runnable: false, open: true},

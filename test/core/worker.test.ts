@@ -328,6 +328,30 @@ describe('the life of a slot', () => {
         assert.deepEqual([decision.worker.phase, decision.actions[0]?.kind], ['deleting', 'delete']);
       });
 
+    it('a worker that does not drain is deleted, and nobody says that it is drained', () => {
+      const given = aWorker({
+        phase: 'draining',
+        work: 'my-run/007',
+        heartbeat_at: at(900),
+        progress_at: at(900),
+      });
+      const {worker, events} = decideWorker(given, found('READY'), 'wanted', LIMITS, T0 + 901_000);
+      assert.equal(worker.phase, 'deleting');
+      assert.match(events.join(), /is not drained after 900 s/);
+    });
+
+    it('a host that restarts again and again and never speaks is no host', () => {
+      let worker = aWorker({phase: 'working', ready_at: at(0), heartbeat_at: at(0), provider_state: 'READY'});
+      let died_s = 0;
+      for (let s = 60; s < 86_400 && !died_s; s += 60) {
+        const state = Math.floor(s / 300) % 2 === 0 ? 'READY' : 'RESTARTING';
+        const decision = decideWorker(worker, found(state), 'wanted', LIMITS, T0 + s * 1000);
+        worker = decision.worker;
+        if (decision.death) died_s = s;
+      }
+      assert.ok(died_s > 0 && died_s < 3600, String(died_s));
+    });
+
     it('a drained worker is deleted, also when it is wanted again: it was told that nothing comes', () => {
       for (const wanted of [true, false])
         assert.equal(

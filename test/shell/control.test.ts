@@ -252,6 +252,33 @@ describe('control messages', () => {
 });
 
 describe('messages that change what is wanted', () => {
+  it('delete is final also where the Store is lost before the node has gone', async () => {
+    const world = await aWorkingWorld();
+    assert.equal((await send(world, {action: 'delete', worker: A0})).outcome, 'applied');
+    await world.wipe();
+    await world.minutes(9);
+    assert.deepEqual([world.tpus.states(), world.tpus.made], [{}, [`${A0}#1`]]);
+    assert.equal((await world.worker(A0))?.held, true);
+  });
+
+  it('delete of the TPU of a fixed stream leaves nothing to tick for', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
+    world.objects.put('datasets/my-run/run.json', '{"affinity": "fixed"}');
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await send(world, {action: 'delete', worker: A0});
+    await world.minutes(20);
+    assert.ok(world.isAsleep());
+  });
+
+  it('retry of more streams than one message revives says so', async () => {
+    const world = new World(ONE_SLOT);
+    for (let index = 0; index < 203; index++) world.drop('my-run', index, '');
+    await world.deliverAll();
+    const first = await send(world, {action: 'retry', run: 'my-run'});
+    assert.match(first.reason, /; and 180 more; more are parked: send it again for them$/);
+  });
+
   it('scale to none lets every TPU go, and scale up goes on', async () => {
     const world = await aWorkingWorld();
     assert.equal((await send(world, {action: 'scale', workers_per_zone: 0})).outcome, 'applied');

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {TpuError} from '../../shared/errors.ts';
 import type {Store} from '../../shared/ports.ts';
 import {lookAtEverything} from '../../shared/shell/look.ts';
 import {someLines} from '../agent.ts';
@@ -223,6 +224,23 @@ describe('a host that restarts', () => {
     await assertRecovered(world);
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
+
+  it('whenever it works on one stream does not do so for ever: the stream is parked', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    let restarts = 0;
+    for (let minute = 0; minute < 60; minute++) {
+      await world.minute(1);
+      if (world.agents.get(A0)?.state !== 'working') continue;
+      world.boot(A0);
+      restarts += 1;
+    }
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.faults, stream?.failures, restarts], ['failed', 5, 0, 5]);
+    assert.match(stream?.last_error ?? '', /began anew in the midst of it/);
+    assert.match((await world.timeline('stream')).join(), /parked after 5 machines/);
+    await world.untilAsleep();
+  });
 });
 
 describe('a worker that forgot its stream', () => {
@@ -391,7 +409,7 @@ describe('a list of nodes that fails', () => {
     world.now += 60_000;
     await assert.rejects(() => world.tick(), /403/);
     assert.equal(world.tickerOn, true);
-    assert.equal((await world.worker(A0))?.phase, 'draining');
+    assert.equal((await world.worker(A0))?.phase, 'deleting');
     world.deps.tpus.list = list;
     await world.untilAsleep();
   });
@@ -415,6 +433,35 @@ describe('a TPU that a message takes away', () => {
   });
 });
 
+describe('a run that is stopped', () => {
+  it('is without its TPU at the second tick, also where the agent says nothing', async () => {
+    const world = await aWorkingWorld();
+    world.agent(A0).silent = true;
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    await world.minutes(2);
+    assert.ok(world.isAsleep());
+  });
+});
+
+describe('a delete that is refused', () => {
+  it('is told, and asked for again', async () => {
+    const world = await aWorkingWorld();
+    const {delete: remove} = world.deps.tpus;
+    world.deps.tpus.delete = async (name, zone) => {
+      throw new TpuError('permission', zone, `Failed to delete ${name} in ${zone}: denied`);
+    };
+    world.control({action: 'stop', run: 'my-run'});
+    await world.minutes(6);
+    const told = (await world.timeline('worker')).join('\n');
+    assert.match(told, /Failed to delete tpu-us-central1-a-0 in us-central1-a: denied/);
+    assert.match(told, /is still there: asking again to delete it/);
+    world.deps.tpus.delete = remove;
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.states(), {});
+  });
+});
+
 describe('a node that nobody asked for', () => {
   const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
 
@@ -431,6 +478,31 @@ describe('a node that nobody asked for', () => {
     world.drop('my-run', 0, someLines(2));
     await world.untilAsleep();
     assert.deepEqual(world.tpus.made, [`${A0}#6`], 'its number is not used again');
+  });
+
+  for (const [name, zone] of [
+    ['gleaner-old-node', 'us-central1-a'],
+    [A0, 'us-east1-c'],
+  ] as const)
+    it(`and has our label, though ${name} in ${zone} is no slot, is deleted`, async () => {
+      const world = new World(ONE_SLOT);
+      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
+      world.tickerOn = true;
+      await world.untilAsleep();
+      assert.deepEqual(world.tpus.states(), {});
+      assert.match((await world.timeline()).join(), new RegExp(`${name} in ${zone} has our label`));
+    });
+
+  it('and has the name of a slot in another zone does not hide the node of that slot', async () => {
+    const world = await aWorkingWorld();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      const {tpus, unreachable} = await list.call(world.tpus);
+      return {tpus: [...tpus, aTpu({name: A0, zone: 'us-east1-c', labels: {}})], unreachable};
+    };
+    await world.minutes(3, 0);
+    const worker = await world.worker(A0);
+    assert.deepEqual([worker?.phase, worker?.incarnation], ['working', 1]);
   });
 
   it('and is somebody else’s is left alone, also where it has the name of a slot', async () => {

@@ -140,6 +140,25 @@ describe('money', () => {
     assert.deepEqual(world.tpus.made, []);
   });
 
+  it('what becomes known of the price of a TPU that is there counts from when it was READY', async () => {
+    const world = await aWorldWith({}, {GLEANER_ACCELERATOR: 'v9-8', GLEANER_STALL_S: '86400'});
+    await world.minutes(9, 0);
+    const price = {'v9-8': {usd: 60, spot_usd: 60}};
+    await world.store.transaction(async tx => tx.set('prices/chips', price));
+    world.control({action: 'configure', run: 'my-run', budget_usd: 5});
+    await world.minutes(3, 0);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused');
+    assert.ok(run.cost_usd >= 9, String(run.cost_usd));
+    assert.match((await world.timeline('worker')).join(), /costs \$60 an hour, as is known now/);
+  });
+
+  it('a pool whose budget is spent says that the pool is to be scaled', async () => {
+    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: '0.5', GLEANER_STALL_S: '86400'});
+    await world.until('the pause', async () => (await world.run('my-run'))?.status === 'paused', 9, 1);
+    assert.match((await world.run('my-run'))?.reason ?? '', /scale it to a larger budget_usd, then resume/);
+  });
+
   it('prices/chips overrides the list, and a broken one is logged and changes nothing', async () => {
     for (const [given, usd_per_hour] of [
       [{v6e: {usd: 9, spot_usd: 2}}, 16],

@@ -184,6 +184,43 @@ describe('a pool that asks at once and else waits', () => {
   });
 });
 
+describe('a zone that takes its nodes back', () => {
+  it('before anybody saw one READY is churning as much as one that does so after', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '4'});
+    for (let index = 0; index < 4; index++) world.drop('my-run', index, someLines(4));
+    world.settle = () => {
+      world.tpus.settle();
+      for (const node of world.tpus.nodes.values()) if (node.state === 'READY') node.state = 'PREEMPTED';
+    };
+    await world.minutes(25);
+    assert.equal(world.tpus.made.length, 4);
+  });
+});
+
+describe('what is asked of a zone', () => {
+  it('is told when it was asked again, and when the hour is full', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '2'});
+    world.settle = () => {};
+    world.drop('my-run', 0, someLines(4));
+    await world.deliverAll();
+    world.tpus.nodes.clear();
+    world.now += 130_000;
+    await world.tick();
+    const told = (await world.timeline('worker')).join('\n');
+    assert.match(told, /does not show: asking again to create it/);
+    assert.match(told, /has been asked for 2 nodes within an hour: no more before /);
+  });
+
+  it('and refused at once leaves an attempt with its cause', async () => {
+    const world = aWorld(ONE_SLOT);
+    world.tpus.soldOut.add('us-central1-a');
+    await world.minutes(2);
+    const [first] = await attempts(world);
+    assert.match(String(first?.cause), /^no capacity in us-central1-a/);
+    assert.equal((await world.worker(A0))?.last_death, first?.cause);
+  });
+});
+
 describe('a host whose chips nobody can open', () => {
   const failure = {
     kind: 'infrastructure' as const,

@@ -209,6 +209,18 @@ describe('a database that was lost', () => {
     assert.equal(adoptLease(aStream({status: 'failed'}), {...claim, epoch: 6}, T0), undefined);
   });
 
+  it('does not forget which run is the older', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('zzz', 0, someLines(40));
+    await world.minutes(5);
+    world.drop('aaa', 0, someLines(40));
+    await world.minutes(2, 0);
+    await world.wipe();
+    await world.minutes(3, 0);
+    const [older, newer] = [await world.run('zzz'), await world.run('aaa')];
+    assert.ok(String(older?.created_at) < String(newer?.created_at));
+  });
+
   it('leaves no TPU behind that nobody knows and nobody wants', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(20));
