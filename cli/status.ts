@@ -5,7 +5,16 @@ import {openObjects} from '../shared/google/objects.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {print} from './output.ts';
-import {listRuns, readResult, resultLines, streamLine, viewRun, workerLine} from './view.ts';
+import {
+  listRejected,
+  listRuns,
+  readResult,
+  resultLines,
+  streamLine,
+  type TimelineEntry,
+  viewRun,
+  workerLine,
+} from './view.ts';
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
@@ -13,15 +22,19 @@ export async function status(run: string | undefined, options: Where & {json?: b
   try {
     if (run === undefined) {
       const runs = await listRuns(store);
-      print(
-        options.json,
-        runs.map(withRates),
-        runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket'],
-      );
+      print(options.json, runs.map(withRates), [
+        ...(runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']),
+        ...(await listRejected(store, undefined)).map(rejectedLine),
+      ]);
       return;
     }
     const view = await viewRun(store, run);
-    if (!view) throw new CliError(`there is no run "${run}": \`gleaner status\` lists the runs`);
+    if (!view) {
+      const rejected = (await listRejected(store, run)).map(rejectedLine);
+      throw new CliError(
+        [`there is no run "${run}": \`gleaner status\` lists the runs`, ...rejected].join('\n'),
+      );
+    }
     const {project, bucket, storage_endpoint} = connection;
     const result =
       view.run.status === 'completed'
@@ -32,13 +45,17 @@ export async function status(run: string | undefined, options: Where & {json?: b
       ...(result ? resultLines(result) : []),
       ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
       ...view.workers.map(worker => `  ${workerLine(worker)}`),
-      ...view.rejected.map(event => `  not taken: ${event.text}`),
+      ...view.rejected.map(rejectedLine),
       ...view.events.map(event => `  ${event.at.slice(11, 19)} ${event.text}`),
     ]);
   } finally {
     await store.close();
     await connection.close();
   }
+}
+
+function rejectedLine({text}: TimelineEntry): string {
+  return `  not taken: ${text}`;
 }
 
 function runLine(run: Run): string {

@@ -36,8 +36,19 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
     .parseAll(await store.query('workers'), ignore)
     .filter(worker => worker.phase !== 'gone');
   const told = await timeline(store, name);
-  const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
-  return {run, streams, workers, events: told.slice(-events), rejected};
+  return {run, streams, workers, events: told.slice(-events), rejected: told.filter(isRejectedOf(name))};
+}
+
+function isRejectedOf(name: string) {
+  return ({kind, run}: TimelineEntry) => kind === 'rejected' && run === name;
+}
+
+/** What was dropped lately and not taken: for this run, or for none that is there. */
+export async function listRejected(store: Store, name: string | undefined): Promise<TimelineEntry[]> {
+  const told = await timeline(store, name);
+  if (name !== undefined) return told.filter(isRejectedOf(name));
+  const known = new Set((await listRuns(store)).map(({run}) => run));
+  return told.filter(({kind, run}) => kind === 'rejected' && !known.has(run));
 }
 
 /** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */
@@ -67,11 +78,11 @@ export function resultLines({rows, model, stats, unread}: RunResult): string[] {
   ];
 }
 
-/** The latest events that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
-async function timeline(store: Store, run: string, limit = 200): Promise<TimelineEntry[]> {
+/** The latest events, or those that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
+async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
   const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
   return stored
-    .filter(({data}) => data.run === undefined || data.run === run)
+    .filter(({data}) => run === undefined || data.run === undefined || data.run === run)
     .map(({id, data}) => ({
       id,
       at: text(data, 'at'),

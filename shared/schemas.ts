@@ -29,10 +29,11 @@ const zones = z
   .refine(names => new Set(names).size === names.length, 'each zone once')
   .meta({uniqueItems: true});
 export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
-const somethingOf =
-  (...keys: string[]) =>
-  (message: Record<string, unknown>) =>
-    keys.some(key => message[key] !== undefined);
+/** A message with at least one of these keys. */
+const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
+  schema
+    .refine(message => keys.some(key => message[key] !== undefined), `say what to change: ${keys.join(', ')}`)
+    .meta({anyOf: keys.map(key => ({required: [key]}))});
 
 /** What may stand in a message on topic `control`; published as docs/control.schema.json. */
 export const controlMessage = z.discriminatedUnion('action', [
@@ -41,17 +42,19 @@ export const controlMessage = z.discriminatedUnion('action', [
   z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
   z.strictObject({action: z.enum(['recreate', 'delete']), worker: workerNameText}),
   z.strictObject({action: z.literal('rebuild'), run: runId.optional()}),
-  z
-    .strictObject({
+  withSomeOf(
+    z.strictObject({
       action: z.literal('configure'),
       run: runId,
       priority: z.number().int().min(-1000).max(1000).optional(),
       budget_usd: dollars.optional(),
       if_version: version.optional(),
-    })
-    .refine(somethingOf('priority', 'budget_usd'), 'say what to change: priority, budget_usd'),
-  z
-    .strictObject({
+    }),
+    'priority',
+    'budget_usd',
+  ),
+  withSomeOf(
+    z.strictObject({
       action: z.literal('scale'),
       pool: poolName.default('tpu'),
       workers_per_zone: z.number().int().min(0).max(1000).optional(),
@@ -59,14 +62,15 @@ export const controlMessage = z.discriminatedUnion('action', [
       provisioning: provisioning.optional(),
       budget_usd: dollars.optional(),
       if_version: version.optional(),
-    })
-    .refine(
-      somethingOf('workers_per_zone', 'zones', 'provisioning', 'budget_usd'),
-      'say what to change: workers_per_zone, zones, provisioning, budget_usd',
-    ),
+    }),
+    'workers_per_zone',
+    'zones',
+    'provisioning',
+    'budget_usd',
+  ),
 ]);
 
-/** JSON Schema of what a person may publish; what it cannot say, such as "at least one of these keys", is checked all the same. */
+/** JSON Schema of what a person may publish. */
 export function controlJsonSchema() {
   return {
     title: 'A message on topic control',
@@ -162,7 +166,8 @@ export type WorkerRequest = z.infer<typeof workerRequest>;
 export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): T {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    // Some editors begin a file with a mark of its encoding.
+    value = JSON.parse(text.replace(/^\ufeff/, ''));
   } catch (error) {
     throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
   }

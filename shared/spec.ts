@@ -90,6 +90,20 @@ const record = closed({
     .meta(about("end {messages} with the template's opening of an answer", false)),
 });
 
+/** What JSON Schema can say of `contradictions`: if these keys are so, then those. */
+const given = (properties: object) => ({properties, required: Object.keys(properties)});
+const rule = (found: object, then: object | false) => ({if: given(found), then});
+const STRING = {type: 'string'};
+const RECORD_RULES = [
+  rule({template: STRING, field: STRING}, false),
+  rule({template: STRING, encoder: STRING}, false),
+  rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
+];
+const RULES = [
+  rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
+  rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
+];
+
 /** Every key of `run.json`. What has to do with several keys, or with several entries of one, is in `contradictions`. */
 const fields = {
   model: text(1024).meta(
@@ -114,7 +128,7 @@ const fields = {
   shard_size_gb: z.number().positive().max(64).meta(about('bytes of a shard before compression, in 10^9', 1)),
   max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
   over_long: z.enum(['reject', 'truncate']).meta(about('what becomes of a longer sample', 'reject')),
-  record: record.meta(about('how a line becomes a sample')),
+  record: record.meta({...about('how a line becomes a sample'), allOf: RECORD_RULES}),
   keep: list(text(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
   seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),
   pool: z
@@ -147,7 +161,12 @@ export const runSpecInput = frozenSpec
   .superRefine((spec, context) => {
     for (const [path, message] of contradictions(spec)) context.addIssue({code: 'custom', path, message});
   })
-  .meta({title: 'run.json', description: 'What a run of Gleaner extracts. Every key has a default.'});
+  .meta({
+    title: 'run.json',
+    description:
+      'What a run of Gleaner extracts. Every key has a default. That ranges and slices are not empty and positions lie within max_seq_length is checked when the run starts.',
+    allOf: RULES,
+  });
 
 export type RunSpecInput = z.infer<typeof runSpecInput>;
 

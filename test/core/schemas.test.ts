@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync, writeFileSync} from 'node:fs';
+import {Ajv2020} from 'ajv/dist/2020.js';
+import fc from 'fast-check';
 import type {z} from 'zod';
 import {Rejected} from '../../shared/errors.ts';
 import {
@@ -223,5 +225,42 @@ describe('control messages', () => {
     if (process.env.UPDATE_CONTROL_SCHEMA) writeFileSync(path, `${JSON.stringify(schema, null, 2)}\n`);
     const what = 'docs/control.schema.json is out of date: run this test with UPDATE_CONTROL_SCHEMA=1';
     assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')), schema, what);
+  });
+
+  it('are taken and refused as they are described', () => {
+    const fits = new Ajv2020({strict: false}).compile(controlJsonSchema());
+    const isTaken = (message: object) => controlMessage.safeParse(message).success;
+    const value = fc.constantFrom('my-run', '007', 'tpu-us-central1-a-0', 'tpu', 'node', 0, 2, -1, 1.5, null);
+    const zones = fc.constantFrom([], ['us-central1-a'], ['us-central1-a', 'us-central1-a']);
+    const message = fc.record(
+      {
+        action: fc.constantFrom(...'start retry cancel delete rebuild configure scale dance'.split(' ')),
+        run: value,
+        stream: value,
+        worker: value,
+        pool: value,
+        priority: value,
+        budget_usd: value,
+        workers_per_zone: value,
+        zones: fc.oneof(zones, value),
+        provisioning: value,
+        if_version: value,
+      },
+      {requiredKeys: ['action']},
+    );
+    // Most keys are another action's: without them more messages are nearly right.
+    const fewer = fc.tuple(message, fc.subarray(['run', 'stream', 'worker', 'pool', 'zones', 'priority']));
+    const some = fewer.map(([all, left]) =>
+      Object.fromEntries(Object.entries(all).filter(([key]) => key === 'action' || left.includes(key))),
+    );
+    let taken = 0;
+    fc.assert(
+      fc.property(fc.oneof(message, some), given => {
+        taken += Number(isTaken(given));
+        assert.equal(fits(given), isTaken(given), JSON.stringify(given));
+      }),
+      {numRuns: 3000, examples: [[{action: 'scale', pool: 'tpu'}], [{action: 'configure', run: 'my-run'}]]},
+    );
+    assert.ok(taken > 10, `${taken} were right`);
   });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {Ajv2020} from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import {Rejected} from '../../shared/errors.ts';
 import {parseValue} from '../../shared/schemas.ts';
@@ -97,6 +98,10 @@ describe('run.json', () => {
   for (const {name, text, says} of texts)
     it(`with ${name} is refused, and the reason names it`, () => refuses(text, says));
 
+  it('may begin with the mark of its encoding, as some editors write it', () => {
+    assert.deepEqual(parseRunSpec('\ufeff{"seed": 7}', 'run.json'), {seed: 7});
+  });
+
   it('says what it costs apart from what its shards hold', () => {
     const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
     const {affinity, stream_offset} = placement;
@@ -114,6 +119,21 @@ describe('run.json', () => {
       JSON.parse(JSON.stringify(schema)),
       'docs/run.schema.json is out of date: run this test with UPDATE_RUN_SCHEMA=1, then `npm run format`',
     );
+  });
+
+  it('is described as it is taken, but for ranges, slices and positions, which the description names', () => {
+    const fits = new Ajv2020({strict: false}).compile(runSpecJsonSchema());
+    const refusedAll = cases.valid.filter(({given}) => !fits(given));
+    const taken = cases.invalid.filter(({given}) => fits(given));
+    assert.deepEqual(refusedAll, []);
+    assert.ok(taken.length < cases.invalid.length / 4);
+    for (const {name, says} of taken) assert.match(says[0] ?? '', /^(layers|tokens)/, name);
+    for (const given of [
+      {stream_offset: 8},
+      {record: {template: 'a', predictions_per_task: 2}},
+      {format: 'pkl.gz', dtype: 'bf16'},
+    ])
+      assert.ok(!fits(given), JSON.stringify(given));
   });
 
   it('is described with the defaults that it gets', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {RunResult} from '../../shared/core/result.ts';
 import type {RunSpecInput} from '../../shared/spec.ts';
-import {TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 const lines = (count: number, line: (n: number) => object) =>
   Array.from({length: count}, (_, n) => `${JSON.stringify(line(n))}\n`).join('');
@@ -152,6 +152,9 @@ describe('runs of every kind, on one local cloud', function () {
     assert.equal(refused?.run.status, 'failed');
     assert.match(refused?.run.reason ?? '', /sites\.1: .*resid_mid.*, but it is "logits"/);
     assert.deepEqual(refused?.streams, []);
+    const survey = await gleaner(['rebuild', 'refused', '--dry-run', '--dir', home.dir]);
+    assert.deepEqual([survey.code, /1 waits/.test(survey.stdout)], [1, true], survey.stdout);
+    assert.doesNotMatch(survey.stdout, /publish/, 'no rebuild can help');
     await home.objects.delete('datasets/refused/run.json');
     await home.drop('datasets/refused/run.json', '{"sites": ["resid_post"], "layers": [0]}');
     const view = await home.runEnds('refused');

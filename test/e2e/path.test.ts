@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
-import {SPEC, TestHome, texts} from './home.ts';
+import {gleaner, SPEC, TestHome, texts} from './home.ts';
 
 describe('the whole path on a local cloud', function () {
   this.timeout(600_000);
@@ -65,6 +65,7 @@ describe('the whole path on a local cloud', function () {
     await home.drop('datasets/bad/stream_000.jsonl', bytes);
     await home.drop('datasets/bad/stream_001.jsonl', '');
     await home.drop('datasets/bad/stream_2.jsonl', good(0));
+    await home.drop('datasets/misnamed/stream_7.jsonl', good(0));
     await home.drop('datasets/bad/stream_003.jsonl', `${good(9)}\n`);
     await home.drop('datasets/bad/stream_003.jsonl.gz', gzipSync(good(9)));
     const view = await home.runEnds('bad');
@@ -91,6 +92,14 @@ describe('the whole path on a local cloud', function () {
     assert.match(told, /stream_2\.jsonl/);
     // Whichever event came first has the index.
     assert.match(told, /stream_003\.jsonl(\.gz)? has the same index/);
+    const misnamed = await gleaner(['status', 'misnamed', '--dir', home.dir]);
+    assert.deepEqual(
+      [misnamed.code, /there is no run "misnamed"[\s\S]*not taken: .*stream_7/.test(misnamed.stderr)],
+      [1, true],
+    );
+    const all = await gleaner(['status', '--dir', home.dir]);
+    assert.match(all.stdout, /not taken: .*misnamed\/stream_7/);
+    assert.doesNotMatch(all.stdout, /not taken: .*bad\/stream_2/, 'that is told with its run');
   });
 
   it('parks a run whose model is missing with the reason, and nobody else waits for it', async () => {

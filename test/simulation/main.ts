@@ -85,8 +85,15 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
     },
   });
   const worlds_per_s = Math.round(rate(total.seeds));
-  if (json) console.log(JSON.stringify({...total, worlds_per_s}));
-  else {
+  const cases: Case[] = [];
+  for (const [index, {seed, violation}] of total.violations.entries())
+    cases.push((index < MOST_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
+  if (keep) for (const found of cases.slice(0, MOST_SHRUNK)) keepForTests(found);
+  process.exitCode = cases.length === 0 ? 0 : 1;
+  if (json) {
+    const violations = cases.map(found => ({...found, replay: replayOf(found)}));
+    console.log(JSON.stringify({...total, violations, worlds_per_s}));
+  } else {
     console.log(
       `${total.seeds} worlds, ${worlds_per_s} a second, ${Math.round(total.events / total.seeds)} events each`,
     );
@@ -96,22 +103,18 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   }
   // The sum alone is JSON.
   const say = json ? console.error : console.log;
-  for (const [index, {seed, violation}] of total.violations.entries()) {
-    const found = index < MOST_SHRUNK ? await shrink(seed) : undefined;
-    say(explain(found ?? {seed, without: [], violation}));
-    if (found && keep) keepForTests(found);
-  }
-  say(total.violations.length === 0 ? 'every world held' : `${total.violations.length} worlds broke`);
-  process.exitCode = total.violations.length === 0 ? 0 : 1;
+  for (const found of cases) say(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
+  say(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
 }
 
-function explain({seed, without, violation}: Case): string {
+function replayOf({seed, without}: Case): string {
   const but = without.length > 0 ? ` --without '${without}'` : '';
-  return `seed ${seed}: ${violation}\n  npm run simulate -- --seed ${seed}${but} --trace`;
+  return `npm run simulate -- --seed ${seed}${but} --trace`;
 }
 
 function keepForTests(found: Case): void {
   const kept: Case[] = JSON.parse(readFileSync(KEPT, 'utf8'));
-  if (!kept.some(({seed}) => seed === found.seed)) kept.push(found);
+  const isSame = ({seed, without}: Case) => seed === found.seed && `${without}` === `${found.without}`;
+  if (!kept.some(isSame)) kept.push(found);
   writeFileSync(KEPT, `${JSON.stringify(kept, null, 2)}\n`);
 }
