@@ -18,7 +18,9 @@ export function accrue(worker: Worker, now: number): Worker {
   const {ready_at, usd_per_hour, phase} = worker;
   if (ready_at === null || usd_per_hour === null || phase === 'gone') return worker;
   const since = msOf(worker.costs_at ?? ready_at);
-  const usd = (Math.max(0, now - since) / HOUR_MS) * usd_per_hour;
+  // A clock that is behind, or a slow transaction, must not have the same time counted again.
+  const until = Math.max(now, since);
+  const usd = ((until - since) / HOUR_MS) * usd_per_hour;
   const run = payerOf(worker);
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
   const key = run ?? IDLE;
@@ -26,7 +28,7 @@ export function accrue(worker: Worker, now: number): Worker {
   return {
     ...worker,
     costs: {...costs, [key]: before + usd},
-    costs_at: iso(Math.max(now, since)),
+    costs_at: iso(until),
     charged_to: run,
   };
 }

@@ -24,9 +24,12 @@ export type Limits = {
 
 /**
  * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded.
- * `foreign`: a node without our label, which somebody else made and which is not ours to delete.
+ * `foreign`: a node without our label, which somebody else made and which is not ours to delete; a request of ours may be in the queue
+ * behind it.
  */
-export type Observation = {kind: 'unknown'} | {kind: 'absent'} | {kind: 'foreign'} | Found;
+export type Observation = {kind: 'unknown'} | {kind: 'absent'} | Foreign | Found;
+
+export type Foreign = {kind: 'foreign'; isQueued: boolean};
 
 /** A node, a queued resource, or both. `state` is the node's. */
 export type Found = {
@@ -57,7 +60,7 @@ export function decideWorker(
   limits: Limits,
   now: number,
 ): WorkerDecision {
-  if (observation.kind === 'foreign') return decideForeign(worker, wanted, limits, now);
+  if (observation.kind === 'foreign') return decideForeign(worker, observation, wanted, limits, now);
   const seen = withProvider(worker, observation, now);
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isMended = hasBeenMended(worker, seen);
@@ -104,7 +107,19 @@ function decideSeen(
 }
 
 /** Somebody else has the name: the slot waits, and the pool takes another one meanwhile. */
-function decideForeign(worker: Worker, wanted: Wanted, limits: Limits, now: number): WorkerDecision {
+function decideForeign(
+  worker: Worker,
+  {isQueued}: Foreign,
+  wanted: Wanted,
+  limits: Limits,
+  now: number,
+): WorkerDecision {
+  if (isQueued) {
+    if (worker.phase === 'deleting')
+      return isTimeToAskAgain(worker, limits, now) ? askedAgain(worker, 'delete', now) : unchanged(worker);
+    const cause = 'its request waits behind a node of its name that is not ours';
+    return toDeleting(worker, `${worker.name} is lost: ${cause}; deleting it`, now, taken(cause));
+  }
   if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
   const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
   const gone = {...createRefused(worker, reason, limits.retry_s, now), ...IDLE};
@@ -121,7 +136,8 @@ function decideGone(worker: Worker, observation: Observation, wanted: Wanted, no
     const event = `${worker.name} exists, though nobody wants it: deleting it`;
     return toDeleting(outgrow(worker, observation), event, now);
   }
-  if (wanted !== 'wanted' || isBlocked(worker, now)) return unchanged(worker);
+  // Held by a message since it was chosen, or before the Store was lost.
+  if (wanted !== 'wanted' || worker.held || isBlocked(worker, now)) return unchanged(worker);
   return toCreating(worker, now);
 }
 
@@ -278,6 +294,8 @@ function taken(cause: string): Death {
 
 function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {
+    // What a life that is over has cost is on the bills already.
+    ...(worker.phase === 'gone' ? {...NO_COSTS, ready_at: null} : {}),
     asked_at: iso(now),
     last_death: death?.cause ?? worker.last_death,
     ...IDLE,

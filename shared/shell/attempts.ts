@@ -29,6 +29,7 @@ export function recordAttempt(
     log: logObject(before.name, before.incarnation),
     ready_at: before.ready_at,
     ended_at: iso(now),
+    ...(worker.phase === 'gone' ? {gone_at: iso(now)} : {}),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
     costs: before.costs,
     cost_usd: totalOf(before.costs),

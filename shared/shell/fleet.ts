@@ -9,15 +9,12 @@ import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
+import {INCARNATION_LABEL, isSomebodyElses, MANAGED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
-
-/** The label that marks a node as ours, and the one that says which life of its slot it is. */
-export const MANAGED = {'managed-by': 'gleaner'};
-export const INCARNATION_LABEL = 'gleaner-incarnation';
 
 export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
   for (const {kind, worker, incarnation} of actions)
@@ -49,7 +46,7 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
   }
   try {
     if (message.action === 'create') await deps.tpus.create(await nodeRequest(deps, worker));
-    else await deps.tpus.delete(worker.name, worker.zone);
+    else if (!(await isSomebodyElses(deps, worker))) await deps.tpus.delete(worker.name, worker.zone);
   } catch (error) {
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});

@@ -3,10 +3,14 @@ import type {Observation} from '../core/life.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {msOf} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
+import {TpuError} from '../errors.ts';
 import type {Tpu} from '../ports.ts';
 import type {Deps} from './deps.ts';
-import {INCARNATION_LABEL, MANAGED} from './fleet.ts';
 import {readPool} from './pools.ts';
+
+/** The label that marks a node as ours, and the one that says which life of its slot it is. */
+export const MANAGED = {'managed-by': 'gleaner'};
+export const INCARNATION_LABEL = 'gleaner-incarnation';
 
 /**
  * What Cloud TPU listed, and when that was asked for. `tpus`: by the slot whose name and zone they have. `strays`: those with our
@@ -52,11 +56,34 @@ export async function isBlind(deps: Deps, unreachable: readonly string[]): Promi
 
 /** Nodes with our label, whether or not a document knows them: a lost database must not leave a TPU behind. */
 export function managed(tpus: ReadonlyMap<string, Tpu>): string[] {
-  return [...tpus.values()].filter(isManaged).map(tpu => tpu.name);
+  return [...tpus.values()].filter(tpu => isManaged(tpu) || isQueuedByUs(tpu)).map(tpu => tpu.name);
 }
 
 export function isManaged({labels, queued}: Tpu): boolean {
-  return [labels, queued?.labels ?? labels].every(given => given['managed-by'] === MANAGED['managed-by']);
+  return [labels, queued?.labels ?? labels].every(isOurs);
+}
+
+/** The request in the queue is ours, though the node of its name may be somebody else's. */
+function isQueuedByUs({queued}: Tpu): boolean {
+  return queued !== null && isOurs(queued.labels);
+}
+
+function isOurs(labels: Tpu['labels']): boolean {
+  return labels['managed-by'] === MANAGED['managed-by'];
+}
+
+/**
+ * Whether the node of the worker's name is one that we did not make. Only of a worker that no look has shown this is asked: then its
+ * create may have found the name taken.
+ */
+export async function isSomebodyElses(deps: Deps, worker: Worker): Promise<boolean> {
+  if (worker.provider_state !== null || worker.queue_state !== null) return false;
+  const {tpus, unreachable} = await lookAtNodes(deps);
+  const found = tpus.get(worker.name);
+  if (!found && unreachable.includes(worker.zone))
+    throw new TpuError('transient', worker.zone, `${worker.zone} does not say whose ${worker.name} is`);
+  // What is deleted is the request in the queue, where there is one, with the node that came of it and no other.
+  return found !== undefined && !isManaged(found) && !isQueuedByUs(found);
 }
 
 /**
@@ -68,7 +95,7 @@ export function observe(look: Look, worker: Worker): Observation {
   if (look.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
     return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
-  if (tpu && !isManaged(tpu)) return {kind: 'foreign'};
+  if (tpu && !isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
   if (tpu) {
     const {state, health, symptoms, queued} = tpu;
     return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu)};

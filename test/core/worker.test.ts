@@ -12,6 +12,7 @@ import {
 } from '../../shared/core/worker.ts';
 import {at, aWorker, found, LIMITS, T0} from '../builders.ts';
 
+const FOREIGN = {kind: 'foreign', isQueued: false} as const;
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 const LIVING: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining'];
 const SPEAKING: Phase[] = ['idle', 'working', 'draining'];
@@ -129,16 +130,27 @@ describe('the life of a slot', () => {
 
     for (const phase of PHASES)
       it(`${phase} and a node that somebody else made leaves that node alone`, () => {
-        const {worker, actions, events} = decide(wellIn(phase), {kind: 'foreign'});
+        const {worker, actions, events} = decide(wellIn(phase), FOREIGN);
         assert.equal(worker.phase, 'gone');
         assert.deepEqual(actions, []);
         assert.ok(isBlocked(worker, T0 + 60_000), 'another slot is taken meanwhile');
         assert.match(events.join(), /not ours/);
       });
 
+    it('a request of ours behind a node that is not is taken back, and asked for again', () => {
+      const behind = {kind: 'foreign', isQueued: true} as const;
+      for (const phase of PHASES.filter(phase => phase !== 'deleting')) {
+        const {worker, actions} = decide(wellIn(phase), behind);
+        assert.deepEqual([worker.phase, actions.map(({kind}) => kind)], ['deleting', ['delete']], phase);
+      }
+      const asked = aWorker({phase: 'deleting', asked_at: at(0)});
+      assert.deepEqual(decide(asked, behind, {seconds: 1}).actions, []);
+      assert.equal(decide(asked, behind, {seconds: 1000}).actions.length, 1);
+    });
+
     it('a slot that nobody wants says nothing about a node that is not ours', () => {
       const worker = wellIn('gone');
-      assert.deepEqual(decide(worker, {kind: 'foreign'}, {wanted: false}), {worker, actions: [], events: []});
+      assert.deepEqual(decide(worker, FOREIGN, {wanted: false}), {worker, actions: [], events: []});
     });
 
     it('a node that outlived its database is deleted, and its number is not used again', () => {
@@ -328,6 +340,29 @@ describe('the life of a slot', () => {
         assert.deepEqual([decision.worker.phase, decision.actions[0]?.kind], ['deleting', 'delete']);
       });
 
+    it('a slot that is gone and is seen again pays for nothing twice', () => {
+      const given = aWorker({
+        phase: 'gone',
+        ready_at: at(0),
+        usd_per_hour: 2,
+        costs: {'my-run': 5},
+        costs_at: at(60),
+      });
+      const {worker} = decideWorker(given, found('READY'), 'unwanted', LIMITS, T0 + 120_000);
+      assert.deepEqual([worker.phase, worker.ready_at, worker.costs], ['deleting', null, {}]);
+    });
+
+    it('a slot that a message took away is not made again, whoever wants it', () => {
+      const {worker} = decideWorker(
+        aWorker({phase: 'gone', held: true}),
+        {kind: 'absent'},
+        'wanted',
+        LIMITS,
+        T0,
+      );
+      assert.equal(worker.phase, 'gone');
+    });
+
     it('a worker that does not drain is deleted, and nobody says that it is drained', () => {
       const given = aWorker({
         phase: 'draining',
@@ -420,7 +455,7 @@ describe('the life of a slot', () => {
   const observations: fc.Arbitrary<Observation> = fc.oneof(
     fc.constant({kind: 'unknown' as const}),
     fc.constant({kind: 'absent' as const}),
-    fc.constant({kind: 'foreign' as const}),
+    fc.constant(FOREIGN),
     fc
       .tuple(
         fc.constantFrom(null, ...Object.keys(STATES)),
@@ -486,7 +521,7 @@ describe('the life of a slot', () => {
     it('never deletes what nobody of ours made', () => {
       fc.assert(
         fc.property(workers, fc.boolean(), (given, wanted) => {
-          assert.deepEqual(decide(given, {kind: 'foreign'}, {wanted}).actions, []);
+          assert.deepEqual(decide(given, FOREIGN, {wanted}).actions, []);
         }),
       );
     });

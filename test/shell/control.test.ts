@@ -261,6 +261,16 @@ describe('messages that change what is wanted', () => {
     assert.equal((await world.worker(A0))?.held, true);
   });
 
+  it('delete is final also where the Store is lost after it', async () => {
+    const world = await aWorkingWorld();
+    await send(world, {action: 'delete', worker: A0});
+    await world.minutes(4);
+    assert.deepEqual(world.tpus.states(), {});
+    await world.wipe();
+    await world.minutes(5);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
   it('delete of the TPU of a fixed stream leaves nothing to tick for', async () => {
     const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
     world.objects.put('datasets/my-run/run.json', '{"affinity": "fixed"}');

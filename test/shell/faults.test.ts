@@ -517,6 +517,25 @@ describe('a node that nobody asked for', () => {
     assert.match((await world.timeline()).join('\n'), new RegExp(`${A0} that is not ours`));
   });
 
+  it('and is somebody else’s is left alone also where nobody could look before it is given up', async () => {
+    const world = new World(ONE_SLOT);
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), metadata: {}});
+    world.drop('my-run', 0, someLines(4));
+    await world.deliverAll();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      throw new Error('503');
+    };
+    for (let minute = 0; minute < 30; minute++) {
+      world.now += 60_000;
+      await world.tick().catch(() => {});
+      await world.deliver().catch(() => {});
+    }
+    world.deps.tpus.list = list;
+    await world.minutes(3);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
+  });
+
   it('and lies in another zone than its name says, is no node of that slot', async () => {
     const world = await aWorkingWorld();
     world.zombify(A0);

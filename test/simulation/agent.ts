@@ -10,6 +10,8 @@ export type Surroundings = {
   objects: Objects;
   sleep: (ms: number) => Promise<void>;
   seconds: (low: number, high: number) => number;
+  /** How long its setup takes; there are some that never end. */
+  setup_s: number;
   /** Why this machine fails at what it does next, if it does. */
   fault: () => string | null;
   /** Whether it says that a stream is complete when it is not. */
@@ -46,7 +48,7 @@ export class SimAgent {
   async live(): Promise<void> {
     await this.#world.sleep(this.#world.seconds(1, 20) * 1000);
     void this.#beat();
-    await this.#world.sleep(this.#world.seconds(5, 90) * 1000);
+    await this.#world.sleep(this.#world.setup_s * 1000);
     this.#phase = 'idle';
     while (!this.hasEnded) {
       const {status, body} = await this.#ask({action: 'lease', loaded: null});

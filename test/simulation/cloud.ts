@@ -13,6 +13,7 @@ export class SimObjects {
   readonly #clockwork: Clockwork;
   #generation = 1_700_000_000_000_000n;
   onFinalized: (info: ObjectInfo) => void = () => {};
+  onDeleted: (name: string) => void = () => {};
 
   constructor(clockwork: Clockwork) {
     this.#clockwork = clockwork;
@@ -74,7 +75,10 @@ export class SimObjects {
           this.put(name, bytes, metadata);
           return 'replaced';
         }),
-      delete: name => call('delete', () => void this.#objects.delete(name)),
+      delete: name =>
+        call('delete', () => {
+          if (this.#objects.delete(name)) this.onDeleted(name);
+        }),
     };
   }
 }
@@ -91,8 +95,20 @@ export type SimNode = Tpu & {
 /** A request in the queue of its zone; its node is made when there is room. */
 export type SimQueued = Queued & {request: TpuRequest};
 
+/** What a node that was taken away may show. */
+export const TAKEN = [
+  'PREEMPTED',
+  'PREEMPTED',
+  'PREEMPTED',
+  'TERMINATED',
+  'STOPPED',
+  'STOPPING',
+  'HIDING',
+  'HIDDEN',
+];
+
 /** A list may be so much behind. */
-const STALE_MS = 90_000;
+export const STALE_MS = 90_000;
 
 /** What a zone does for a while: it gives nodes, has none, is over quota, or does not answer; `isDark`: until all is calm. */
 export type Zone = {soldOut: boolean; overQuota: boolean; unreachable: boolean; isDark: boolean};
@@ -123,9 +139,23 @@ export class SimTpus {
     return zone;
   }
 
-  /** What there is of any kind, by name. */
+  /** What there is of ours of any kind, by name. */
   names(): string[] {
-    return [...new Set([...this.nodes.keys(), ...this.queue.keys()])];
+    const ours = [...this.nodes.values()].filter(node => !isForeign(node)).map(({name}) => name);
+    return [...new Set([...ours, ...this.queue.keys()])];
+  }
+
+  /** Somebody makes a node of their own, until they need it no more. */
+  addForeign(name: string, zone: string): void {
+    if (this.#setting.isCalm || this.nodes.has(name) || this.queue.has(name)) return;
+    const created_at = iso(this.#setting.clockwork.now);
+    const was = {state: 'READY', before: 'CREATING', changed_at: this.#setting.clockwork.now};
+    const said = {health: 'HEALTHY', symptoms: [], queued: null, labels: {'managed-by': 'somebody'}};
+    this.nodes.set(name, {name, zone, ...was, ...said, metadata: {}, created_at, from: null});
+  }
+
+  removeForeign(): void {
+    for (const node of this.nodes.values()) if (isForeign(node)) this.remove(node);
   }
 
   through(call: Call): Tpus {
@@ -193,6 +223,7 @@ export class SimTpus {
 
   #create(request: TpuRequest): 'started' | 'exists' {
     const {name, zone, queue} = request;
+    this.#setting.invariants.onAskedFor(request);
     const {soldOut, overQuota} = this.#reach(zone, `create ${name}`);
     if (queue) {
       if (this.queue.has(name)) return 'exists';
@@ -248,7 +279,9 @@ export class SimTpus {
     else if (this.#setting.strikes('suspension')) this.#suspend(queued);
     else if (soldOut) {
       this.#become(queued, 'WAITING_FOR_RESOURCES');
-      this.#setting.after(chance.between(20, 90) * 1000, () => this.#provide(queued));
+      // Some are forgotten there.
+      if (!this.#setting.strikes('stuck'))
+        this.#setting.after(chance.between(20, 90) * 1000, () => this.#provide(queued));
     } else if (this.nodes.has(name)) this.#fail(queued, 'bad-request');
     else {
       this.#become(queued, 'PROVISIONING');
@@ -297,6 +330,7 @@ export class SimTpus {
     if (this.#setting.strikes('stuck')) return 'started';
     // A node that is not of the queued resource outlives it.
     const own = node && (!queued || node.from === queued) ? node : undefined;
+    this.#setting.invariants.onNodeDeleted(own);
     if (queued) this.#become(queued, 'DELETING');
     if (own) this.turn(own, 'DELETING');
     this.#setting.after(this.#setting.chance.between(5, 90) * 1000, () => {
@@ -327,6 +361,10 @@ export class SimTpus {
     this.taken(node);
     this.onGone(node);
   }
+}
+
+function isForeign({labels}: Tpu): boolean {
+  return labels['managed-by'] === 'somebody';
 }
 
 type Listed = {tpus: Tpu[]; unreachable: string[]};

@@ -5,9 +5,10 @@ import type {Outcome} from '../../shared/core/lease.ts';
 import type {RunStatus} from '../../shared/core/run.ts';
 import type {StreamStatus} from '../../shared/core/stream.ts';
 import type {Phase} from '../../shared/core/worker.ts';
+import {TAKEN} from './cloud.ts';
 import {COUNTED_TOMORROW} from './code.ts';
 import {KINDS} from './faults.ts';
-import {ILL, PASSING, SYMPTOMS, TAKEN} from './machines.ts';
+import {ILL, PASSING, SYMPTOMS} from './machines.ts';
 import type {Seen} from './run.ts';
 
 /** The compiler asks for every member of the union. */

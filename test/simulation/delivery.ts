@@ -6,7 +6,7 @@ import type {Codes, Topic} from './code.ts';
 import {type Process, Processes} from './processes.ts';
 import {MINUTE_MS, type Setting} from './setting.ts';
 
-type Message = {id: string; topic: Topic; data: Document; attempt: number};
+type Message = {id: string; topic: Topic; content: Document; data: Document; attempt: number};
 
 export class Delivery {
   readonly processes: Processes;
@@ -35,7 +35,7 @@ export class Delivery {
     for (let copy = 0; copy < copies; copy++) {
       const late_s = chance.happens(0.3) ? faults.delay_s * chance.next() : 0;
       if (late_s > 0) this.#setting.see('fault: delay_s');
-      this.#deliver({id, topic, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
+      this.#deliver({id, topic, content, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
     }
     return id;
   }
@@ -43,13 +43,15 @@ export class Delivery {
   #deliver(message: Message, delay_ms: number): void {
     this.underway += 1;
     this.#setting.after(delay_ms, () => {
-      const {id, topic, data, attempt} = message;
+      const {id, topic, content, data, attempt} = message;
       const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
       const process = this.processes.instance();
       this.#setting.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
       this.#handle(
         process,
-        process.code.handlers[topic](this.processes.deps(process, {topic, id}), event),
+        process.code.handlers[topic](this.processes.deps(process, {topic, id}), event).then(() => {
+          if (topic === 'control') this.#setting.invariants.onObeyed(id, content);
+        }),
         again_ms => {
           if (again_ms !== undefined)
             this.#deliver({...message, attempt: attempt + 1}, again_ms * Math.min(attempt, 10));

@@ -60,6 +60,8 @@ export type Faults = {
   drift: number;
   /** Of the function instances, those that run tomorrow's code while the others run today's. */
   rollout: number;
+  /** Somebody else has a node in a zone of the pool, perhaps under a name of ours. */
+  foreign: number;
   /** The whole database is lost once. */
   wipe: number;
   /** Somebody drops other content under the name of a stream. */
@@ -100,6 +102,7 @@ const MOST: Faults = {
   skew_s: 10,
   drift: 0.3,
   rollout: 1,
+  foreign: 0.5,
   wipe: 0.8,
   overwrite: 0.3,
   meddling: 0.8,

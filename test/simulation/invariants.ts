@@ -1,10 +1,15 @@
 /** What must hold at every moment, and what must have come about at the end. The first breach is kept, with its reason. */
 import {accrue, costOfLiving, payerOf} from '../../shared/core/cost.ts';
 import {manifestObject, paths} from '../../shared/core/names.ts';
+import type {Zone} from '../../shared/core/placement.ts';
 import type {Pool} from '../../shared/core/pool.ts';
+import {LIST_PRICES} from '../../shared/core/prices.ts';
 import type {Run} from '../../shared/core/run.ts';
+import type {Stream} from '../../shared/core/stream.ts';
 import {isAlive, type Worker} from '../../shared/core/worker.ts';
-import type {Document, ObjectInfo} from '../../shared/ports.ts';
+import type {Document, ObjectInfo, Stored, Tpu, TpuRequest} from '../../shared/ports.ts';
+import {breachOfBlame} from './blame.ts';
+import {STALE_MS, TAKEN} from './cloud.ts';
 import {COUNTED_TOMORROW, type Topic} from './code.ts';
 import type {Setting} from './setting.ts';
 import {good, planShards, storedText} from './streams.ts';
@@ -18,6 +23,7 @@ export type Said = {
   incarnation: number;
   lease?: {run: string; stream: string; epoch: number} | null;
   outcome?: string;
+  failure?: {kind: string; reason: string} | null;
 };
 
 /** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
@@ -37,6 +43,33 @@ const AFTERMATH_MINUTES = 12;
 const ORPHAN_MINUTES = 3;
 const TICKER_MINUTES = 4;
 
+const A_WEEK_MS = 7 * 86_400_000;
+
+/** What clocks that differ may make of the time that a life is paid for. */
+const MOST_MISCOUNTED_S = 5;
+
+/** Spot, of one chip: what every node here is. */
+function usdPerSecond(zone: string): number {
+  const price = LIST_PRICES[`v5litepod@${zone.slice(0, -2)}`] ?? LIST_PRICES.v5litepod;
+  return (price?.spot_usd ?? Number.NaN) / 3600;
+}
+
+/** How long a zone is left alone that has no quota for us, and one that refused for another reason: see LIMITS. */
+const QUOTA_S = 300;
+const REFUSED_S = 200;
+
+const OVER = ['SUSPENDED', 'FAILED'];
+const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
+/** So long a repair is waited for: see LIMITS. */
+const REPAIR_S = 600;
+
+/** Longer than what a node that was adopted has to say what it works on. */
+const AN_HEARING_MS = 300_000;
+
+function isOpen({data}: Stored): boolean {
+  return data.status === 'pending' || data.status === 'in_progress';
+}
+
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
 
@@ -55,6 +88,25 @@ export class Invariants {
   /** For how many minutes nothing has been wanted, and there were TPUs, or it ticked. */
   #orphanMinutes = 0;
   #tickerMinutes = 0;
+  /** What messages made of documents, by their id; those of them that were done to their end. */
+  readonly #said = new Map<
+    string,
+    {path: string; version: number; spent_usd: number; cancelled: string | undefined}
+  >();
+  readonly #kept: {path: string; version: number; spent_usd: number}[] = [];
+  /** Runs that were stopped, and streams that were cancelled, for good. */
+  readonly #final = new Set<string>();
+  readonly #cancelled = new Set<string>();
+  /** Workers that were deleted. */
+  readonly #held = new Set<string>();
+  /** The documents of lives that have ended. */
+  readonly #ended = new Set<string>();
+  #isWiped = false;
+  readonly #askedAt = new WeakMap<Said, number>();
+  /** The life that each request id in the queue was for. */
+  readonly #requests = new Map<string, string>();
+  /** What was said of a stream when all its shards were there already. */
+  readonly #ofWhole = new WeakSet<Said>();
   /** For how many minutes the pool's money has been spent. */
   #poorMinutes = 0;
   readonly #births = new Map<string, number[]>();
@@ -87,11 +139,19 @@ export class Invariants {
     const [collection, id = '', ...rest] = path.split('/');
     this.#check(after !== undefined, () => `${path} was deleted`);
     if (!after) return;
-    if (collection === 'runs' && rest.length === 0) this.#onRun(id, after);
+    if (collection === 'runs' && rest.length === 0) this.#onRun(id, before, after);
     if (collection === 'runs' && rest.length === 2) this.#onStream(path, before, after);
     if (collection === 'workers' && rest.length === 0) this.#onWorker(id, before, after);
-    if (collection === 'workers' && rest.length === 2 && before === undefined)
+    if (collection === 'zones' && before) this.#onZone(before as unknown as Zone, after as unknown as Zone);
+    if (collection === 'workers' && rest.length === 2 && before === undefined) {
       this.#setting.see(`a life ends: ${after.cause_kind}`);
+      this.#checkDrained(id, after);
+    }
+    if (collection === 'control') this.#onSaid(id, after);
+    if (!before) this.#checkRestored(path, after);
+    const isPassing = collection === 'events' || collection === 'control' || rest[0] === 'attempts';
+    const isKeptFor_ms = Date.parse(String(after.expire_at)) - this.#setting.clockwork.now;
+    this.#check(!isPassing || isKeptFor_ms > A_WEEK_MS, () => `${path} is kept until ${after.expire_at}`);
     if (collection === 'control') {
       const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
       const isNonsense = this.#expected.get(id) === 'rejected';
@@ -119,8 +179,17 @@ export class Invariants {
     );
   }
 
-  #onRun(run: string, {status, streams_pending, streams_in_progress}: Document): void {
+  #onRun(run: string, before: Document | undefined, after: Document): void {
+    const {status, streams_pending, streams_in_progress} = after;
     this.#setting.see(`a run is: ${status}`);
+    const isFinal = before?.status === 'cancelled' || this.#final.has(run);
+    this.#check(
+      !isFinal || status === 'cancelled',
+      () => `run ${run} was stopped for good, and is ${status}`,
+    );
+    const isAwoken = before?.status === 'paused' && status === 'active';
+    const isSaid = this.actor && 'topic' in this.actor && this.actor.topic === 'control';
+    this.#check(!isAwoken || isSaid === true, () => `run ${run} was paused, and nobody said that it goes on`);
     const isOver = status === 'completed' || status === 'failed';
     const left = Number(streams_pending) + Number(streams_in_progress);
     this.#check(!isOver || left === 0, () => `run ${run} is ${status} with ${left} streams unfinished`);
@@ -129,6 +198,7 @@ export class Invariants {
   #onStream(path: string, before: Document | undefined, after: Document): void {
     const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
     this.#setting.see(`a stream is: ${after.status}`);
+    if (before && after.status !== 'failed') this.#cancelled.delete(path);
     const isLeased = after.status === 'in_progress';
     if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
     if (held && after.status === 'pending') this.#checkTaken(path, held);
@@ -152,7 +222,37 @@ export class Invariants {
       const isUndone = before.status === 'completed' && after.status !== 'completed';
       this.#check(!isUndone, () => `${path} was completed and is ${after.status}`);
     }
+    if (before) this.#checkBlame(path, before, after);
+    const isRevived = before?.status === 'failed' && after.status === 'pending';
+    const isSaid = this.actor && 'topic' in this.actor && this.actor.topic === 'control';
+    this.#check(
+      !isRevived || isSaid === true || before.generation !== after.generation,
+      () => `${path} was parked, and is tried again though nobody said so`,
+    );
     this.#checkCheckpoint(path, after);
+  }
+
+  #checkBlame(path: string, before: Document, after: Document): void {
+    const said = this.actor && 'said' in this.actor ? this.actor.said : undefined;
+    const holder = this.#setting.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
+    const known = {
+      death: holder ? String(holder.last_death) : null,
+      wasWhole: said !== undefined && this.#ofWhole.has(said),
+    };
+    const breach = breachOfBlame(before as unknown as Stream, after as unknown as Stream, said, known);
+    this.#check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
+  }
+
+  /** A worker's word has come. */
+  onAsked(said: Said): void {
+    this.#askedAt.set(said, this.#setting.clockwork.now);
+    const {objects, store} = this.#setting;
+    const stream = said.lease && store.peek(paths.stream(said.lease.run, said.lease.stream));
+    if (!stream) return;
+    const prefix = `activations/${stream.run}/tpu_${stream.worker_id}/shard_`;
+    const stored = objects.list(prefix).filter(({metadata}) => metadata.stream_crc32c === stream.crc32c);
+    const all = planShards(this.#contentOf(String(stream.object), stream.crc32c)).length;
+    if (stored.length === all) this.#ofWhole.add(said);
   }
 
   /** A worker's word changes its own lease alone, and only the one that it has now. */
@@ -181,6 +281,13 @@ export class Invariants {
       () => `${path} went from ${held?.worker} to ${lease.worker} in one epoch`,
     );
     if (!isGranted) return;
+    const said = this.actor && 'said' in this.actor ? this.actor.said : undefined;
+    const run = this.#setting.store.peek(path.split('/', 2).join('/'));
+    this.#check(
+      said?.action !== 'lease' || run?.status === 'active',
+      () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
+    );
+    if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
     this.#check(
       !moved,
       () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
@@ -192,6 +299,24 @@ export class Invariants {
           other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
         this.#check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
       }
+  }
+
+  /** What was waiting for a minute when the worker asked, in a run with a higher priority, goes first. */
+  #checkPriority(path: string, priority: number, said: Said): void {
+    const {store} = this.#setting;
+    const since = (this.#askedAt.get(said) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
+    const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
+    const higher = store
+      .collection('runs')
+      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
+      .filter(({data}) => data.rebuilt_at === null);
+    const first = higher
+      .flatMap(run => store.collection(`${run.path}/streams`))
+      .find(stream => stream.data.status === 'pending' && isOld(stream));
+    this.#check(
+      !first,
+      () => `${path} was given away before ${first?.path}, whose run has a higher priority`,
+    );
   }
 
   /** Who lives, and has said lately that it has a lease, loses it by its own word or a person's alone. */
@@ -246,12 +371,18 @@ export class Invariants {
       () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
     );
     if (!before) return;
+    if (!after.held) this.#held.delete(paths.worker(name));
     const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
     this.#check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
+    const hasEnded = !['deleting', 'gone'].includes(String(before.phase)) && after.phase === 'deleting';
+    if (hasEnded) this.#ended.add(paths.attempt(name, old));
     const isBorn = before.phase !== 'creating' && after.phase === 'creating';
     this.#check(!isBorn || before.phase === 'gone', () => `${name} was created while it was ${before.phase}`);
     this.#check(!isBorn || life > old, () => `${name} was created again as incarnation ${life}`);
-    if (isBorn) this.#onBirth(String(after.zone));
+    const isAskedAgain =
+      after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
+    if (isBorn || isAskedAgain) this.#onBirth(String(after.zone));
+    this.#check(!isBorn || !before.held, () => `${name} was deleted, and is made again`);
     if (isBorn) this.#checkBudget(name);
     const node = this.#setting.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
@@ -269,6 +400,60 @@ export class Invariants {
       births.length <= this.#setting.mostCreates,
       () => `${zone} was asked for ${births.length} nodes in an hour`,
     );
+  }
+
+  /** A zone that refused is left alone for a while, and so is one whose last three nodes or more were all lost young. */
+  #onZone(before: Zone, after: Zone): void {
+    const {now} = this.#setting.clockwork;
+    const isBlocked = after.blocked_until_at !== before.blocked_until_at && after.blocked_until_at !== null;
+    const blocked_s = (Date.parse(after.blocked_until_at ?? '') - Date.parse(after.updated_at)) / 1000;
+    const least_s = /quota/.test(after.blocked_reason ?? '') ? QUOTA_S : REFUSED_S;
+    this.#check(
+      !isBlocked || blocked_s === least_s,
+      () => `${after.zone} is left alone for ${blocked_s} s: ${after.blocked_reason}`,
+    );
+    const asked = after.creates.at(-1)?.asked_at;
+    if (asked === undefined || asked === before.creates.at(-1)?.asked_at) return;
+    const stays =
+      before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
+    this.#check(
+      !(stays > now + MOST_SKEW_MS),
+      () => `${after.zone} is asked, and it refused until ${after.blocked_until_at}`,
+    );
+    const since = (minutes: number) =>
+      before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
+    const isChurning = since(25).length >= 3 && since(35).every(({lived_s}) => lived_s < 300);
+    this.#check(!isChurning, () => `${after.zone} is asked, and lost ${JSON.stringify(since(25))}`);
+  }
+
+  onNodeDeleted(node: Tpu | undefined): void {
+    this.#check(node?.labels['managed-by'] !== 'somebody', () => `${node?.name} is deleted, and is not ours`);
+  }
+
+  /** Where money is no object, whoever is not needed any more finishes the shard that it has in hand. */
+  #checkDrained(name: string, {cause_kind, last_phase, work}: Document): void {
+    const {config, store} = this.#setting;
+    const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
+    const isFree = pool.budget_usd === null && pool.version === 0;
+    const isCut = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
+    const isAnyRunPoor = store.collection('runs').some(({data}) => Number(data.version) > 0);
+    this.#check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
+  }
+
+  /** Cloud TPU is asked for a node. */
+  onAskedFor({name, labels, metadata, queue}: TpuRequest): void {
+    const {clockwork, config} = this.#setting;
+    const incarnation = metadata['gleaner-incarnation'];
+    const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
+    this.#check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
+    if (!queue) return;
+    const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
+    const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
+    this.#check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
+    const life = `${name}#${incarnation} of Store ${this.#isWiped}`;
+    const other = this.#requests.get(queue.request_id) ?? life;
+    this.#requests.set(queue.request_id, other);
+    this.#check(other === life, () => `${life} is asked for with the request id of ${other}`);
   }
 
   /** Nothing is made with money that is spent. */
@@ -328,19 +513,74 @@ export class Invariants {
     const poor = workers.filter(
       worker => (isAlive(worker) || worker.phase === 'creating') && isPoor(accrue(worker, now)),
     );
-    return new Set(poor.map(({name, incarnation}) => `${name}#${incarnation}`));
+    return new Set(poor.map(({name, incarnation}) => `there is no money for ${name}#${incarnation}`));
+  }
+
+  /** What a tick has to see to: nodes without money, those that were taken away or that nobody wants, and streams whose event was lost. */
+  #toDo(): Set<string> {
+    return new Set([...this.#withoutMoney(), ...this.#taken(), ...this.#unwanted(), ...this.#missed()]);
+  }
+
+  #living(): Worker[] {
+    const workers = this.#setting.store.collection('workers').map(({data}) => data as unknown as Worker);
+    return workers.filter(worker => isAlive(worker) || worker.phase === 'creating');
+  }
+
+  #taken(): string[] {
+    const {clockwork, tpus} = this.#setting;
+    return this.#living().flatMap(({name, incarnation, zone, fault, provider_since_at}) => {
+      if (fault !== null) return [`${name}#${incarnation} cannot work: ${fault}`];
+      const queued = tpus.queue.get(name);
+      const isFromQueue = Number(queued?.request.labels['gleaner-incarnation']) === incarnation;
+      if (isFromQueue && queued && OVER.includes(queued.state) && !tpus.zone(zone).unreachable)
+        return [`${name}#${incarnation} is ${queued.state}`];
+      const node = tpus.nodes.get(name);
+      const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
+      const isSeen =
+        Number(node?.metadata['gleaner-incarnation']) === incarnation && !tpus.zone(zone).unreachable;
+      const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
+      const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
+      return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
+    });
+  }
+
+  /** Without a run that goes on, whoever has no work goes; those that a lost Store forgot get time to say what they do. */
+  #unwanted(): string[] {
+    const {clockwork, store} = this.#setting;
+    const isActive = store
+      .collection('runs')
+      .some(({path, data}) => data.status === 'active' && store.collection(`${path}/streams`).some(isOpen));
+    if (isActive) return [];
+    const idle = this.#living().filter(
+      ({phase, created_at}) =>
+        ['creating', 'booting', 'idle'].includes(phase) &&
+        Date.parse(created_at) < clockwork.now - AN_HEARING_MS,
+    );
+    return idle.map(({name, incarnation, phase}) => `nobody wants ${name}#${incarnation}, which is ${phase}`);
+  }
+
+  #missed(): string[] {
+    const {objects, store, streams} = this.#setting;
+    return [...streams.keys()].flatMap(name => {
+      const [, run = '', file = ''] = name.split('/');
+      const stream = store.peek(paths.stream(run, file.slice(7, 10)));
+      const generation = objects.info(name)?.generation;
+      const isFresh = stream?.status === 'pending' && stream.epoch === 0 && stream.total_shards === 0;
+      const isMissed = !stream || (isFresh && stream.generation !== generation);
+      return isMissed && store.peek(paths.run(run))?.status !== 'cancelled' ? [`${name}#${generation}`] : [];
+    });
   }
 
   onTickBegun(): BegunTick {
-    return {at: this.#setting.clockwork.now, poor: this.#withoutMoney()};
+    return {at: this.#setting.clockwork.now, poor: this.#toDo()};
   }
 
   /** What is spent is at most the cap and what a tick costs: two that came after each other leave nobody there. */
   onTickEnded({at, poor}: BegunTick): void {
-    const still = this.#withoutMoney();
+    const still = this.#toDo();
     const left = new Set([...poor].filter(worker => still.has(worker)));
     const both = at > this.#poor.at ? [...left].filter(worker => this.#poor.workers.has(worker)) : [];
-    this.#check(both.length === 0, () => `two ticks have left ${both} there, for whom there is no money`);
+    this.#check(both.length === 0, () => `two ticks have left it: ${both}`);
     this.#poor = {at: this.#setting.clockwork.now, workers: left};
   }
 
@@ -377,6 +617,55 @@ export class Invariants {
     );
   }
 
+  /** What a message made of the document that it is about, in the commit that records it. */
+  #onSaid(id: string, {message, outcome}: Document): void {
+    if (outcome !== 'applied') return;
+    const {action, run, stream} = JSON.parse(String(message));
+    const path = run === undefined ? paths.pool('tpu') : paths.run(run);
+    const {version, spent_usd, cost_usd, status, cancelled_streams} = this.#setting.store.peek(path) ?? {};
+    const isKept =
+      Number(version) > 0 || status === 'paused' || (cancelled_streams as string[] | undefined)?.length;
+    if (action === 'rebuild' || !(isKept || action === 'cancel')) return;
+    const spent = Math.max(Number(spent_usd), Number(cost_usd ?? 0));
+    const cancelled = action === 'cancel' ? paths.stream(run, stream) : undefined;
+    this.#said.set(id, {path, version: Number(version), spent_usd: spent, cancelled});
+  }
+
+  /** A message was done to its end: what it said outlives the Store. */
+  onObeyed(id: string, {action, run, worker}: Document): void {
+    const {store} = this.#setting;
+    const said = this.#said.get(id);
+    if (said) this.#kept.push(said);
+    const isCancelled = (path: string) => /^cancelled/.test(String(store.peek(path)?.last_error));
+    if (said?.cancelled && isCancelled(said.cancelled)) this.#cancelled.add(said.cancelled);
+    const path = paths.worker(String(worker));
+    if (action === 'delete' && store.peek(path)?.held) this.#held.add(path);
+    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'cancelled') return;
+    this.#final.add(String(run));
+    const leased = store.collection(paths.streams(String(run))).filter(({data}) => data.lease !== null);
+    this.#check(
+      leased.length === 0,
+      () => `run ${run} was stopped, and workers have ${leased.map(({id}) => id)}`,
+    );
+  }
+
+  /** A document that is made is new, or is as the bucket has kept it. */
+  #checkRestored(path: string, after: Document): void {
+    for (const kept of this.#kept.filter(kept => kept.path === path))
+      this.#check(
+        Number(after.version) >= kept.version && Number(after.spent_usd) >= kept.spent_usd - 1e-6,
+        () => `${path} has version ${after.version} and $${after.spent_usd}, and had ${JSON.stringify(kept)}`,
+      );
+    this.#check(
+      !this.#held.has(path) || after.held === true,
+      () => `${path} was deleted, and is ${after.phase} again`,
+    );
+    this.#check(
+      !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
+      () => `${path} was cancelled, and is ${after.status}`,
+    );
+  }
+
   onTickerOff(): void {
     this.#tickerMinutes = 0;
   }
@@ -390,6 +679,8 @@ export class Invariants {
   }
 
   onWipe(): void {
+    this.#isWiped = true;
+    this.#ended.clear();
     this.#expected = new Map();
     this.#births.clear();
   }
@@ -402,12 +693,52 @@ export class Invariants {
     this.#check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     for (const {id, data} of store.collection('workers'))
       this.#check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
+    for (const path of this.#ended)
+      this.#check(store.peek(path) !== undefined, () => `${path} is not recorded`);
+    if (!this.#isWiped) this.#checkBills();
     for (const [id, outcome] of this.#expected) {
       const record = store.peek(paths.control(id));
       this.#check(record !== undefined, () => `control message ${id} left no record`);
       const isAsExpected = outcome === undefined || record?.outcome === outcome;
       this.#check(isAsExpected, () => `control message ${id} was ${record?.outcome}: ${record?.message}`);
     }
+  }
+
+  /** Every life has cost what its time costs, and each is paid for once. */
+  #checkBills(): void {
+    const {config, store} = this.#setting;
+    const lives = store
+      .collection('workers')
+      .flatMap(({path}) => store.collection(`${path}/attempts`))
+      .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
+    const owed = new Map<string, number>();
+    let total = 0;
+    for (const {path, data} of lives) {
+      const paid_s = Number(data.cost_usd) / usdPerSecond(String(store.peek(`workers/${data.worker}`)?.zone));
+      const lived_s = (Date.parse(String(data.gone_at)) - Date.parse(String(data.ready_at))) / 1000;
+      this.#check(
+        Math.abs(paid_s - lived_s) <= MOST_MISCOUNTED_S,
+        () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
+      );
+      total += Number(data.cost_usd);
+      for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
+        owed.set(run, (owed.get(run) ?? 0) + usd);
+    }
+    const spent = Number(store.peek('pools/tpu')?.spent_usd ?? config.pool.spent_usd);
+    this.#check(
+      Math.abs(spent - total) < 1e-6,
+      () => `the pool has spent $${spent}, its lives cost $${total}`,
+    );
+    for (const {id, data} of store.collection('runs'))
+      this.#check(
+        Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
+        () => `run ${id} has spent $${data.spent_usd}, its lives cost $${owed.get(id) ?? 0}`,
+      );
+  }
+
+  /** Objects in which work is kept are never deleted. */
+  onDeleted(name: string): void {
+    this.#check(name.startsWith('partials/'), () => `${name} was deleted`);
   }
 
   #checkComplete(object: string): void {

@@ -3,24 +3,13 @@ import type {Request, Response} from '@google-cloud/functions-framework';
 import {iso} from '../../shared/core/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
-import type {SimNode} from './cloud.ts';
+import {type SimNode, TAKEN} from './cloud.ts';
 import type {Codes} from './code.ts';
 import type {Said} from './invariants.ts';
 import type {Process, Processes} from './processes.ts';
 import {MINUTE_MS, type Setting} from './setting.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
-/** What a node that was taken away may show, and what one shows that Google mends or moves. */
-export const TAKEN = [
-  'PREEMPTED',
-  'PREEMPTED',
-  'PREEMPTED',
-  'TERMINATED',
-  'STOPPED',
-  'STOPPING',
-  'HIDING',
-  'HIDDEN',
-];
 export const ILL = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
 /** Of nodes that work all the same. */
 export const SYMPTOMS = [
@@ -30,6 +19,7 @@ export const SYMPTOMS = [
   'EXECUTE_TIMED_OUT',
   'PROJECT_ABUSE',
 ];
+/** What one shows that Google mends or moves. */
 export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
 /** `cut` says from when until when its network is away. */
@@ -54,7 +44,8 @@ export class Machines {
     const setting = this.#setting;
     const {clockwork, chance, faults} = setting;
     this.#planLoss(node);
-    if (setting.strikes('stillborn')) return;
+    const isStuck = setting.strikes('stillborn');
+    if (isStuck && chance.happens(0.5)) return;
     const isBad = setting.strikes('bad_host');
     if (isBad) this.#show(node, 'MESH_BUILD_FAIL');
     const incarnation = Number(node.metadata['gleaner-incarnation']);
@@ -76,6 +67,7 @@ export class Machines {
       objects: setting.objects.through(this.#extractorCalls(process, cut)),
       sleep: ms => new Promise(resolve => setting.after(ms * drift, () => process.isDead || resolve())),
       seconds: (low, high) => setting.chance.between(low, high),
+      setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
         if (isBad)
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
@@ -112,6 +104,10 @@ export class Machines {
     this.#setting.after(this.#setting.minutes(1, 20), () => {
       if (!this.#isThere(node) || node.state !== 'READY') return;
       this.#setting.tpus.turn(node, chance.pick(PASSING));
+      if (chance.happens(0.3)) {
+        this.#end(node, 'nobody mends it');
+        return;
+      }
       this.#setting.after(this.#setting.minutes(1, 15), () => {
         if (PASSING.includes(node.state)) this.#setting.tpus.turn(node, 'READY');
       });
@@ -215,6 +211,7 @@ export class Machines {
         if (!setting.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
       },
     };
+    setting.invariants.onAsked(body as Said);
     const deps = this.#functions.deps(process, {said: body as Said});
     process.code.workerApi(deps, {body} as Request, response as unknown as Response).catch(error => {
       setting.note(() => `${process.name} fails: ${error.message}`);

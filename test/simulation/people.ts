@@ -58,6 +58,18 @@ export class People {
       });
   }
 
+  /** A node in the pool's zone that is none of ours, under a name as we give them. */
+  planForeign(): void {
+    const {tpus} = this.#setting;
+    if (!this.#setting.strikes('foreign')) return;
+    this.#setting.after(this.#setting.minutes(0, 25), () =>
+      tpus.addForeign(
+        this.#setting.chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']),
+        'us-central1-a',
+      ),
+    );
+  }
+
   #order(): Document {
     const {chance, config, tpus} = this.#setting;
     const run = `run-${chance.integer(0, 1)}`;
@@ -70,7 +82,7 @@ export class People {
       {action: 'resume', run},
       {action: 'resume', run},
       {action: 'start', run},
-      chance.happens(0.3) ? {action: 'stop', run} : {action: 'retry', run},
+      chance.happens(0.6) ? {action: 'stop', run} : {action: 'retry', run},
       {action: 'retry', run, stream},
       {action: 'cancel', run, stream},
       {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
@@ -95,8 +107,17 @@ export class People {
 
   #say(message: Document, outcome?: 'rejected'): void {
     this.#setting.note(() => `somebody says ${JSON.stringify(message)}`);
-    if (message.action === 'stop') this.#setting.invariants.onStop(String(message.run));
+    if (message.action === 'stop') this.#regret(String(message.run));
     this.#setting.invariants.expectRecord(this.#delivery.send('control', message), outcome);
+  }
+
+  /** A stop is final, whatever is said after it. */
+  #regret(run: string): void {
+    const {chance, invariants} = this.#setting;
+    invariants.onStop(run);
+    if (chance.happens(0.5)) return;
+    const action = chance.pick(['start', 'resume', 'pause', 'retry']);
+    this.#setting.after(this.#setting.minutes(1, 10), () => this.#say({action, run}));
   }
 
   /** After the database was lost. */

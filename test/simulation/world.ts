@@ -43,6 +43,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     invariants.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
+  objects.onDeleted = name => invariants.onDeleted(name);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     setting.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
@@ -51,6 +52,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
 
   people.planDrops();
   people.planMessages();
+  people.planForeign();
   blow(setting, machines);
   delivery.beat();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
@@ -81,6 +83,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
 
   setting.note(() => 'the storm is over');
   setting.faults = CALM;
+  tpus.removeForeign();
   for (const zone of tpus.zones.values())
     Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
   for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)

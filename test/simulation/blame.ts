@@ -1,0 +1,39 @@
+/** Whose fault it is: what may count against a stream, what parks it, and what clears it. */
+import type {Stream} from '../../shared/core/stream.ts';
+import type {Said} from './invariants.ts';
+
+/** What README and DESIGN promise, and not what the code says. */
+const OWN_FAILURES = 3;
+const MACHINES_IN_A_ROW = 5;
+
+/** `death` is what its holder died of last; `wasWhole`: all its shards were there before the worker said this. */
+export function breachOfBlame(
+  before: Stream,
+  after: Stream,
+  said: Said | undefined,
+  {death, wasWhole}: {death: string | null; wasWhole: boolean},
+): string | undefined {
+  const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
+  const given = said?.action === 'release' ? said.outcome : undefined;
+  const isMachines = given === 'failed' && said?.failure?.kind === 'infrastructure';
+  const isOwn = given === 'completed' ? !wasWhole : given === 'failed' && !isMachines;
+  const isSuspect = !said && /has said nothing|has stood still/.test(death ?? '');
+  const hasBegunAnew = !given && /began anew in the midst/.test(after.last_error ?? '');
+  const isBadHost = /TPU initialization failed/.test(said?.failure?.reason ?? '');
+  if (failures > 0 && !(failures === 1 && isOwn)) return 'has a failure that is not its own';
+  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || hasBegunAnew))
+    return 'is blamed for what it cannot have done';
+  const isGivenBack = before.lease !== null && after.status === 'pending';
+  if (isGivenBack && isOwn && failures === 0) return 'has failed, and nobody counts it';
+  if (isGivenBack && isMachines && !isBadHost && faults === 0)
+    return 'has cost a machine, and nobody counts it';
+  if (after.total_shards > before.total_shards && after.faults > 0)
+    return 'stored a shard, and is blamed still';
+  const isTooMuch = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;
+  const hasCounted = failures > 0 || faults > 0;
+  if (hasCounted && isTooMuch !== (after.status === 'failed'))
+    return `is ${after.status} after ${after.failures} failures and ${after.faults} faults`;
+  if (before.status === 'failed' && after.status === 'pending' && after.failures + after.faults > 0)
+    return 'is tried again with what was held against it';
+  return undefined;
+}
