@@ -1,6 +1,6 @@
 import {Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../local/errors.ts';
-import {isRunId} from '../shared/core/names.ts';
+import {isRunId, isZone} from '../shared/core/names.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 
@@ -77,7 +77,7 @@ program
   .option('--spec <file>', "a run.json, instead of the run's own or the defaults")
   .option('--model <model>', 'another model than the spec says')
   .option('--accelerator <type>', 'of each TPU', 'v5litepod-1')
-  .option('--zone <zone>', 'where they are, for their price', 'us-central1-a')
+  .option('--zone <zone>', 'where they are, for their price', zone, 'us-central1-a')
   .option('--workers <n>', 'how many of them work at once', positive, 1)
   .option(
     '--sample-bytes <n>',
@@ -140,6 +140,11 @@ function natural(text: string): number {
 function runId(text: string): string {
   if (!isRunId(text))
     throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+  return text;
+}
+
+function zone(text: string): string {
+  if (!isZone(text)) throw new InvalidArgumentError('a zone such as us-central1-a.');
   return text;
 }
 

@@ -34,12 +34,15 @@ export const LISTED_ON = '2026-11-21';
 /** Of a generation, whether its list price was compared with a public source. */
 export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
 
-/** How many chips a type has: its number counts cores up to v4 and for v5p, of which a chip has two, and chips otherwise. */
+/**
+ * How many chips a type has: its number counts cores up to v4 and for v5p, of which a chip has two, and chips otherwise. Nobody makes
+ * half a chip, or none.
+ */
 export function chipsOf(accelerator: string): {generation: string; chips: number} | undefined {
-  const [, generation = '', size = ''] = /^(v2|v3|v4|v5p|v5litepod|v6e)-(\d{1,5})$/.exec(accelerator) ?? [];
+  const [, generation = '', size] = /^(v2|v3|v4|v5p|v5litepod|v6e)-([1-9]\d{0,4})$/.exec(accelerator) ?? [];
   if (!generation) return undefined;
-  const number = Number(size);
-  return {generation, chips: ['v5litepod', 'v6e'].includes(generation) ? number : number / 2};
+  const chips = Number(size) / (['v5litepod', 'v6e'].includes(generation) ? 1 : 2);
+  return Number.isInteger(chips) ? {generation, chips} : undefined;
 }
 
 /** The list, but for what is given: a price that names no region goes for all that are not given too. */

@@ -28,6 +28,12 @@ describe('the price of a node', () => {
   ] as const)
     it(`${accelerator} has ${chips} chips`, () => assert.equal(chipsOf(accelerator)?.chips, chips));
 
+  for (const accelerator of ['v2-1', 'v5p-7', 'v5litepod-0', 'v6e-01', 'v9-8'])
+    it(`${accelerator} is no type`, () => {
+      assert.equal(chipsOf(accelerator), undefined);
+      assert.equal(usdPerHour(LIST_PRICES, {accelerator, spot: true, zone: 'us-central1-a'}), null);
+    });
+
   it('is that of its region, or of its generation, or nobody knows it', () => {
     const prices = {...LIST_PRICES, 'v6e@europe-west4': {usd: 3, spot_usd: 1}};
     const price = (accelerator: string, zone: string, spot: boolean) =>

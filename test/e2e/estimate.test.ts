@@ -80,6 +80,11 @@ describe('an estimate, and what a run then stores', function () {
       says: /says nothing of costs/,
     },
     {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/},
+    {
+      name: 'a region for a zone',
+      args: ['soon', '--zone', 'europe-west4'],
+      says: /a zone such as us-central1-a/,
+    },
   ];
   for (const {name, args, says} of wrong)
     it(`${name} is one sentence and exit 1`, async () => {
