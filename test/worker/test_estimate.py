@@ -6,7 +6,7 @@ import random
 
 import pytest
 from gleaner_worker.estimate.__main__ import estimate
-from gleaner_worker.estimate.blocks import FileSource, sample_blocks
+from gleaner_worker.estimate.blocks import BLOCKS, FileSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.tiny import make_tiny_model
@@ -99,11 +99,62 @@ def test_blocks_are_whole_lines_also_long_ones_and_the_last_without_an_end(tmp_p
     text = "".join(f"{number:05d}{'x' * (number % 7 * 300)}\n" for number in range(500)) + "the end"
     source = a_file(tmp_path, "s.jsonl", text)
     known = set(text.splitlines())
-    blocks = list(sample_blocks([source], blocks=50, size=64))
-    assert len(blocks) == 50
+    blocks = sample_blocks([source], blocks=50, size=64)
+    assert 30 < len(blocks) <= 50
     for block in blocks:
         assert set(block.data.decode().splitlines()) <= known
         assert block.stream_bytes == len(block.data) > 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_line_is_in_two_blocks_and_no_range_is_inverted(tmp_path, seed):
+    chance = random.Random(seed)
+    longest = chance.choice([1, 50, 5_000, 200_000])
+    sources, total = [], 0
+    for stream in range(chance.randrange(1, 40)):
+        text = "".join(f"{stream}.{n}{'x' * chance.randrange(longest)}\n" for n in range(chance.randrange(1, 60)))
+        sources.append(a_file(tmp_path, f"{stream}.jsonl", text.removesuffix("\n") if chance.random() < 0.5 else text))
+        total += len(text)
+    size = chance.randrange(1, max(2, total // BLOCKS))
+    blocks = sample_blocks(sources, size=size)
+    if blocks is None:
+        return
+    found = [line for block in blocks for line in block.data.splitlines()]
+    assert len(found) == len(set(found))
+    assert sum(block.stream_bytes for block in blocks) <= total
+    parts = [(Counts(lines=len(block.data.splitlines())), block.stream_bytes) for block in blocks]
+    lines = extrapolate(parts, total)["lines"]
+    assert len(found) <= lines.low <= lines.estimate <= lines.high
+
+
+class Metered(FileSource):
+    """Counts what is read of it."""
+
+    read_bytes = 0
+
+    def read(self, begin, end):
+        data = super().read(begin, end)
+        self.read_bytes += len(data)
+        return data
+
+
+def test_a_line_longer_than_all_blocks_is_counted_once(model, tmp_path):
+    path = tmp_path / "giant.jsonl"
+    path.write_bytes(b'{"text": "' + b"a " * 10_000_000 + b'"}\n{"text": "b"}\n')
+    source = Metered(str(path))
+    found = run(model, [source], tmp_path, 1_000_000)
+    assert found["exact"] and found["sample"] == {"blocks": 1, "lines": 2, "bytes": source.size}
+    assert {name: found["totals"][name]["estimate"] for name in ("samples", "rejected")} == {"samples": 1, "rejected": 1}
+    assert source.read_bytes < 3 * source.size
+
+
+def test_no_more_is_read_than_whole_lines_need(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(b"".join(b"%d %s\n" % (number, b"x" * 1000) for number in range(20_000)))
+    source = Metered(str(path))
+    blocks = sample_blocks([source], size=20_000)
+    assert len(blocks) == BLOCKS
+    assert source.read_bytes < BLOCKS * (20_000 + 16 * 1024 + 10)
 
 
 def test_what_the_worker_would_refuse_is_refused_in_its_words(model, tmp_path):

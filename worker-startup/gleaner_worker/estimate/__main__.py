@@ -67,14 +67,17 @@ def _streams(bucket: Bucket, prefix: str) -> list[Source]:
 def estimate(
     spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
 ) -> dict:
-    """Reads all of the streams if they are no larger than `sample_bytes`. Raises Failure, in the worker's own words, when the model or a stream is no good."""
+    """Reads all of the streams if they are no larger than `sample_bytes`, or their lines so long that nothing less would do.
+
+    Raises Failure, in the worker's own words, when the model or a stream is no good.
+    """
     files = find_model(spec.model, home, bucket, revision=spec.revision, weights=False)
     config, layers, reader = open_reader(spec, files.folder)
     check_tokens(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, reader.max_length, spec.tokens == "mean")
     depth, total_bytes = layers[-1] + 1, sum(source.size for source in sources)
-    is_exact = total_bytes <= sample_bytes
+    sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     reasons: Counter = Counter()
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
         path = os.path.join(folder, "lines")
@@ -86,7 +89,7 @@ def estimate(
             reasons.update(found.reasons)
             return found
 
-        if is_exact:
+        if sampled is None:
             whole, plans = Counts(), []
             for source in sources:
                 found = counted(source.read(0, source.size))
@@ -101,7 +104,7 @@ def estimate(
             blocks, sampled_bytes, lines = len(plans), total_bytes, whole.lines
         else:
             samples, parts = [], []
-            for block in sample_blocks(sources, size=max(1, sample_bytes // BLOCKS)):
+            for block in sampled:
                 found = counted(block.data)
                 samples += [item for item in found.items if not isinstance(item, Reject)]
                 parts.append((found.counts, block.stream_bytes))
@@ -123,7 +126,7 @@ def estimate(
         "row_bytes": row_bytes,
         "streams": len(sources),
         "stream_bytes": total_bytes,
-        "exact": is_exact,
+        "exact": sampled is None,
         "sample": {"blocks": blocks, "lines": lines, "bytes": round(sampled_bytes)},
         "totals": {name: value.record() for name, value in totals.items()},
         "computed_tokens": round(computed),

@@ -1,4 +1,4 @@
-"""Where streams are sampled: whole lines out of blocks that lie evenly over all their bytes."""
+"""Where streams are sampled: whole lines that begin in blocks, which lie evenly over all their bytes and do not overlap."""
 
 import os
 import zlib
@@ -16,6 +16,8 @@ BLOCK_BYTES = 256 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _PACKED_TIMES = 8  # what comes first is packed worse than the rest, so more of it is read
 _MOST_UNPACKED = 16 * 1024 * 1024
+_PIECE_BYTES = 16 * 1024
+_MOST_LINE_BYTES = 2 * MAX_LINE_BYTES  # no line is looked at further than about this
 
 
 class Source(Protocol):
@@ -53,47 +55,58 @@ class Block:
     stream_bytes: float  # of the stream as it is stored, that these lines take
 
 
-def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Blocks of lines whose places are evenly spaced over the bytes of all streams.
+def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = BLOCK_BYTES) -> list[Block] | None:
+    """Blocks of lines whose places are evenly spaced over the bytes of all streams; None where no less than all of it would do.
 
-    A gzip stream cannot be entered in the middle: it gives its beginning, once. The first line after a place is one that
-    may be long by that, which blocks of many lines make negligible.
+    Where lines are so long that there is not one for each place, the blocks are larger, until they touch each other.
     """
+    largest = max(size, _MOST_LINE_BYTES)
+    while size * blocks < sum(source.size for source in sources):
+        found = list(_blocks(sources, blocks, size))
+        if size == largest or sum(block.data.count(b"\n") for block in found) >= len(found):
+            return [block for block in found if block.data]
+        size = min(size * 4, largest)
+    return None
+
+
+def _blocks(sources: Sequence[Source], blocks: int, size: int) -> Iterator[Block]:
+    """One for each place, and none twice. A gzip stream cannot be entered in the middle: it gives its beginning, once."""
     ends = list(accumulate(source.size for source in sources))
     entered: set[int] = set()
+    covered = 0  # of all bytes; at the end of a stream a block begins before its place
     for number in range(blocks):
         place = int((number + 0.5) / blocks * ends[-1])
         index = bisect_right(ends, place)
         source = sources[index]
-        if source.read(0, 2) == _GZIP_MAGIC:
-            block = None if index in entered else _packed(source, size * _PACKED_TIMES)
+        offset = ends[index] - source.size
+        if source.read(0, 2) != _GZIP_MAGIC:
+            begin = max(0, covered - offset, min(place - offset, source.size - size))
+            end = min(begin + size, source.size)
+            covered = offset + end
+            yield _plain(source, begin, end)
+        elif index not in entered:
             entered.add(index)
-        else:
-            block = _plain(source, place - (ends[index] - source.size), size)
-        if block:
-            yield block
+            yield _packed(source, min(size * _PACKED_TIMES, _MOST_UNPACKED))
 
 
-def _plain(source: Source, place: int, size: int) -> Block | None:
-    begin = max(0, min(place, source.size - size))
-    while True:
-        end = min(begin + size, source.size)
-        data = source.read(begin, end)
-        start = 0 if begin == 0 else data.find(b"\n") + 1
-        stop = len(data) if end == source.size else data.rfind(b"\n") + 1
-        if stop > start and (begin == 0 or start > 0):
-            return Block(data[start:stop], stop - start)
-        if size > 2 * MAX_LINE_BYTES or (begin == 0 and end == source.size):
-            return None
-        # A line that is longer than the block: a larger one holds it whole.
-        size *= 4
-        begin = max(0, min(begin, source.size - size))
+def _plain(source: Source, begin: int, end: int) -> Block:
+    """The lines that begin in these bytes, each to its end: a long line is as likely in a block as a short one, and in one alone."""
+    before = source.read(begin - 1, end) if begin else b"\n" + source.read(0, end)
+    data = before.partition(b"\n")[2]
+    piece = _PIECE_BYTES
+    while data and end < source.size and not data.endswith(b"\n"):
+        more = source.read(end, end + piece)
+        data += more[: more.find(b"\n") + 1] or more
+        end, piece = end + piece, piece * 2
+        if piece > _MOST_LINE_BYTES:  # no record, and its end may be far
+            data = data[: data.rfind(b"\n") + 1]
+    return Block(data, len(data))
 
 
-def _packed(source: Source, size: int) -> Block | None:
+def _packed(source: Source, size: int) -> Block:
     packed = source.read(0, size)
     unpacker = zlib.decompressobj(wbits=31)
     data = unpacker.decompress(packed, _MOST_UNPACKED)
     used = len(packed) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
     stop = len(data) if used == source.size else data.rfind(b"\n") + 1
-    return Block(data[:stop], used * stop / len(data)) if stop else None
+    return Block(data[:stop], used * stop / len(data) if stop else 0)
