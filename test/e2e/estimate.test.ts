@@ -67,7 +67,7 @@ describe('an estimate, and what a run then stores', function () {
 
   const wrong: {name: string; args: string[]; says: RegExp}[] = [
     {name: 'a file that is not there', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
-    {name: 'a run without a stream', args: ['no-run'], says: /there is no stream with a line in it/},
+    {name: 'a run without a stream', args: ['no-run'], says: /there is no stream/},
     {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
     {
       name: 'a run that is not there to compare with',

@@ -165,6 +165,21 @@ def test_what_the_worker_would_refuse_is_refused_in_its_words(model, tmp_path):
         run("/nowhere", [source], tmp_path, 10**9)
 
 
+@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\xef\xbb\xbf"], ids=["empty", "gzip of nothing", "a mark"])
+def test_a_stream_without_a_line_is_named(model, tmp_path, content):
+    sources = [a_file(tmp_path, "a.jsonl", '{"text": "a"}\n'), a_file(tmp_path, "none.jsonl", content)]
+    with pytest.raises(Failure, match="/none.jsonl: it has no lines; upload it again"):
+        run(model, sources, tmp_path, 10**9)
+
+
+@pytest.mark.parametrize("sample_bytes", [10**9, 24 * 100])
+def test_a_damaged_stream_is_named_also_in_a_sample(model, tmp_path, sample_bytes):
+    packed = bytearray(gzip.compress("".join(lines(1000)).encode()))
+    packed[60:70] = b"\xff" * 10
+    with pytest.raises(Failure, match="/s.jsonl.gz: its gzip data is damaged"):
+        run(model, [a_file(tmp_path, "s.jsonl.gz", bytes(packed))], tmp_path, sample_bytes)
+
+
 def test_the_reasons_of_rejects_are_told(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", "".join(lines(40, bad_every=4)))
     (first, *_) = run(model, [source], tmp_path, 10**9)["reject_reasons"]

@@ -19,6 +19,7 @@ from .model.warm_up import WarmUp
 from .objects import Bucket
 from .pipeline import Pipeline
 from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
+from .records.stream import no_lines
 from .shards.partial import Partials
 from .shards.plan import Capacity, ShardPlan, batch_shapes, plan_shards
 from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
@@ -50,10 +51,7 @@ def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Cont
     _download(work, bucket, stream_path)
     control.samples_total = count_samples(stream_path, work.object, model.reader)
     if control.samples_total == 0:
-        raise Failure(
-            "stream",
-            f"Failed to read {work.object}: it has no lines; upload it again with at least one record",
-        )
+        raise no_lines(work.object)
     return _Extraction(work, model, bucket, folder, control).run(stream_path)
 
 

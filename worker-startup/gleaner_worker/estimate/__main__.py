@@ -22,6 +22,7 @@ from ..model.folder import find_model, open_reader
 from ..model.picks import check_tokens, mode_of
 from ..objects import Bucket, make_client
 from ..records.samples import Reject
+from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..spec import Spec, parse_spec
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
@@ -46,10 +47,9 @@ def main() -> int:
         sources: list[Source] = [FileSource(path) for path in args.file]
         if bucket and args.prefix:
             sources += _streams(bucket, args.prefix)
-        if not any(source.size for source in sources):
-            raise Failure("stream", "Failed to estimate: there is no stream with a line in it")
+        if not sources:
+            raise Failure("stream", "Failed to estimate: there is no stream")
         spec = parse_spec(json.loads(args.spec))
-        sources = [source for source in sources if source.size]
         print(json.dumps(estimate(spec, sources, args.home, bucket, args.sample_bytes)), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
@@ -71,6 +71,9 @@ def estimate(
 
     Raises Failure, in the worker's own words, when the model or a stream is no good.
     """
+    for source in sources:
+        if source.size == 0:
+            raise no_lines(source.name)
     files = find_model(spec.model, home, bucket, revision=spec.revision, weights=False)
     config, layers, reader = open_reader(spec, files.folder)
     check_tokens(spec, reader.max_length)
@@ -82,17 +85,19 @@ def estimate(
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
         path = os.path.join(folder, "lines")
 
-        def counted(data: bytes):
+        def counted(data: bytes, stream: str):
             with open(path, "wb") as file:
                 file.write(data)
-            found = count_lines_of(path, reader, capacity)
+            found = count_lines_of(path, stream, reader, capacity)
             reasons.update(found.reasons)
             return found
 
         if sampled is None:
             whole, plans = Counts(), []
             for source in sources:
-                found = counted(source.read(0, source.size))
+                found = counted(source.read(0, source.size), source.name)
+                if found.counts.lines == 0:
+                    raise no_lines(source.name)
                 for name, value in vars(found.counts).items():
                     setattr(whole, name, getattr(whole, name) + value)
                 plans.append(plan_of(found.items, capacity, config, depth, reader.max_length))
@@ -105,7 +110,7 @@ def estimate(
         else:
             samples, parts = [], []
             for block in sampled:
-                found = counted(block.data)
+                found = counted(block.data, block.stream)
                 samples += [item for item in found.items if not isinstance(item, Reject)]
                 parts.append((found.counts, block.stream_bytes))
             if not parts:

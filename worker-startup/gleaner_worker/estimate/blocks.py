@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from ..objects import Bucket
-from ..records.stream import MAX_LINE_BYTES
+from ..records.stream import MAX_LINE_BYTES, damaged
 
 BLOCKS = 24
 BLOCK_BYTES = 256 * 1024
@@ -51,6 +51,7 @@ class ObjectSource:
 
 @dataclass(frozen=True)
 class Block:
+    stream: str
     data: bytes  # whole lines, unpacked
     stream_bytes: float  # of the stream as it is stored, that these lines take
 
@@ -100,13 +101,16 @@ def _plain(source: Source, begin: int, end: int) -> Block:
         end, piece = end + piece, piece * 2
         if piece > _MOST_LINE_BYTES:  # no record, and its end may be far
             data = data[: data.rfind(b"\n") + 1]
-    return Block(data, len(data))
+    return Block(source.name, data, len(data))
 
 
 def _packed(source: Source, size: int) -> Block:
     packed = source.read(0, size)
     unpacker = zlib.decompressobj(wbits=31)
-    data = unpacker.decompress(packed, _MOST_UNPACKED)
+    try:
+        data = unpacker.decompress(packed, _MOST_UNPACKED)
+    except zlib.error as error:
+        raise damaged(source.name, error) from error
     used = len(packed) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
     stop = len(data) if used == source.size else data.rfind(b"\n") + 1
-    return Block(data[:stop], used * stop / len(data) if stop else 0)
+    return Block(source.name, data[:stop], used * stop / len(data) if stop else 0)

@@ -35,9 +35,9 @@ class Counted:
     reasons: Counter = field(default_factory=Counter)
 
 
-def count_lines_of(path: str, reader: Reader, capacity: Capacity) -> Counted:
-    """Of the file at `path`, with the worker's own code for records, prompts and tokens."""
-    counted = Counted(Counts(), list(read_samples(path, path, reader)))
+def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> Counted:
+    """Of the file at `path`, lines of the stream `name`, with the worker's own code for records, prompts and tokens."""
+    counted = Counted(Counts(), list(read_samples(path, name, reader)))
     counts = counted.counts
     for item in counted.items:
         if isinstance(item, Reject):

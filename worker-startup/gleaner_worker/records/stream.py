@@ -35,9 +35,15 @@ def read_lines(path: str, name: str) -> Iterator[Line]:
                     len(line) if isinstance(line, bytes) else line,
                 )
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise Failure(
-            "stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again"
-        ) from error
+        raise damaged(name, error) from error
+
+
+def no_lines(name: str) -> Failure:
+    return Failure("stream", f"Failed to read {name}: it has no lines; upload it again with at least one record")
+
+
+def damaged(name: str, error: Exception) -> Failure:
+    return Failure("stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again")
 
 
 def count_lines(path: str, name: str) -> int:
