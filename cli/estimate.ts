@@ -236,9 +236,13 @@ function describe(report: Report): string[] {
     : `from ${sample.lines} lines in ${sample.blocks} places, ${bytes(sample.bytes)}; ranges are 95 % of what the places differ`;
   const lines = [
     `${report.what}: ${report.streams} ${report.streams === 1 ? 'stream' : 'streams'}, ${bytes(report.stream_bytes)}; ${how}`,
+  const where = report.exact ? 'in all' : 'in the sample';
     `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
     `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
-    ...report.reject_reasons.map(({reason, samples}) => `               ${samples} in the sample: ${reason}`),
+    ...report.reject_reasons.map(
+      ({reason, samples}) =>
+        `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
+    ),
     `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytes)}`,

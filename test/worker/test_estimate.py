@@ -184,3 +184,13 @@ def test_the_reasons_of_rejects_are_told(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", "".join(lines(40, bad_every=4)))
     (first, *_) = run(model, [source], tmp_path, 10**9)["reject_reasons"]
     assert first["samples"] == 10 and "JSON" in first["reason"]
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one(model, tmp_path):
+    over_long = [json.dumps({"text": "w " * count}) for count in range(100, 120)]
+    not_utf8 = [b'"\xe9"', b'{"\xff"}']
+    source = a_file(tmp_path, "s.jsonl", b"\n".join([*map(str.encode, over_long), *not_utf8]))
+    reasons = run(model, [source], tmp_path, 10**9, max_seq_length=64)["reject_reasons"]
+    assert [reason["samples"] for reason in reasons] == [20, 2]
+    assert "tokens long; the limit is 64" in reasons[0]["reason"]
+    assert reasons[1]["reason"] == "is not UTF-8: byte 2 is 0xe9"

@@ -1,6 +1,7 @@
 """What lines come to: samples, tokens, rows, bytes, shards, and the operations of the decoder."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,6 +14,7 @@ from ..shards.plan import Capacity, ShardPlan, plan_batches, plan_shards, row_co
 # A plan is made of the sampled samples, again and again, until it has so many shards or so many samples.
 _SHARDS, _SAMPLES = 12, 100_000
 _REASONS = 3
+_NUMBER = re.compile(r"(?:0x|\\u)[0-9a-f]+|\d+")
 
 
 @dataclass
@@ -137,4 +139,11 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
 
 
 def common(reasons: Counter) -> list[dict]:
-    return [{"reason": reason, "samples": samples} for reason, samples in reasons.most_common(_REASONS)]
+    """The commonest kinds of reasons, each as its first line has it. Of one kind are those that differ in numbers alone."""
+    kinds: Counter = Counter()
+    examples: dict[str, str] = {}
+    for reason, samples in reasons.items():
+        kind = _NUMBER.sub("0", reason)
+        kinds[kind] += samples
+        examples.setdefault(kind, reason)
+    return [{"reason": examples[kind], "samples": samples} for kind, samples in kinds.most_common(_REASONS)]
