@@ -249,6 +249,11 @@ function describe(report: Report): string[] {
   ];
   if (!rate || !report.tpu_hours || !report.clock_hours)
     return [
+  if (totals.samples.estimate === 0)
+    return [
+      ...lines,
+      `  hours      none: there is nothing to compute, because no line${report.exact ? '' : ' of the sample'} becomes a sample`,
+    ];
       ...lines,
       `  hours      unknown: nobody knows the speed of ${machine.accelerator}; say --tokens-per-second`,
     ];

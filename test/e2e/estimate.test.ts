@@ -65,6 +65,16 @@ describe('an estimate, and what a run then stores', function () {
     assert.equal(found.usd_per_million_tokens, (found.cost_usd / found.total_tokens) * 1e6);
   });
 
+  it('of lines of which none becomes a sample says that there is nothing to compute, and why', async () => {
+    const file = join(home.dir, 'blank.jsonl');
+    writeFileSync(file, '\n\n{"words": 1}\n');
+    const {code, stdout, stderr} = await gleaner(['estimate', file, '--dir', home.dir]);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /2 in all, such as: is empty\n/);
+    assert.match(stdout, /there is nothing to compute, because no line becomes a sample/);
+    assert.doesNotMatch(stdout, /nobody knows/);
+  });
+
   const wrong: {name: string; args: string[]; says: RegExp}[] = [
     {name: 'a file that is not there', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
     {name: 'a run without a stream', args: ['no-run'], says: /there is no stream/},
