@@ -1,4 +1,4 @@
-import {existsSync} from 'node:fs';
+import {existsSync, statSync} from 'node:fs';
 import {mkdir, readFile} from 'node:fs/promises';
 import {join, resolve} from 'node:path';
 import {openStore} from '../shared/compose.ts';
@@ -97,6 +97,8 @@ async function findTarget(
   connection: Connection | undefined,
 ): Promise<Target> {
   const input = options.spec === undefined ? undefined : await readSpecFile(options.spec);
+  if (statSync(target, {throwIfNoEntry: false})?.isDirectory())
+    throw new CliError(`${target} is a folder: name a JSONL file`);
   if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: input ?? {}};
   const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
   if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: input ?? {}};

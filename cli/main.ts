@@ -75,7 +75,7 @@ program
   .description('say before a run how many tokens, shards, bytes, hours and dollars it will be, from a sample')
   .argument('<what>', 'a JSONL file, gs://BUCKET/datasets/RUN/, a stream in a bucket, or a run id')
   .option('--spec <file>', "a run.json, instead of the run's own or the defaults")
-  .option('--model <model>', 'another model than the spec says')
+  .option('--model <model>', 'another model than the spec says', modelName)
   .option('--accelerator <type>', 'of each TPU', 'v5litepod-1')
   .option('--zone <zone>', 'where they are, for their price', zone, 'us-central1-a')
   .option('--workers <n>', 'how many of them work at once', positive, 1)
@@ -140,6 +140,11 @@ function natural(text: string): number {
 function runId(text: string): string {
   if (!isRunId(text))
     throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+  return text;
+}
+
+function modelName(text: string): string {
+  if (text === '') throw new InvalidArgumentError('a hub id, or a folder in the Hugging Face layout.');
   return text;
 }
 

@@ -90,6 +90,8 @@ describe('an estimate, and what a run then stores', function () {
       says: /says nothing of costs/,
     },
     {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/},
+    {name: 'a folder', args: ['.'], says: /\. is a folder: name a JSONL file/},
+    {name: 'a model without a name', args: ['soon', '--model', ''], says: /a hub id, or a folder/},
     {
       name: 'a region for a zone',
       args: ['soon', '--zone', 'europe-west4'],
