@@ -35,7 +35,7 @@ import {runRecords} from '../shared/shell/records.ts';
 import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
-import {print, warn} from './output.ts';
+import {dollarText, print, warn} from './output.ts';
 import {CACHE, runWorkerModule} from './python.ts';
 
 type Options = Where & {
@@ -236,9 +236,9 @@ function describe(report: Report): string[] {
   const how = report.exact
     ? 'all of it was read'
     : `from ${sample.lines} lines in ${sample.blocks} places, ${bytes(sample.bytes)}; ranges are 95 % of what the places differ`;
+  const where = report.exact ? 'in all' : 'in the sample';
   const lines = [
     `${report.what}: ${report.streams} ${report.streams === 1 ? 'stream' : 'streams'}, ${bytes(report.stream_bytes)}; ${how}`,
-  const where = report.exact ? 'in all' : 'in the sample';
     `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
     `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
     ...report.reject_reasons.map(
@@ -249,13 +249,13 @@ function describe(report: Report): string[] {
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytes)}`,
   ];
-  if (!rate || !report.tpu_hours || !report.clock_hours)
-    return [
   if (totals.samples.estimate === 0)
     return [
       ...lines,
       `  hours      none: there is nothing to compute, because no line${report.exact ? '' : ' of the sample'} becomes a sample`,
     ];
+  if (!rate || !report.tpu_hours || !report.clock_hours)
+    return [
       ...lines,
       `  hours      unknown: nobody knows the speed of ${machine.accelerator}; say --tokens-per-second`,
     ];
@@ -310,5 +310,5 @@ function hours(value: number): string {
 }
 
 function usd(value: number): string {
-  return value < 10 ? `$${value.toFixed(2)}` : `$${whole(value)}`;
+  return value < 10 ? dollarText(value) : `$${whole(value)}`;
 }

@@ -10,6 +10,12 @@ export function warn(severity: string, message: string): void {
   if (severity !== 'INFO') process.stderr.write(`${message}\n`);
 }
 
+/** `$1.24`; below a cent, what there is of it: `$0.0031`. */
+export function dollarText(usd: number): string {
+  const isSmall = usd > 0 && usd < 0.01;
+  return `$${isSmall ? usd.toLocaleString('en-US', {maximumSignificantDigits: 2}) : usd.toFixed(2)}`;
+}
+
 /** Control characters of hostile names and messages never reach the terminal. */
 export function printable(line: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to take out

@@ -4,7 +4,7 @@ import type {Run} from '../shared/core/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
-import {print} from './output.ts';
+import {dollarText, print} from './output.ts';
 import {
   listRejected,
   listRuns,
@@ -72,11 +72,11 @@ function withRates(run: Run) {
   return {...run, usd_per_million_tokens: usdPerMillionTokens(run)};
 }
 
-/** `, $1.24 of $20.00 ($0.3100 a million tokens)`; nothing where no TPU has cost anything yet. */
+/** `, $1.24 of $20.00 ($0.310 a million tokens)`; nothing where no TPU has cost anything yet. */
 function costText(run: Run): string {
   if (run.cost_usd === 0) return '';
-  const budget = run.budget_usd === null ? '' : ` of $${run.budget_usd.toFixed(2)}`;
+  const budget = run.budget_usd === null ? '' : ` of ${dollarText(run.budget_usd)}`;
   const rate = usdPerMillionTokens(run);
   const each = rate === null ? '' : ` ($${rate.toPrecision(3)} a million tokens)`;
-  return `, $${run.cost_usd.toFixed(2)}${budget}${each}`;
+  return `, ${dollarText(run.cost_usd)}${budget}${each}`;
 }
