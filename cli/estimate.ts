@@ -3,25 +3,29 @@ import {mkdir, readFile} from 'node:fs/promises';
 import {join, resolve} from 'node:path';
 import {openStore} from '../shared/compose.ts';
 import {DEFAULT_MODEL} from '../shared/config.ts';
-import {usdPerMillionTokens} from '../shared/core/cost.ts';
+import {usdPerHourFor, usdPerMillionTokens} from '../shared/core/cost.ts';
 import {
   ASSUMED,
   assumedRate,
+  type Earlier,
   hoursOf,
   measuredRate,
+  NOTHING_MORE,
   type Numbers,
   type Rate,
+  rateLike,
   type Sampled,
   type Span,
   storedBytes,
   times,
 } from '../shared/core/estimate.ts';
-import {datasetPrefix, isRunId, manifestObject, specObject} from '../shared/core/names.ts';
+import {datasetPrefix, isRunId, manifestObject, paths, specObject} from '../shared/core/names.ts';
 import {
   chipsOf,
   isListed,
   LIST_PRICES,
   LISTED_ON,
+  meanUsdPerHour,
   type Prices,
   UNVERIFIED,
   usdPerHour,
@@ -31,7 +35,7 @@ import {openObjects} from '../shared/google/objects.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../shared/manifest.ts';
 import {parseJson} from '../shared/schemas.ts';
 import {readPrices} from '../shared/shell/money.ts';
-import {runRecords} from '../shared/shell/records.ts';
+import {poolRecords, runRecords, workerRecords} from '../shared/shell/records.ts';
 import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
@@ -63,12 +67,12 @@ export async function estimate(target: string, options: Options): Promise<void> 
     const {spec} = completeSpec(options.model ? {...found.input, model: options.model} : found.input, {
       default_model,
     });
+    const prices = store ? await readPrices({store, log: warn}) : LIST_PRICES;
+    const {like, accelerator} = options;
+    const earlier = like === undefined ? undefined : await runLike(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     const sampled = await sample(spec, args, connection);
-    const prices = store ? await readPrices({store, log: warn}) : LIST_PRICES;
-    const before =
-      options.like === undefined ? undefined : await runLike(options.like, store, options, prices);
-    const report = reportOn(found.what, spec, sampled, options, prices, before);
+    const report = reportOn(found.what, spec, sampled, options, prices, earlier);
     print(options.json, report, describe(report));
   } catch (error) {
     if (error instanceof Rejected) throw new CliError(error.message);
@@ -148,13 +152,11 @@ async function sample(spec: RunSpec, args: string[], connection: Connection | un
   return JSON.parse(last) as Sampled;
 }
 
-type Earlier = {run: string; usd_per_million_tokens: number; tokens_per_s: number | null};
-
-/** What an earlier run did: its cost a million tokens, and the rate of its TPUs that follows from what they cost. */
+/** What an earlier run did: its cost a million tokens, and what its TPUs cost an hour. Of another type it says nothing. */
 async function runLike(
   name: string,
   store: ReturnType<typeof openStore> | undefined,
-  {accelerator, zone}: Options,
+  accelerator: string,
   prices: Prices,
 ): Promise<Earlier> {
   const run = store && (await runRecords.get(store, name));
@@ -165,9 +167,23 @@ async function runLike(
     throw new CliError(
       `run "${name}" says nothing of costs: it has stored no token, or its TPUs cost nothing`,
     );
-  const usd = usdPerHour(prices, {accelerator, spot: true, zone});
-  const tokens_per_s = usd === null ? null : (usd / usd_per_million_tokens) * (1e6 / 3600);
-  return {run: name, usd_per_million_tokens, tokens_per_s};
+  const path = paths.pool(run.pool);
+  const written = await store.get(path);
+  if (!written)
+    throw new CliError(
+      `no document says which TPUs run "${name}" has: ask again when the first of them has ended`,
+    );
+  const pool = poolRecords.parse(path, written);
+  if (pool.accelerator !== accelerator)
+    throw new CliError(
+      `run "${name}" had ${pool.accelerator}, which says nothing of ${accelerator}: say --accelerator ${pool.accelerator}`,
+    );
+  const workers = workerRecords.parseAll(await store.query('workers'), () => {});
+  // Workers that have worked for other runs since say nothing of this one.
+  const usd_per_hour = usdPerHourFor(name, workers) ?? meanUsdPerHour(prices, pool);
+  if (!usd_per_hour)
+    throw new CliError(`nobody knows what the TPUs of run "${name}" cost an hour: set prices/chips`);
+  return {run: name, usd_per_million_tokens, usd_per_hour};
 }
 
 export type Report = ReturnType<typeof reportOn>;
@@ -185,7 +201,7 @@ function reportOn(
   const numbers = {format, dtype, compute_dtype} as Numbers;
   const machine = {accelerator, workers};
   const rate = rateOf(sampled, numbers, options, earlier);
-  const hours = rate && hoursOf(sampled, rate, machine);
+  const hours = rate && hoursOf(sampled, rate, machine, earlier ? NOTHING_MORE : ASSUMED);
   const dollars = (spot: boolean) => {
     const usd = usdPerHour(prices, {accelerator, spot, zone});
     return usd === null || !hours ? null : times(hours.tpu, usd);
@@ -211,11 +227,21 @@ function reportOn(
       verified: !UNVERIFIED.has(generation),
     },
     earlier: earlier ?? null,
-    assumed:
-      rate && !options.tokensPerSecond && !earlier
-        ? ASSUMED
-        : {start_s: ASSUMED.start_s, preemption: ASSUMED.preemption},
+    assumed: whatIsAssumed(rate, options, earlier),
   };
+}
+
+type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
+
+/** An earlier run leaves nothing to assume, a measured rate only what is not in it. */
+function whatIsAssumed(
+  rate: Rate | undefined,
+  {tokensPerSecond}: Options,
+  earlier: Earlier | undefined,
+): typeof ASSUMED | Overhead | null {
+  if (earlier) return null;
+  const {start_s, preemption} = ASSUMED;
+  return rate && tokensPerSecond === undefined ? ASSUMED : {start_s, preemption};
 }
 
 function rateOf(
@@ -225,8 +251,7 @@ function rateOf(
   earlier: Earlier | undefined,
 ): Rate | undefined {
   if (tokensPerSecond !== undefined) return measuredRate(tokensPerSecond, 'what --tokens-per-second says');
-  if (earlier?.tokens_per_s)
-    return measuredRate(earlier.tokens_per_s, `what run ${earlier.run} did for its money`);
+  if (earlier) return rateLike(earlier);
   return assumedRate(sampled, numbers, {accelerator, workers});
 }
 
@@ -272,7 +297,12 @@ function describe(report: Report): string[] {
   ];
 }
 
-function assumptions({assumed}: Report): string[] {
+function assumptions({assumed, earlier}: Report): string[] {
+  if (earlier)
+    return [
+      `  earlier    run ${earlier.run}: $${earlier.usd_per_million_tokens.toPrecision(3)} a million tokens, with what it took to start and to be preempted, at $${earlier.usd_per_hour.toPrecision(3)} an hour for each TPU`,
+    ];
+  if (!assumed) return [];
   const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
   const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
   if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];

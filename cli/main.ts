@@ -86,10 +86,13 @@ program
     6_291_456,
   )
   .option('--tokens-per-second <n>', 'what one TPU does, measured, instead of what is assumed', rate)
-  .option(
-    '--like <run>',
-    'an earlier run of the same kind: what it did for its money, instead of what is assumed',
-    runId,
+  .addOption(
+    new Option(
+      '--like <run>',
+      'an earlier run of the same kind: what it did for its money, instead of what is assumed',
+    )
+      .argParser(runId)
+      .conflicts('tokensPerSecond'),
   )
   .addOption(port())
   .addOption(dir('the folder of a local cloud, running or not'))

@@ -114,6 +114,18 @@ export function costOfLiving(
   return {runs, total};
 }
 
+/** Dollars an hour of the TPUs that a run had last, each as far as the run paid for it; null where none says what it cost. */
+export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
+  let [usd, hours] = [0, 0];
+  for (const {costs, usd_per_hour} of workers) {
+    const paid = costs[run] ?? 0;
+    if (paid === 0 || !usd_per_hour) continue;
+    usd += paid;
+    hours += paid / usd_per_hour;
+  }
+  return hours > 0 ? usd / hours : null;
+}
+
 /** Why a budget allows nothing more and what to do, or undefined while it does. What nobody knows the price of, no budget can allow. */
 export function overspent(
   whose: 'run' | 'pool',

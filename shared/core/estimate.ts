@@ -1,6 +1,6 @@
 /**
  * How long a run will take and what it will cost, from what a sample of its streams says and what is assumed of the machines. Every
- * assumption is named here and told with the answer; a measured rate replaces all of them.
+ * assumption is named here and told with the answer; a measured rate replaces those of speed, and an earlier run all of them.
  */
 import {chipsOf} from './prices.ts';
 
@@ -62,6 +62,12 @@ export const ASSUMED = {
   preemption: {estimate: 1.05, low: 1, high: 1.2},
 };
 
+/** Of hours that were paid for: to start and to be preempted is in them. */
+export const NOTHING_MORE = {
+  start_s: {estimate: 0, low: 0, high: 0},
+  preemption: {estimate: 1, low: 1, high: 1},
+};
+
 type Format = keyof typeof ASSUMED.ratio;
 type Dtype = keyof (typeof ASSUMED.ratio)['safetensors'];
 
@@ -109,12 +115,26 @@ export function measuredRate(tokens_per_s: number, limit: string): Rate {
   return {estimate: tokens_per_s, low: tokens_per_s, high: tokens_per_s, limit};
 }
 
+/** What a million tokens of an earlier run cost, and an hour of each of its TPUs. */
+export type Earlier = {run: string; usd_per_million_tokens: number; usd_per_hour: number};
+
+/** Tokens for each second that was paid for. */
+export function rateLike({run, usd_per_million_tokens, usd_per_hour}: Earlier): Rate {
+  const tokens_per_hour = (usd_per_hour / usd_per_million_tokens) * 1e6;
+  return measuredRate(tokens_per_hour / 3600, `what run ${run} did for its money`);
+}
+
 /** Hours of all TPUs together, and on the clock with so many workers, of which none works where there is no stream for it. */
-export function hoursOf(sampled: Sampled, rate: Rate, machine: Machine): {tpu: Span; clock: Span} {
+export function hoursOf(
+  sampled: Sampled,
+  rate: Rate,
+  machine: Machine,
+  {start_s, preemption}: typeof NOTHING_MORE = ASSUMED,
+): {tpu: Span; clock: Span} {
   const workers = Math.max(1, Math.min(machine.workers, sampled.streams));
   const {estimate, low, high} = sampled.totals.tokens;
   const hours = (tokens: number, tokens_per_s: number, which: 'estimate' | 'low' | 'high') =>
-    ((tokens / tokens_per_s) * ASSUMED.preemption[which] + workers * ASSUMED.start_s[which]) / 3600;
+    ((tokens / tokens_per_s) * preemption[which] + workers * start_s[which]) / 3600;
   const fastest = rate.high ?? rate.estimate;
   const tpu = {
     estimate: hours(estimate, rate.estimate, 'estimate'),

@@ -74,3 +74,12 @@ export function usdPerHour(
   const chip = type && priceIn(prices, type.generation, zone);
   return chip ? type.chips * usd(chip) : null;
 }
+
+/** The same of a node that may be in any of the zones; zones of which nobody knows it are left out. */
+export function meanUsdPerHour(
+  prices: Prices,
+  {zones, ...node}: {accelerator: string; spot: boolean; zones: string[]},
+): number | null {
+  const known = zones.map(zone => usdPerHour(prices, {...node, zone})).filter(usd => usd !== null);
+  return known.length > 0 ? known.reduce((sum, usd) => sum + usd) / known.length : null;
+}

@@ -7,9 +7,10 @@ import {
   paidBy,
   payersFor,
   totalOf,
+  usdPerHourFor,
   usdPerMillionTokens,
 } from '../../shared/core/cost.ts';
-import {chipsOf, LIST_PRICES, overList, usdPerHour} from '../../shared/core/prices.ts';
+import {chipsOf, LIST_PRICES, meanUsdPerHour, overList, usdPerHour} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
 const HOUR = 3_600_000;
@@ -46,6 +47,13 @@ describe('the price of a node', () => {
     assert.equal(price('v5litepod-8', 'europe-west4-a', true), 6.24);
     assert.equal(price('v5p-8', 'us-south1-a', false), 19.116);
   });
+});
+
+describe('the price of a node in one of several zones', () => {
+  const mean = (accelerator: string) =>
+    meanUsdPerHour(LIST_PRICES, {accelerator, spot: false, zones: ['us-central1-a', 'europe-west4-b']});
+  it('is their mean', () => assert.ok(Math.abs((mean('v5litepod-4') ?? 0) - 4 * 1.38) < 1e-9));
+  it('is unknown where it is in none of them', () => assert.equal(mean('v9-8'), null));
 });
 
 describe('what a life costs', () => {
@@ -168,6 +176,19 @@ describe('a budget', () => {
     assert.equal(overspent('run', 10, 9.99, true), undefined);
     assert.match(overspent('run', 10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
     assert.match(overspent('run', 10, 0, false) ?? '', /prices\/chips/);
+  });
+});
+
+describe('what an hour of the TPUs of a run cost', () => {
+  it('is their mean by the hours that the run paid for, and unknown when none is priced', () => {
+    const workers = [
+      aPaid({usd_per_hour: 1, costs: {'my-run': 3}}),
+      aPaid({usd_per_hour: 2, costs: {'my-run': 2, other: 50}}),
+      aPaid({usd_per_hour: 9, costs: {other: 9}}),
+    ];
+    assert.equal(usdPerHourFor('my-run', workers), 5 / 4);
+    assert.equal(usdPerHourFor('none', workers), null);
+    assert.equal(usdPerHourFor('my-run', [aPaid({usd_per_hour: null, costs: {'my-run': 1}})]), null);
   });
 });
 

@@ -5,7 +5,9 @@ import {
   assumedRate,
   hoursOf,
   measuredRate,
+  NOTHING_MORE,
   type Numbers,
+  rateLike,
   type Sampled,
   storedBytes,
 } from '../../shared/core/estimate.ts';
@@ -86,6 +88,14 @@ describe('an estimate', () => {
     assert.ok(many.clock.estimate < one.clock.estimate / 10);
     const work = ((200_000 * 2048) / 100_000 / 3600) * 1.05;
     assert.ok(Math.abs(one.tpu.estimate - work - 300 / 3600) < 1e-9);
+  });
+
+  it('like an earlier run costs what that did for its tokens, and nothing more for starting and preemptions', () => {
+    const rate = rateLike({run: 'earlier', usd_per_million_tokens: 0.3, usd_per_hour: 4.8});
+    const {tpu} = hoursOf(aSample(), rate, V5E, NOTHING_MORE);
+    const {tokens} = aSample().totals;
+    for (const end of ['low', 'estimate', 'high'] as const)
+      assert.ok(Math.abs((tpu[end] ?? 0) * 4.8 - ((tokens[end] ?? 0) / 1e6) * 0.3) < 1e-6, end);
   });
 
   it('has its likely value inside its range, and no end where the sample has none', () => {

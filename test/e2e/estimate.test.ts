@@ -59,10 +59,15 @@ describe('an estimate, and what a run then stores', function () {
 
     const like = await ask('soon', '--spec', spec, '--like', 'real');
     assert.match(like.tokens_per_second.limit, /what run real did for its money/);
-    assert.ok(like.usd.spot.estimate > 0 && like.usd.on_demand.estimate > like.usd.spot.estimate);
+    assert.ok(like.usd.on_demand.estimate > like.usd.spot.estimate);
     const {stdout} = await gleaner(['status', '--json', '--dir', home.dir]);
     const found = JSON.parse(stdout).find((each: {run: string}) => each.run === 'real');
     assert.equal(found.usd_per_million_tokens, (found.cost_usd / found.total_tokens) * 1e6);
+    isNear(like.usd.spot, found.cost_usd, 1e-6, 'dollars of a run like one with the same streams');
+    const args = ['estimate', 'soon', '--like', 'real', '--accelerator', 'v5litepod-8', '--dir', home.dir];
+    const {code, stderr} = await gleaner(args);
+    assert.equal(code, 1);
+    assert.match(stderr, /run "real" had v5litepod-1, which says nothing of v5litepod-8/);
   });
 
   it('of lines of which none becomes a sample says that there is nothing to compute, and why', async () => {
@@ -90,6 +95,11 @@ describe('an estimate, and what a run then stores', function () {
       says: /says nothing of costs/,
     },
     {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/},
+    {
+      name: 'a rate and a run',
+      args: ['soon', '--like', 'real', '--tokens-per-second', '9'],
+      says: /cannot be used with/,
+    },
     {name: 'a folder', args: ['.'], says: /\. is a folder: name a JSONL file/},
     {name: 'a model without a name', args: ['soon', '--model', ''], says: /a hub id, or a folder/},
     {
