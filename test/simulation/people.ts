@@ -58,16 +58,15 @@ export class People {
       });
   }
 
-  /** A node in the pool's zone that is none of ours, under a name as we give them. */
+  /** A node in the pool's zone that is none of ours, under a name as we give them; not while one of ours was just there. */
   planForeign(): void {
-    const {tpus} = this.#setting;
+    const {chance, store, tpus} = this.#setting;
     if (!this.#setting.strikes('foreign')) return;
-    this.#setting.after(this.#setting.minutes(0, 25), () =>
-      tpus.addForeign(
-        this.#setting.chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']),
-        'us-central1-a',
-      ),
-    );
+    const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
+    this.#setting.after(this.#setting.minutes(0, 25), () => {
+      const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
+      if (phase === 'gone' || phase === 'creating') tpus.addForeign(name, 'us-central1-a');
+    });
   }
 
   #order(): Document {
