@@ -125,7 +125,9 @@ export function summarizeRun(
   cost_of_living_usd: number,
   now: number,
 ): Run {
-  const next: Run = {...run, ...totals, cost_usd: run.spent_usd + cost_of_living_usd};
+  // A slow look knows less than another that came after it: what was spent stays spent.
+  const cost_usd = Math.max(run.cost_usd, run.spent_usd + cost_of_living_usd);
+  const next: Run = {...run, ...totals, cost_usd};
   const ended = next.streams_completed + next.streams_failed;
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {

@@ -106,6 +106,12 @@ describe('run status', () => {
     assert.deepEqual([next.status, next.reason], ['paused', 'its budget allows no more']);
   });
 
+  it('a slow look does not take back what another has seen it cost', () => {
+    const run = aRun({cost_usd: 3, spent_usd: 1});
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 1, T0).cost_usd, 3);
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 5);
+  });
+
   const open: {given: Partial<Run>; runnable: boolean; open: boolean}[] = [
     {given: {status: 'active'}, runnable: true, open: true},
     {given: {status: 'active', spec: null}, runnable: false, open: true},
