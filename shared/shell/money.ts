@@ -43,7 +43,7 @@ export async function holdTheSpent(
   const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);
   const poolIsOver = overspent('pool', pool.budget_usd, pool.spent_usd + living.total, isKnown);
   const over = new Set<string>();
-  for (const run of await openRuns(deps)) {
+  for (const run of await runsThatCost(deps, workers)) {
     if (run.pool !== pool.pool) continue;
     const spent = run.spent_usd + (living.runs.get(run.run) ?? 0);
     const why = overspent('run', run.budget_usd, spent, isKnown) ?? poolIsOver;
@@ -57,6 +57,17 @@ export async function holdTheSpent(
   const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
   const named = [...workers.values()].filter(worker => poolIsOver || isAtWork(worker));
   return new Set(named.map(worker => worker.name));
+}
+
+/** The open runs, and those that have ended and whose last workers are not done with them. */
+async function runsThatCost(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Run[]> {
+  const open = await openRuns(deps);
+  const named = new Set([...workers.values()].flatMap(({work}) => parseWork(work)?.run ?? []));
+  for (const {run} of open) named.delete(run);
+  const ended = await Promise.all(
+    [...named].map(run => unlessBroken(deps, () => runRecords.get(deps.store, run))),
+  );
+  return [...open, ...ended.filter(run => run !== undefined)];
 }
 
 async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
