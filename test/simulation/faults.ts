@@ -108,6 +108,9 @@ const MOST: Faults = {
   meddling: 0.8,
 };
 
+/** Clocks of two instances differ by less: one may be fast, and the other slow. */
+export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
+
 export const KINDS = Object.keys(MOST) as (keyof Faults)[];
 
 export const CALM = Object.fromEntries(KINDS.map(kind => [kind, 0])) as Faults;

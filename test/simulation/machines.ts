@@ -5,7 +5,7 @@ import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
 import {type SimNode, TAKEN} from './cloud.ts';
 import type {Codes} from './code.ts';
-import type {Said} from './invariants.ts';
+import type {Said} from './invariants/verdict.ts';
 import type {Process, Processes} from './processes.ts';
 import {MINUTE_MS, type Setting} from './setting.ts';
 

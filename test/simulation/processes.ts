@@ -2,7 +2,7 @@
 import type {Document} from '../../shared/ports.ts';
 import type {Deps} from '../../shared/shell/deps.ts';
 import type {Code, Codes} from './code.ts';
-import type {Actor} from './invariants.ts';
+import type {Actor} from './invariants/verdict.ts';
 import type {Setting} from './setting.ts';
 import type {Call} from './store.ts';
 

@@ -1,13 +1,46 @@
 /** Whose fault it is: what may count against a stream, what parks it, and what clears it. */
-import type {Stream} from '../../shared/core/stream.ts';
-import type {Said} from './invariants.ts';
+import {paths} from '../../../shared/core/names.ts';
+import type {Stream} from '../../../shared/core/stream.ts';
+import type {Document} from '../../../shared/ports.ts';
+import type {Setting} from '../setting.ts';
+import type {Lease} from './leases.ts';
+import {isWhole} from './progress.ts';
+import type {Said, Verdict} from './verdict.ts';
 
 /** What README and DESIGN promise, and not what the code says. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
 
+export class Blame {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  /** What was said of a stream when all its shards were there already. */
+  readonly #ofWhole = new WeakSet<Said>();
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onAsked(said: Said): void {
+    const stream = said.lease && this.#setting.store.peek(paths.stream(said.lease.run, said.lease.stream));
+    if (stream && isWhole(this.#setting, stream)) this.#ofWhole.add(said);
+  }
+
+  onStream(path: string, before: Document, after: Document): void {
+    const {said} = this.#verdict;
+    const holder = this.#setting.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
+    const known = {
+      death: holder ? String(holder.last_death) : null,
+      wasWhole: said !== undefined && this.#ofWhole.has(said),
+    };
+    const breach = breachOf(before as unknown as Stream, after as unknown as Stream, said, known);
+    this.#verdict.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
+  }
+}
+
 /** `death` is what its holder died of last; `wasWhole`: all its shards were there before the worker said this. */
-export function breachOfBlame(
+function breachOf(
   before: Stream,
   after: Stream,
   said: Said | undefined,

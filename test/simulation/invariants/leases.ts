@@ -1,0 +1,161 @@
+/** Who has which stream, who may take it away, and what its worker is told of it. */
+import {paths} from '../../../shared/core/names.ts';
+import {isAlive, type Worker} from '../../../shared/core/worker.ts';
+import type {Document, Stored} from '../../../shared/ports.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
+import type {Setting} from '../setting.ts';
+import {poolOf} from './money.ts';
+import type {Said, Verdict} from './verdict.ts';
+
+export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
+
+export class Leases {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  readonly #askedAt = new WeakMap<Said, number>();
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onAsked(said: Said): void {
+    this.#askedAt.set(said, this.#setting.clockwork.now);
+  }
+
+  onStream(path: string, before: Document | undefined, after: Document): void {
+    const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
+    if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
+    if (held && after.status === 'pending') this.#checkTaken(path, held);
+    const isLeased = after.status === 'in_progress';
+    this.#verdict.check(
+      isLeased === (lease !== null),
+      () => `${path} is ${after.status} with lease ${JSON.stringify(lease)}`,
+    );
+    if (!lease) return;
+    this.#verdict.check(
+      lease.epoch === after.epoch,
+      () => `${path} has a lease of epoch ${lease.epoch} in ${after.epoch}`,
+    );
+    this.#checkHolder(path, lease, held ?? null);
+  }
+
+  /** A worker's word changes its own lease alone, and only the one that it has now. */
+  #checkActor(path: string, held: Lease, after: Document): void {
+    const {said} = this.#verdict;
+    // Whoever looks first at a final shard, or at one that does not belong there, ends the stream.
+    if (!said?.lease || said.action === 'lease' || after.status === 'completed') return;
+    const isOwn =
+      said.worker === held.worker &&
+      said.incarnation === held.incarnation &&
+      said.lease.epoch === held.epoch &&
+      path === paths.stream(said.lease.run, said.lease.stream);
+    this.#verdict.check(
+      isOwn || /another|other content/.test(String(after.last_error)),
+      () =>
+        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed at the word of ${JSON.stringify(said)}`,
+    );
+  }
+
+  /** Who lives, and has said lately that it has a lease, loses it by its own word or a person's alone. */
+  #checkTaken(path: string, held: Lease): void {
+    const {clockwork, config, store} = this.#setting;
+    if (this.#verdict.said || this.#verdict.isOrdered) return;
+    const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
+    const isTheirs = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
+    if (!worker || !isTheirs || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
+      return;
+    const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
+    this.#verdict.check(
+      silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
+      () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
+    );
+  }
+
+  /** A lease goes to a life that is current and has no other, and is not taken from one that still holds. */
+  #checkHolder(path: string, lease: Lease, held: Lease | null): void {
+    const isGranted = held?.epoch !== lease.epoch;
+    const moved = held && (held.worker !== lease.worker || held.incarnation !== lease.incarnation);
+    this.#verdict.check(
+      !moved || isGranted,
+      () => `${path} went from ${held?.worker} to ${lease.worker} in one epoch`,
+    );
+    if (!isGranted) return;
+    const {said} = this.#verdict;
+    const run = this.#setting.store.peek(path.split('/', 2).join('/'));
+    this.#verdict.check(
+      said?.action !== 'lease' || run?.status === 'active',
+      () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
+    );
+    if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
+    this.#verdict.check(
+      !moved,
+      () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
+    );
+    for (const run of this.#setting.store.collection('runs'))
+      for (const {path: other, data} of this.#setting.store.collection(`${run.path}/streams`)) {
+        const theirs = data.lease as Lease | null;
+        const isTwo =
+          other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
+        this.#verdict.check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
+      }
+  }
+
+  /** What was waiting for a minute when the worker asked, in a run with a higher priority, goes first. */
+  #checkPriority(path: string, priority: number, said: Said): void {
+    const {store} = this.#setting;
+    const since = (this.#askedAt.get(said) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
+    const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
+    const higher = store
+      .collection('runs')
+      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
+      .filter(({data}) => data.rebuilt_at === null);
+    const first = higher
+      .flatMap(run => store.collection(`${run.path}/streams`))
+      .find(stream => stream.data.status === 'pending' && isOld(stream));
+    this.#verdict.check(
+      !first,
+      () => `${path} was given away before ${first?.path}, whose run has a higher priority`,
+    );
+  }
+
+  /** A worker's word changes no other worker's document. */
+  onWorker(name: string, before: Document | undefined, after: Document): void {
+    const {said} = this.#verdict;
+    // Whoever looks first at a shard that does not belong into its stream takes that from whoever has it.
+    const same = said?.lease && `${said.lease.run}/${said.lease.stream}`;
+    const losesSame = same && before?.work === same && after.work === null;
+    this.#verdict.check(
+      !said || losesSame || (said.worker === name && said.incarnation === after.incarnation),
+      () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
+    );
+  }
+
+  /** Where money is no object, whoever is not needed any more finishes the shard that it has in hand. */
+  onEndOfLife(name: string, {cause_kind, last_phase, work}: Document): void {
+    const pool = poolOf(this.#setting);
+    const isFree = pool.budget_usd === null && pool.version === 0;
+    const isCut = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
+    const isAnyRunPoor = this.#setting.store.collection('runs').some(({data}) => Number(data.version) > 0);
+    this.#verdict.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
+  }
+
+  /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */
+  onAnswer({action, lease, worker, incarnation}: Said, answer: Document): void {
+    if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
+      return;
+    const {store} = this.#setting;
+    const stream = store.peek(paths.stream(lease.run, lease.stream));
+    // Whose documents were lost goes on until they are made again.
+    if (!stream || !store.peek(paths.run(lease.run)) || !store.peek(paths.worker(worker))) return;
+    // Whoever stored the last shard is told to go on until it has given the stream back.
+    if (stream.status === 'completed') return;
+    const held = stream.lease as Lease | null;
+    const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
+    this.#verdict.check(
+      isHeld,
+      () =>
+        `${worker}#${incarnation} was told to ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
+    );
+  }
+}

@@ -1,0 +1,127 @@
+/** Money that is spent makes nothing and keeps nobody, and every life is billed for its time, once. */
+import {accrue, costOfLiving, payerOf} from '../../../shared/core/cost.ts';
+import {paths} from '../../../shared/core/names.ts';
+import type {Pool} from '../../../shared/core/pool.ts';
+import {LIST_PRICES} from '../../../shared/core/prices.ts';
+import type {Run} from '../../../shared/core/run.ts';
+import type {Worker} from '../../../shared/core/worker.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
+import type {Setting} from '../setting.ts';
+import {isBorn, isUp, workersOf} from './nodes.ts';
+import type {Verdict} from './verdict.ts';
+
+/** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
+const HUNG_MINUTES = 6;
+
+/** What clocks that differ may make of the time that a life is paid for. */
+const MOST_MISCOUNTED_S = 5;
+
+export function poolOf({config, store}: Setting): Pool {
+  return (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
+}
+
+export class Money {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  /** For how many minutes the pool's money has been spent. */
+  #poorMinutes = 0;
+  #isWiped = false;
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onMinute(): void {
+    const {budget_usd, spent_usd} = this.#spent();
+    this.#poorMinutes = budget_usd !== null && spent_usd >= budget_usd ? this.#poorMinutes + 1 : 0;
+  }
+
+  onWipe(): void {
+    this.#isWiped = true;
+  }
+
+  /** Nothing is made with money that is spent. */
+  onWorker(name: string, before: Document, after: Document): void {
+    if (!isBorn(before, after)) return;
+    const allowed = this.#setting.faults.hang > 0 ? HUNG_MINUTES : 1;
+    const {budget_usd, spent_usd} = this.#spent();
+    this.#verdict.check(
+      budget_usd === null || spent_usd < budget_usd || this.#poorMinutes <= allowed,
+      () => `${name} was made when $${spent_usd} of $${budget_usd} were spent for ${this.#poorMinutes} min`,
+    );
+  }
+
+  #spent(): {budget_usd: number | null; spent_usd: number} {
+    const {clockwork, store} = this.#setting;
+    const {budget_usd, spent_usd} = poolOf(this.#setting);
+    if (budget_usd === null) return {budget_usd, spent_usd};
+    const living = costOfLiving(workersOf(store), clockwork.now - MOST_SKEW_MS);
+    return {budget_usd, spent_usd: spent_usd + living.total};
+  }
+
+  /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
+  withoutMoney(): string[] {
+    const {clockwork, store} = this.#setting;
+    const now = clockwork.now - MOST_SKEW_MS;
+    const pool = poolOf(this.#setting);
+    const workers = workersOf(store);
+    const living = costOfLiving(workers, now);
+    const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
+    const isPoor = (worker: Worker) => {
+      const id = payerOf(worker);
+      const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
+      const spent = (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0);
+      return isOver(pool.budget_usd, pool.spent_usd + living.total) || isOver(run?.budget_usd ?? null, spent);
+    };
+    return workers
+      .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))
+      .map(({name, incarnation}) => `there is no money for ${name}#${incarnation}`);
+  }
+
+  /** Every life has cost what its time costs, and each is paid for once. */
+  atTheEnd(): void {
+    // What lives cost that had ended before the last message is forgotten with the database.
+    if (this.#isWiped) return;
+    const {store} = this.#setting;
+    const lives = store
+      .collection('workers')
+      .flatMap(({path}) => store.collection(`${path}/attempts`))
+      .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
+    const owed = new Map<string, number>();
+    let total = 0;
+    for (const {path, data} of lives) {
+      this.#checkBill(path, data);
+      total += Number(data.cost_usd);
+      for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
+        owed.set(run, (owed.get(run) ?? 0) + usd);
+    }
+    const spent = poolOf(this.#setting).spent_usd;
+    this.#verdict.check(
+      Math.abs(spent - total) < 1e-6,
+      () => `the pool has spent $${spent}, its lives cost $${total}`,
+    );
+    for (const {id, data} of store.collection('runs'))
+      this.#verdict.check(
+        Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
+        () => `run ${id} has spent $${data.spent_usd}, its lives cost $${owed.get(id) ?? 0}`,
+      );
+  }
+
+  #checkBill(path: string, {worker, cost_usd, ready_at, gone_at}: Document): void {
+    const zone = this.#setting.store.peek(paths.worker(String(worker)))?.zone;
+    const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
+    const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
+    this.#verdict.check(
+      Math.abs(paid_s - lived_s) <= MOST_MISCOUNTED_S,
+      () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
+    );
+  }
+}
+
+/** Spot, of one chip: what every node here is. */
+function usdPerSecond(zone: string): number {
+  const price = LIST_PRICES[`v5litepod@${zone.slice(0, -2)}`] ?? LIST_PRICES.v5litepod;
+  return (price?.spot_usd ?? Number.NaN) / 3600;
+}

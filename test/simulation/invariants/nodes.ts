@@ -1,0 +1,92 @@
+/** The lives of a slot come one after the other, each is asked for under its own name and recorded, and no node of others is touched. */
+import {paths} from '../../../shared/core/names.ts';
+import {isAlive, type Worker} from '../../../shared/core/worker.ts';
+import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
+import type {Setting} from '../setting.ts';
+import type {SimStore} from '../store.ts';
+import type {Verdict} from './verdict.ts';
+
+/** So long a call may hang. */
+const MOST_LATE_MS = 6 * 60_000;
+
+export function workersOf(store: SimStore): Worker[] {
+  return store.collection('workers').map(({data}) => data as unknown as Worker);
+}
+
+export function isUp(worker: Worker): boolean {
+  return isAlive(worker) || worker.phase === 'creating';
+}
+
+/** Whether a life of the slot begins. */
+export function isBorn(before: Document, after: Document): boolean {
+  return before.phase !== 'creating' && after.phase === 'creating';
+}
+
+export class Nodes {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  /** The documents of lives that have ended. */
+  readonly #ended = new Set<string>();
+  /** The life that each request id in the queue was for. */
+  readonly #requests = new Map<string, string>();
+  #wiped_at = Number.NEGATIVE_INFINITY;
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onWorker(name: string, before: Document, after: Document): void {
+    const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
+    this.#verdict.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
+    const hasEnded = !['deleting', 'gone'].includes(String(before.phase)) && after.phase === 'deleting';
+    if (hasEnded) this.#ended.add(paths.attempt(name, old));
+    const isNew = isBorn(before, after);
+    this.#verdict.check(
+      !isNew || before.phase === 'gone',
+      () => `${name} was created while it was ${before.phase}`,
+    );
+    this.#verdict.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
+    const node = this.#setting.tpus.nodes.get(name);
+    const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
+    const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
+    this.#verdict.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+  }
+
+  /** Cloud TPU is asked for a node. */
+  onAskedFor({name, labels, metadata, queue}: TpuRequest): void {
+    const {clockwork, config} = this.#setting;
+    const incarnation = metadata['gleaner-incarnation'];
+    const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
+    this.#verdict.check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
+    if (!queue) return;
+    const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
+    const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
+    this.#verdict.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
+    // Of what was asked before the Store was lost, a call may be late.
+    if (clockwork.now - this.#wiped_at < MOST_LATE_MS) return;
+    const life = `${name}#${incarnation} of Store ${this.#wiped_at}`;
+    const other = this.#requests.get(queue.request_id) ?? life;
+    this.#requests.set(queue.request_id, other);
+    this.#verdict.check(other === life, () => `${life} is asked for with the request id of ${other}`);
+  }
+
+  onNodeDeleted(node: Tpu | undefined): void {
+    const isOthers = node?.labels['managed-by'] === 'somebody';
+    this.#verdict.check(!isOthers, () => `${node?.name} is deleted, and is not ours`);
+  }
+
+  onWipe(): void {
+    this.#wiped_at = this.#setting.clockwork.now;
+    this.#ended.clear();
+  }
+
+  atTheEnd(): void {
+    const {store} = this.#setting;
+    for (const {id, data} of store.collection('workers'))
+      this.#verdict.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
+    for (const path of this.#ended)
+      this.#verdict.check(store.peek(path) !== undefined, () => `${path} is not recorded`);
+  }
+}

@@ -1,0 +1,146 @@
+/** What ticks have to see to: two of them leave nothing undone, and where nothing is wanted nothing stays, and they end. */
+import {paths} from '../../../shared/core/names.ts';
+import type {Worker} from '../../../shared/core/worker.ts';
+import type {Stored} from '../../../shared/ports.ts';
+import {STALE_MS, TAKEN} from '../cloud.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
+import type {Setting} from '../setting.ts';
+import type {Money} from './money.ts';
+import {isUp, workersOf} from './nodes.ts';
+import type {Verdict} from './verdict.ts';
+
+/** A tick that has begun, and what it has to see to. */
+export type BegunTick = {at: number; toDo: Set<string>};
+
+/** A call that was made in the storm may hang for so long in the calm. */
+const AFTERMATH_MINUTES = 12;
+/**
+ * Minutes that a TPU may outlive the last work: that in which the work ended, one whose tick deletes it, and one whose tick sees it
+ * gone; and then nothing ticks.
+ */
+const ORPHAN_MINUTES = 3;
+const TICKER_MINUTES = 4;
+
+const OVER = ['SUSPENDED', 'FAILED'];
+const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
+/** So long a repair is waited for: see LIMITS. */
+const REPAIR_S = 600;
+
+/** Longer than what a node that was adopted has to say what it works on. */
+const A_HEARING_MS = 300_000;
+
+export class Ticks {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  readonly #money: Money;
+  /** What the last complete tick left undone, and when it ended. */
+  #left: {at: number; undone: Set<string>} = {at: 0, undone: new Set()};
+  #calmMinutes = 0;
+  /** For how many minutes nothing has been wanted, and there were TPUs, or it ticked. */
+  #orphanMinutes = 0;
+  #tickerMinutes = 0;
+
+  constructor(setting: Setting, verdict: Verdict, money: Money) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+    this.#money = money;
+  }
+
+  onTickBegun(): BegunTick {
+    return {at: this.#setting.clockwork.now, toDo: this.#toDo()};
+  }
+
+  /** What is spent is at most the cap and what a tick costs: two that came after each other leave nobody there. */
+  onTickEnded({at, toDo}: BegunTick): void {
+    const still = this.#toDo();
+    const undone = new Set([...toDo].filter(what => still.has(what)));
+    const both = at > this.#left.at ? [...undone].filter(what => this.#left.undone.has(what)) : [];
+    this.#verdict.check(both.length === 0, () => `two ticks have left it: ${both}`);
+    this.#left = {at: this.#setting.clockwork.now, undone};
+  }
+
+  /** Nodes without money, those that were taken away or that nobody wants, and streams whose event was lost. */
+  #toDo(): Set<string> {
+    return new Set([...this.#money.withoutMoney(), ...this.#taken(), ...this.#unwanted(), ...this.#missed()]);
+  }
+
+  #up(): Worker[] {
+    return workersOf(this.#setting.store).filter(isUp);
+  }
+
+  #taken(): string[] {
+    const {clockwork, tpus} = this.#setting;
+    return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at}) => {
+      if (fault !== null) return [`${name}#${incarnation} cannot work: ${fault}`];
+      const queued = tpus.queue.get(name);
+      const isFromQueue = Number(queued?.request.labels['gleaner-incarnation']) === incarnation;
+      if (isFromQueue && queued && OVER.includes(queued.state) && !tpus.zone(zone).unreachable)
+        return [`${name}#${incarnation} is ${queued.state}`];
+      const node = tpus.nodes.get(name);
+      const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
+      const isSeen =
+        Number(node?.metadata['gleaner-incarnation']) === incarnation && !tpus.zone(zone).unreachable;
+      const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
+      const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
+      return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
+    });
+  }
+
+  /** Without a run that goes on, whoever has no work goes; those that a lost Store forgot get time to say what they do. */
+  #unwanted(): string[] {
+    if (this.#hasWork(status => status === 'active')) return [];
+    const heardBy = this.#setting.clockwork.now - A_HEARING_MS;
+    return this.#up()
+      .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
+      .filter(({created_at}) => Date.parse(created_at) < heardBy)
+      .map(({name, incarnation, phase}) => `nobody wants ${name}#${incarnation}, which is ${phase}`);
+  }
+
+  #missed(): string[] {
+    const {objects, store, streams} = this.#setting;
+    return [...streams.keys()].flatMap(name => {
+      const [, run = '', file = ''] = name.split('/');
+      const stream = store.peek(paths.stream(run, file.slice(7, 10)));
+      const generation = objects.info(name)?.generation;
+      const isFresh = stream?.status === 'pending' && stream.epoch === 0 && stream.total_shards === 0;
+      const isMissed = !stream || (isFresh && stream.generation !== generation);
+      return isMissed && store.peek(paths.run(run))?.status !== 'cancelled' ? [`${name}#${generation}`] : [];
+    });
+  }
+
+  /** In the calm, what nobody wants is gone soon, and then nothing ticks. */
+  onMinute(tickerOn: boolean): void {
+    const {tpus, isCalm} = this.#setting;
+    this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
+    const isIdle = this.#calmMinutes > AFTERMATH_MINUTES && !this.#isWanted();
+    this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
+    this.#tickerMinutes = isIdle && tickerOn ? this.#tickerMinutes + 1 : 0;
+    this.#verdict.check(
+      this.#orphanMinutes <= ORPHAN_MINUTES && this.#tickerMinutes <= TICKER_MINUTES,
+      () => `nothing is wanted, and two ticks later there are nodes ${tpus.names()}, ticker ${tickerOn}`,
+    );
+  }
+
+  #isWanted(): boolean {
+    return this.#hasWork(status => status !== 'cancelled' && status !== 'paused');
+  }
+
+  /** Whether a run of such a status has a stream that is not over. */
+  #hasWork(goesOn: (status: unknown) => boolean): boolean {
+    const {store} = this.#setting;
+    const isOpen = ({data}: Stored) => data.status === 'pending' || data.status === 'in_progress';
+    return store
+      .collection('runs')
+      .some(({path, data}) => goesOn(data.status) && store.collection(`${path}/streams`).some(isOpen));
+  }
+
+  onTickerOff(): void {
+    this.#tickerMinutes = 0;
+  }
+
+  atTheEnd(tickerOn: boolean): void {
+    const {tpus} = this.#setting;
+    this.#verdict.check(tpus.names().length === 0, () => `TPUs are left: ${tpus.names()}`);
+    this.#verdict.check(!tickerOn, () => 'it still ticks');
+  }
+}

@@ -1,0 +1,35 @@
+/** The first breach is kept, with its reason. Whose word makes a change says whether it is one. */
+import type {Topic} from '../code.ts';
+
+/** What a worker said to worker-api. */
+export type Said = {
+  action: 'lease' | 'heartbeat' | 'release';
+  worker: string;
+  incarnation: number;
+  lease?: {run: string; stream: string; epoch: number} | null;
+  outcome?: string;
+  failure?: {kind: string; reason: string} | null;
+};
+
+/** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
+export type Actor = {said: Said} | {topic: Topic | 'tick'; id: string} | undefined;
+
+export class Verdict {
+  violation: string | undefined;
+  /** On whose behalf the present call is made. */
+  actor: Actor;
+
+  check(holds: boolean, breach: () => string): void {
+    if (!holds) this.violation ??= breach();
+  }
+
+  /** The word of the worker on whose behalf the present call is made. */
+  get said(): Said | undefined {
+    return this.actor && 'said' in this.actor ? this.actor.said : undefined;
+  }
+
+  /** Whether the present call is made on behalf of people. */
+  get isOrdered(): boolean {
+    return this.actor !== undefined && 'topic' in this.actor && this.actor.topic === 'control';
+  }
+}

@@ -1,0 +1,149 @@
+/** What people said is done once, is final where they were told so, and outlives the Store. */
+import {paths} from '../../../shared/core/names.ts';
+import type {Document} from '../../../shared/ports.ts';
+import type {Setting} from '../setting.ts';
+import {isBorn} from './nodes.ts';
+import type {Verdict} from './verdict.ts';
+
+/** What a message made of the document that it is about. */
+type Word = {path: string; version: number; spent_usd: number; cancelled: string | undefined};
+
+export class Words {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  /** Control messages that must have left a record at the end, and those that had to be rejected. */
+  #expected = new Map<string, 'rejected' | undefined>();
+  /** By the id of the message; and those of messages that were done to their end. */
+  readonly #said = new Map<string, Word>();
+  readonly #kept: Word[] = [];
+  /** Runs that somebody stopped, whether or not it has been heard. */
+  readonly #stopped = new Set<string>();
+  /** Runs that were stopped, streams that were cancelled, and workers that were deleted, for good. */
+  readonly #final = new Set<string>();
+  readonly #cancelled = new Set<string>();
+  readonly #held = new Set<string>();
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onStop(run: string): void {
+    this.#stopped.add(run);
+  }
+
+  expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
+    this.#expected.set(message_id, outcome);
+  }
+
+  onControl(id: string, before: Document | undefined, after: Document): void {
+    this.#onSaid(id, after);
+    const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
+    const isNonsense = this.#expected.get(id) === 'rejected';
+    this.#setting.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
+    this.#verdict.check(before === undefined, () => `control message ${id} was done twice`);
+  }
+
+  /** In the commit that records a message, the document that it is about is as the message has made it. */
+  #onSaid(id: string, {message, outcome}: Document): void {
+    if (outcome !== 'applied') return;
+    const {action, run, stream} = JSON.parse(String(message));
+    const path = run === undefined ? paths.pool('tpu') : paths.run(run);
+    const {version, spent_usd, cost_usd, status, cancelled_streams} = this.#setting.store.peek(path) ?? {};
+    const isKept =
+      Number(version) > 0 || status === 'paused' || (cancelled_streams as string[] | undefined)?.length;
+    if (action === 'rebuild' || !(isKept || action === 'cancel')) return;
+    const spent = Math.max(Number(spent_usd), Number(cost_usd ?? 0));
+    const cancelled = action === 'cancel' ? paths.stream(run, stream) : undefined;
+    this.#said.set(id, {path, version: Number(version), spent_usd: spent, cancelled});
+  }
+
+  /** A message was done to its end: what it said outlives the Store. */
+  onObeyed(id: string, {action, run, worker}: Document): void {
+    const {store} = this.#setting;
+    const said = this.#said.get(id);
+    if (said) this.#kept.push(said);
+    const isCancelled = (path: string) => /^cancelled/.test(String(store.peek(path)?.last_error));
+    if (said?.cancelled && isCancelled(said.cancelled)) this.#cancelled.add(said.cancelled);
+    const path = paths.worker(String(worker));
+    if (action === 'delete' && store.peek(path)?.held) this.#held.add(path);
+    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'cancelled') return;
+    this.#final.add(String(run));
+    const leased = store.collection(paths.streams(String(run))).filter(({data}) => data.lease !== null);
+    this.#verdict.check(
+      leased.length === 0,
+      () => `run ${run} was stopped, and workers have ${leased.map(({id}) => id)}`,
+    );
+  }
+
+  /** A document that is made is new, or is as the bucket has kept it. */
+  onMade(path: string, after: Document): void {
+    for (const kept of this.#kept.filter(kept => kept.path === path))
+      this.#verdict.check(
+        Number(after.version) >= kept.version && Number(after.spent_usd) >= kept.spent_usd - 1e-6,
+        () => `${path} has version ${after.version} and $${after.spent_usd}, and had ${JSON.stringify(kept)}`,
+      );
+    this.#verdict.check(
+      !this.#held.has(path) || after.held === true,
+      () => `${path} was deleted, and is ${after.phase} again`,
+    );
+    this.#verdict.check(
+      !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
+      () => `${path} was cancelled, and is ${after.status}`,
+    );
+  }
+
+  onRun(run: string, before: Document | undefined, {status}: Document): void {
+    const isFinal = before?.status === 'cancelled' || this.#final.has(run);
+    this.#verdict.check(
+      !isFinal || status === 'cancelled',
+      () => `run ${run} was stopped for good, and is ${status}`,
+    );
+    const isAwoken = before?.status === 'paused' && status === 'active';
+    this.#verdict.check(
+      !isAwoken || this.#verdict.isOrdered,
+      () => `run ${run} was paused, and nobody said that it goes on`,
+    );
+  }
+
+  onStream(path: string, before: Document, after: Document): void {
+    if (after.status !== 'failed') this.#cancelled.delete(path);
+    const isRevived = before.status === 'failed' && after.status === 'pending';
+    const isSaid = this.#verdict.isOrdered || before.generation !== after.generation;
+    this.#verdict.check(
+      !isRevived || isSaid,
+      () => `${path} was parked, and is tried again though nobody said so`,
+    );
+  }
+
+  onWorker(name: string, before: Document, after: Document): void {
+    if (!after.held) this.#held.delete(paths.worker(name));
+    this.#verdict.check(
+      !isBorn(before, after) || !before.held,
+      () => `${name} was deleted, and is made again`,
+    );
+  }
+
+  onWipe(): void {
+    this.#expected = new Map();
+  }
+
+  atTheEnd(): void {
+    const {store} = this.#setting;
+    for (const run of this.#setting.runs()) {
+      const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';
+      this.#verdict.check(
+        !isCancelled || this.#stopped.has(run),
+        () => `run ${run} is cancelled, and nobody stopped it`,
+      );
+    }
+    for (const [id, outcome] of this.#expected) {
+      const record = store.peek(paths.control(id));
+      this.#verdict.check(record !== undefined, () => `control message ${id} left no record`);
+      this.#verdict.check(
+        outcome === undefined || record?.outcome === outcome,
+        () => `control message ${id} was ${record?.outcome}: ${record?.message}`,
+      );
+    }
+  }
+}
