@@ -212,6 +212,162 @@ export const MISTAKES: Mistake[] = [
       },
     ],
   },
+  {
+    name: 'a stream that is blamed for every death of its worker',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: "const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';",
+        replace: 'const isSuspect = death !== undefined;',
+      },
+    ],
+  },
+  {
+    name: 'a retry that keeps what was held against the stream',
+    edits: [
+      {
+        file: 'shared/core/control.ts',
+        find: '    failures: 0,\n    faults: 0,\n    last_error: null,',
+        replace: '    last_error: null,',
+      },
+    ],
+  },
+  {
+    name: 'a run with a low priority that goes first',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: 'b.priority - a.priority ||',
+        replace: 'a.priority - b.priority ||',
+      },
+    ],
+  },
+  {
+    name: 'a worker that is not needed any more and is deleted in the midst of a shard',
+    edits: [
+      {
+        file: 'shared/core/life.ts',
+        find: "const draining = enter(worker, 'draining', now);",
+        replace: "return toDeleting(worker, 'it is not needed any more', now);\n    const draining = worker;",
+      },
+    ],
+  },
+  {
+    name: 'a machine that says that it cannot work, and is kept',
+    edits: [
+      {file: 'shared/core/death.ts', find: 'if (worker.fault !== null)', replace: "if (worker.fault === '')"},
+    ],
+  },
+  {
+    name: 'a lost event that nobody looks for',
+    edits: [
+      {
+        file: 'shared/shell/look.ts',
+        find: '  await takeMissedStreams(deps).catch(error => failures.push(error));\n',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'a pause that the next look ends',
+    edits: [
+      {
+        file: 'shared/core/run.ts',
+        find: "next.status = run.status === 'paused' ? 'paused' : 'active';",
+        replace: "next.status = 'active';",
+      },
+    ],
+  },
+  {
+    name: 'a message that is forgotten with the database',
+    edits: [
+      {
+        file: 'shared/shell/control.ts',
+        find: "    if (outcome === 'applied') await keepOrders(deps, message);\n",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'a life that costs half its price',
+    edits: [
+      {
+        file: 'shared/core/cost.ts',
+        find: 'const HOUR_MS = 3_600_000;',
+        replace: 'const HOUR_MS = 7_200_000;',
+      },
+    ],
+  },
+  {
+    name: 'a pool that is not billed',
+    edits: [
+      {
+        file: 'shared/shell/money.ts',
+        find: 'spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))',
+        replace: 'spent_usd: pool.spent_usd',
+      },
+    ],
+  },
+  {
+    name: 'a zone that is asked again as soon as it has taken its nodes back',
+    edits: [
+      {
+        file: 'shared/core/placement.ts',
+        find: "if (rate === 'full') return Math.max(0, left);",
+        replace: 'if (rate) return Math.max(0, left);',
+      },
+    ],
+  },
+  {
+    name: 'a zone without quota that is asked again at once',
+    edits: [
+      {
+        file: 'shared/core/placement.ts',
+        find: "const wait_s = kind === 'quota' ? limits.quota_s : limits.retry_s;",
+        replace: "const wait_s = kind === 'quota' ? 0 : limits.retry_s;",
+      },
+    ],
+  },
+  {
+    name: 'a request that may wait in the queue for a year',
+    edits: [
+      {
+        file: 'shared/core/placement.ts',
+        find: 'valid_until_at: iso(now + limits.queue_s * 1000)',
+        replace: 'valid_until_at: iso(now + 365 * 86_400_000)',
+      },
+    ],
+  },
+  {
+    name: 'a request id that does not say for which life it is',
+    edits: [
+      {
+        file: 'shared/shell/fleet.ts',
+        find: "const hash = createHash('sha256').update(",
+        replace: "const hash = createHash('sha256').update(name || ",
+      },
+    ],
+  },
+  {
+    name: 'a sweep that does not look at labels',
+    edits: [
+      {
+        file: 'shared/shell/nodes.ts',
+        find: 'every(isOurs)',
+        replace: 'every(given => given !== undefined)',
+      },
+    ],
+  },
+  {
+    name: 'an event that is kept for ever',
+    edits: [
+      {
+        file: 'shared/shell/timeline.ts',
+        find: 'at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)}',
+        replace: 'at: iso(now)}',
+      },
+    ],
+  },
 ];
 
 /** From here on, these modules are loaded with the mistake. */
