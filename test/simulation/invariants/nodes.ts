@@ -7,8 +7,8 @@ import type {Setting} from '../setting.ts';
 import type {SimStore} from '../store.ts';
 import type {Verdict} from './verdict.ts';
 
-/** So long a call may hang. */
-const MOST_LATE_MS = 6 * 60_000;
+/** So long a call of the storm may hang. */
+const MOST_LATE_MS = 12 * 60_000;
 
 export function workersOf(store: SimStore): Worker[] {
   return store.collection('workers').map(({data}) => data as unknown as Worker);
