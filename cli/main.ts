@@ -3,6 +3,7 @@ import {LocalCloudError} from '../local/errors.ts';
 import {isRunId, isZone} from '../shared/core/names.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
+import {printable} from './output.ts';
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
@@ -160,6 +161,7 @@ try {
   await program.parseAsync();
 } catch (error) {
   if (!(error instanceof CliError || error instanceof LocalCloudError)) throw error;
-  process.stderr.write(`gleaner: ${error.message}\n`);
+  const lines = error.message.split('\n').map(printable);
+  process.stderr.write(`gleaner: ${lines.join('\n')}\n`);
   process.exitCode = 1;
 }

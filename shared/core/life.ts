@@ -77,7 +77,7 @@ function hasBeenMended(before: Worker, seen: Worker): boolean {
   return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;
 }
 
-/** Its host starts from nothing; what had booted in vain before has no more than the rest of its time, or it could do so for ever. */
+/** Its host starts from nothing. One that had booted before and never spoken has the rest of its time, or it could do so for ever. */
 function bootsSince({phase, phase_since_at, heartbeat_at, provider_since_at}: Worker, now: number): number {
   if (phase !== 'booting' || heartbeat_at !== null || provider_since_at === null) return now;
   return msOf(phase_since_at) + (now - msOf(provider_since_at));
@@ -118,7 +118,9 @@ function decideForeign(
     if (worker.phase === 'deleting')
       return isTimeToAskAgain(worker, limits, now) ? askedAgain(worker, 'delete', now) : unchanged(worker);
     const cause = 'its request waits behind a node of its name that is not ours';
-    return toDeleting(worker, `${worker.name} is lost: ${cause}; deleting it`, now, taken(cause));
+    // As one that was never seen: a delete that comes again must look whose the node is.
+    const unseen = {...worker, ...NOTHING_SHOWN};
+    return toDeleting(unseen, `${worker.name} is lost: ${cause}; deleting it`, now, taken(cause));
   }
   if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
   const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;

@@ -118,15 +118,16 @@ export function isOpen(run: Run): boolean {
 /**
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
  * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
+ * `known_usd`: what a look knows that it has cost, with the lives that go on.
  */
 export function summarizeRun(
   run: Run,
   {failed, ...totals}: StreamTotals,
-  cost_of_living_usd: number,
+  known_usd: number,
   now: number,
 ): Run {
   // A slow look knows less than another that came after it: what was spent stays spent.
-  const cost_usd = Math.max(run.cost_usd, run.spent_usd + cost_of_living_usd);
+  const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
   const next: Run = {...run, ...totals, cost_usd};
   const ended = next.streams_completed + next.streams_failed;
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;

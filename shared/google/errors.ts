@@ -120,7 +120,7 @@ function isQuota(error: unknown): boolean {
   const message = messageOf(error);
   return (
     QUOTA.test(message) &&
-    (codeOf(error) === RESOURCE_EXHAUSTED || /exceeded|exhausted/i.test(message)) &&
+    (codeOf(error) === RESOURCE_EXHAUSTED || (!isTransient(error) && /exceeded|exhausted/i.test(message))) &&
     !NO_CAPACITY.test(message) &&
     !isRateLimit(error)
   );
@@ -132,6 +132,7 @@ function isRateLimit(error: unknown): boolean {
 }
 
 export function tpuFailure(error: unknown): Refusal {
+  if (isRateLimit(error)) return 'transient';
   if (isNoCapacity(error)) return 'no-capacity';
   if (isQuota(error)) return 'quota';
   if (isPermission(error)) return 'permission';

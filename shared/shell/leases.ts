@@ -14,6 +14,7 @@ import {
 } from '../core/lease.ts';
 import {outputPrefix, parseWork, paths, streamId} from '../core/names.ts';
 import {streamFor} from '../core/pool.ts';
+import {nodeStanding} from '../core/provider.ts';
 import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
@@ -203,7 +204,9 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     }
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
     const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
-    const beginsAnew = request.phase === 'setup';
+    // A host that Google has mended boots again too: that says nothing about its work.
+    const wasUp = worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
+    const beginsAnew = request.phase === 'setup' && wasUp;
     const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch};
     const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);

@@ -20,6 +20,7 @@ import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, takeWork, tellIfParked, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
+import type {Fleet} from './money.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -33,9 +34,9 @@ import {
   unlessBroken,
   workerRecords,
 } from './records.ts';
-import {isAnyToClose, openRuns, reopenRun, whatIsLeft} from './runs.ts';
+import {isAnyToClose, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
+import {adoptNodes, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
@@ -62,11 +63,11 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   const living = costOfLiving(fleet.workers.values(), deps.now());
   const atWork = workersByRun(fleet);
   const lookAt = (run: Run) => {
-    const of = {fleet, atWork: atWork.get(run.run) ?? 0, cost_usd: living.runs.get(run.run) ?? 0};
-    return lookAtRun(deps, run, of);
+    const cost_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    return lookAtRun(deps, run, {fleet, atWork: atWork.get(run.run) ?? 0, cost_usd});
   };
   await abreast(
-    await openRuns(deps),
+    fleet.runs,
     run => unlessBroken(deps, () => lookAt(run)).catch(error => failures.push(error)),
     RUNS_ABREAST,
   );
@@ -129,7 +130,7 @@ async function lookAtRun(deps: Deps, run: Run, {fleet, atWork, cost_usd}: Seen):
   else await sumUp(deps, run, totals, cost_usd);
 }
 
-/** The workers, how many of them work on the run, and what those that live have cost it. */
+/** The workers, how many of them work on the run, and what it has cost. */
 type Seen = {fleet: Fleet; atWork: number; cost_usd: number};
 
 function workersByRun(fleet: Fleet): Map<string, number> {

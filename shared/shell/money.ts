@@ -17,6 +17,17 @@ import {tell} from './timeline.ts';
 
 const prices = z.record(z.string(), z.object({usd: z.number().min(0), spot_usd: z.number().min(0)}));
 
+/**
+ * The workers as documents say, and the slots whose document cannot be read; the open runs, and what the pool has spent, as they were
+ * just before: of a life that ends in between, the bill does not count beside what it has cost while it lived.
+ */
+export type Fleet = {
+  workers: ReadonlyMap<string, Worker>;
+  broken: ReadonlySet<string>;
+  runs: readonly Run[];
+  spent_usd: number;
+};
+
 /** The list prices, and over them what `prices/chips` says. A document that is broken is logged and changes none. */
 export async function readPrices(deps: Pick<Deps, 'store' | 'log'>): Promise<Prices> {
   const given = await deps.store.get(paths.prices());
@@ -37,15 +48,16 @@ export async function holdTheSpent(
   deps: Deps,
   pool: Pool,
   prices: Prices,
-  workers: ReadonlyMap<string, Worker>,
+  {workers, runs, spent_usd}: Fleet,
 ): Promise<Set<string>> {
   const living = costOfLiving(workers.values(), deps.now());
   const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);
-  const poolIsOver = overspent('pool', pool.budget_usd, pool.spent_usd + living.total, isKnown);
+  const poolIsOver = overspent('pool', pool.budget_usd, spent_usd + living.total, isKnown);
+  const billed = new Map(runs.map(run => [run.run, run.spent_usd]));
   const over = new Set<string>();
   for (const run of await runsThatCost(deps, workers)) {
     if (run.pool !== pool.pool) continue;
-    const spent = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    const spent = (billed.get(run.run) ?? run.spent_usd) + (living.runs.get(run.run) ?? 0);
     const why = overspent('run', run.budget_usd, spent, isKnown) ?? poolIsOver;
     if (!why) continue;
     over.add(run.run);
@@ -89,10 +101,9 @@ async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
 export async function billsFor(
   deps: Deps,
   tx: Transaction,
-  ended: readonly Worker[],
+  workers: readonly Worker[],
   now: number,
 ): Promise<() => void> {
-  const workers = ended.filter(worker => totalOf(worker.costs) > 0);
   if (workers.length === 0) return () => {};
   // One that cannot be read is made again by the next look.
   const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
@@ -117,7 +128,8 @@ export async function billsFor(
         updated_at: iso(now),
       });
     }
-    if (pool) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))});
+    const total = sum(({costs}) => totalOf(costs));
+    if (pool && total > 0) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
     for (const {worker, path, attempt} of attempts)
       if (attempt)
         tx.set(path, {...attempt, costs: worker.costs, cost_usd: totalOf(worker.costs), gone_at: iso(now)});

@@ -148,7 +148,7 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   const found: StreamSurvey[] = [];
   await abreast(objects, async object => found.push(await rebuildStream(deps, run, object)));
   const parent = await runRecords.get(deps.store, run);
-  if (parent) await lookAtEveryStream(deps, parent, Math.max(0, parent.cost_usd - parent.spent_usd));
+  if (parent) await lookAtEveryStream(deps, parent, parent.cost_usd);
   await wake(deps);
   return `rebuilt ${describeSurvey(run, found)}`;
 }

@@ -214,7 +214,7 @@ function changeOf(before: Worker, {worker, death}: WorkerDecision): Change | und
   const was = nodeStanding(before);
   const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
   if (isNew && isAlive(worker)) return 'given';
-  if (death === undefined || death.kind === 'asked') return undefined;
+  if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
   // One that was taken before anybody saw it READY says the same of its zone as one that was taken just after.
   const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
   return wasGiven ? 'lost' : undefined;

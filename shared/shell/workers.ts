@@ -8,11 +8,11 @@ import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {holdTheSpent, priceOf, readPrices} from './money.ts';
+import {type Fleet, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
 import {knownPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
-import {whatIsLeft} from './runs.ts';
+import {openRuns, whatIsLeft} from './runs.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
 import {tell} from './timeline.ts';
 
@@ -38,16 +38,15 @@ export async function lookForWork(deps: Deps): Promise<void> {
   await lookAtSlots(deps, NOT_LOOKED, slots, plan);
 }
 
-/** The workers as documents say, and the slots whose document cannot be read. */
-export type Fleet = {workers: ReadonlyMap<string, Worker>; broken: ReadonlySet<string>};
-
 export async function readFleet(deps: Deps): Promise<Fleet> {
+  const {spent_usd} = await knownPool(deps);
+  const runs = await openRuns(deps);
   const broken = new Set<string>();
   const parsed = workerRecords.parseAll(await deps.store.query('workers'), (error, name) => {
     broken.add(name);
     deps.log('ERROR', error.message);
   });
-  return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken};
+  return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken, runs, spent_usd};
 }
 
 async function planAfterLook(deps: Deps, fleet: Fleet) {
@@ -59,7 +58,8 @@ async function planAfterLook(deps: Deps, fleet: Fleet) {
  * Makes the document again of each of our nodes that has none, or one that nobody can read: the Store was lost or edited, and what the
  * node is doing is worth more than a new one. If it is not wanted, or not well, the same look finds that out.
  */
-export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Fleet): Promise<Fleet> {
+export async function adoptNodes(deps: Deps, look: Look, fleet: Fleet): Promise<Fleet> {
+  const {workers, broken} = fleet;
   const all = new Map(workers);
   const unknown = [...look.tpus.values()].flatMap(tpu => {
     const place = parseWorkerName(tpu.name);
@@ -67,7 +67,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
     if (all.has(tpu.name) || !isManaged(tpu)) return [];
     return place && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
   });
-  if (unknown.length === 0) return {workers, broken};
+  if (unknown.length === 0) return fleet;
   const [pool, prices] = [await knownPool(deps), await readPrices(deps)];
   await abreast(unknown, async ({tpu, place, incarnation}) => {
     const usd_per_hour = priceOf(prices, pool, place.zone);
@@ -88,7 +88,7 @@ export async function adoptNodes(deps: Deps, look: Look, {workers, broken}: Flee
     });
     all.set(tpu.name, adopted);
   });
-  return {workers: all, broken: new Set([...broken].filter(name => !all.has(name)))};
+  return {...fleet, workers: all, broken: new Set([...broken].filter(name => !all.has(name)))};
 }
 
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
@@ -116,9 +116,12 @@ async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
     strays.filter(stray => !isGoing(stray)),
     async ({name, zone}) => {
       const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
-      deps.log('WARNING', text);
-      await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: name, text}, deps.now()));
-      await deps.tpus.delete(name, zone).catch(error => deps.log('ERROR', String(error)));
+      try {
+        await deps.tpus.delete(name, zone);
+        await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: name, text}, deps.now()));
+      } catch (error) {
+        deps.log('ERROR', `${text}: ${(error as Error).message}`);
+      }
     },
   );
   return strays.length > 0;
@@ -128,11 +131,12 @@ async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, {workers, broken}: Fleet, look?: Look) {
+async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
+  const {workers, broken} = fleet;
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps);
-  const dismissed = await holdTheSpent(deps, pool, prices, workers);
+  const dismissed = await holdTheSpent(deps, pool, prices, fleet);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );

@@ -92,6 +92,17 @@ const TPU: {message: string; code: number; kind: string}[] = [
   },
   {code: 403, message: "Quota 'TPUS_PER_TPU_FAMILY' exceeded. Limit: 0.0 in region us-east5.", kind: 'quota'},
   {code: 9, message: "Quota limit 'X' has been exceeded. Limit: 16 in zone us-west4-a.", kind: 'quota'},
+  {code: 403, message: 'User Rate Limit Exceeded', kind: 'transient'},
+  {
+    code: 403,
+    message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'",
+    kind: 'transient',
+  },
+  {
+    code: 4,
+    message: 'Total timeout exceeded 60000 milliseconds: Quota exceeded: requests',
+    kind: 'transient',
+  },
   {code: 7, message: 'The tpu.googleapis.com API requires a quota project.', kind: 'permission'},
 ];
 

@@ -108,8 +108,8 @@ describe('run status', () => {
 
   it('a slow look does not take back what another has seen it cost', () => {
     const run = aRun({cost_usd: 3, spent_usd: 1});
-    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 1, T0).cost_usd, 3);
-    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 5);
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 2, T0).cost_usd, 3);
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 4);
   });
 
   const open: {given: Partial<Run>; runnable: boolean; open: boolean}[] = [

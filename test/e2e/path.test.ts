@@ -66,6 +66,7 @@ describe('the whole path on a local cloud', function () {
     await home.drop('datasets/bad/stream_001.jsonl', '');
     await home.drop('datasets/bad/stream_2.jsonl', good(0));
     await home.drop('datasets/misnamed/stream_7.jsonl', good(0));
+    await home.drop('datasets/misnamed/\u001b[2J.jsonl', good(0));
     await home.drop('datasets/bad/stream_003.jsonl', `${good(9)}\n`);
     await home.drop('datasets/bad/stream_003.jsonl.gz', gzipSync(good(9)));
     const view = await home.runEnds('bad');
@@ -97,6 +98,7 @@ describe('the whole path on a local cloud', function () {
       [misnamed.code, /there is no run "misnamed"[\s\S]*not taken: .*stream_7/.test(misnamed.stderr)],
       [1, true],
     );
+    assert.ok(!misnamed.stderr.includes('\u001b'), 'no name reaches the terminal as it is');
     const all = await gleaner(['status', '--dir', home.dir]);
     assert.match(all.stdout, /not taken: .*misnamed\/stream_7/);
     assert.doesNotMatch(all.stdout, /not taken: .*bad\/stream_2/, 'that is told with its run');

@@ -225,6 +225,24 @@ describe('a host that restarts', () => {
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
 
+  it('because Google has mended it holds nothing against its stream', async () => {
+    const world = await aWorkingWorld();
+    let mends = 0;
+    for (let minute = 0; minute < 60 && mends < 6; minute++) {
+      await world.minute(1);
+      if (world.agents.get(A0)?.state !== 'working') continue;
+      mends += 1;
+      world.agent(A0).silent = true;
+      for (const health of ['UNHEALTHY_MAINTENANCE', 'HEALTHY']) {
+        world.tpus.node(A0).health = health;
+        world.now += 60_000;
+        await world.tick();
+      }
+      world.boot(A0);
+    }
+    assert.deepEqual([mends, (await world.stream('my-run', '000'))?.faults], [6, 0]);
+  });
+
   it('whenever it works on one stream does not do so for ever: the stream is parked', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(20));
@@ -534,6 +552,38 @@ describe('a node that nobody asked for', () => {
     world.deps.tpus.list = list;
     await world.minutes(3);
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
+  });
+
+  it('and is somebody else’s is left alone by a delete of our request behind it that comes again', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource'});
+    world.tpus.soldOut.add('us-central1-a');
+    world.drop('my-run', 0, someLines(4));
+    await world.minutes(3);
+    const node = world.tpus.node(A0);
+    Object.assign(node, {state: 'READY', labels: {}, metadata: {}});
+    world.settle = () => {};
+    world.now += 60_000;
+    await world.tick();
+    const message = world.queue.find(({topic}) => topic === 'tpu') ?? assert.fail();
+    await world.deliverAll();
+    assert.equal(node.queued?.state, 'DELETING');
+    node.queued = null;
+    await world.handle(message);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
+  });
+
+  it('and is somebody else’s in the place of one that was taken is one loss of its zone', async () => {
+    const world = await aWorkingWorld();
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.now += 60_000;
+    await world.tick();
+    await world.deliverAll();
+    world.settle();
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), state: 'CREATING', metadata: {}});
+    world.settle = () => {};
+    await world.minutes(20, 0);
+    const {losses} = (await world.store.get('zones/us-central1-a')) ?? assert.fail();
+    assert.equal((losses as unknown[]).length, 1);
   });
 
   it('and lies in another zone than its name says, is no node of that slot', async () => {

@@ -38,7 +38,38 @@ async function atWork(run_json: object = {}): Promise<World> {
   return world;
 }
 
+/** A tick that counts the streams and goes on when its worker is lost, billed and made again. */
+async function tickBesideABill(world: World): Promise<void> {
+  const {deps} = world;
+  const {store} = deps;
+  let isFirst = true;
+  const count: typeof store.count = async (collection, where) => {
+    const counted = await store.count(collection, where);
+    if (isFirst && collection === 'runs/my-run/streams') {
+      isFirst = false;
+      world.deps = deps;
+      world.tpus.node(A0).state = 'PREEMPTED';
+      await world.minutes(3, 0);
+    }
+    return counted;
+  };
+  world.deps = {...deps, store: {...store, count}};
+  await world.tick();
+  world.deps = deps;
+  assert.ok(!isFirst);
+}
+
 describe('a function that was slow', () => {
+  it('does not count a life twice that was billed meanwhile, and holds no budget against that', async () => {
+    const world = await atWork({budget_usd: 15 * USD_PER_MINUTE});
+    await world.minutes(10, 0);
+    await tickBesideABill(world);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    await world.untilAsleep(60);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.ok(Math.abs(run.cost_usd - run.spent_usd) < 1e-9, `cost ${run.cost_usd}, spent ${run.spent_usd}`);
+  });
+
   it('does not switch the beat off over a node that no document knows and that it had no chance to see', async () => {
     const world = new World(ONE_SLOT);
     world.tickerOn = true;
