@@ -130,8 +130,9 @@ export async function billsFor(
     }
     const total = sum(({costs}) => totalOf(costs));
     if (pool && total > 0) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
+    // A slot that is gone and is seen again ends no second time.
     for (const {worker, path, attempt} of attempts)
-      if (attempt)
+      if (attempt && attempt.gone_at === undefined)
         tx.set(path, {...attempt, costs: worker.costs, cost_usd: totalOf(worker.costs), gone_at: iso(now)});
   };
 }

@@ -303,7 +303,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/money.ts',
-        find: 'spent_usd: pool.spent_usd + sum(({costs}) => totalOf(costs))',
+        find: 'spent_usd: pool.spent_usd + total',
         replace: 'spent_usd: pool.spent_usd',
       },
     ],
