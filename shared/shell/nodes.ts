@@ -29,14 +29,13 @@ export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), strays: [], unreach
 /** Nodes as Cloud TPU lists them now. */
 export async function lookAtNodes(deps: Deps): Promise<Look> {
   const at_ms = deps.now();
-  const {tpus, unreachable} = await deps.tpus.list();
-  const isInPlace = ({name, zone}: Tpu) => parseWorkerName(name)?.zone === zone;
-  return {
-    at_ms,
-    tpus: new Map(tpus.filter(isInPlace).map(tpu => [tpu.name, tpu])),
-    strays: tpus.filter(tpu => isManaged(tpu) && !isInPlace(tpu)),
-    unreachable,
-  };
+  const listed = await deps.tpus.list();
+  const tpus = new Map<string, Tpu>();
+  const strays: Tpu[] = [];
+  for (const tpu of listed.tpus)
+    if (parseWorkerName(tpu.name)?.zone === tpu.zone) tpus.set(tpu.name, tpu);
+    else if (isManaged(tpu)) strays.push(tpu);
+  return {at_ms, tpus, strays, unreachable: listed.unreachable};
 }
 
 /** Whether there is, or may be, a node of ours, whatever documents say. */
