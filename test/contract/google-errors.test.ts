@@ -78,7 +78,7 @@ const TPU: {message: string; code: number; kind: string}[] = [
     message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'tpu'",
     kind: 'transient',
   },
-  // As Compute Engine, which the VMs come from, says it.
+  // As Compute Engine, which the VMs come from, words it; not copied from a recorded answer.
   {
     code: 14,
     message:
