@@ -22,15 +22,16 @@ export async function status(run: string | undefined, options: Where & {json?: b
   try {
     if (run === undefined) {
       const runs = await listRuns(store);
+      const known = new Set(runs.map(({run}) => run));
       print(options.json, runs.map(withRates), [
         ...(runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']),
-        ...(await listRejected(store, undefined)).map(rejectedLine),
+        ...(await listRejected(store, name => !known.has(name))).map(rejectedLine),
       ]);
       return;
     }
     const view = await viewRun(store, run);
     if (!view) {
-      const rejected = (await listRejected(store, run)).map(rejectedLine);
+      const rejected = (await listRejected(store, name => name === run)).map(rejectedLine);
       throw new CliError(
         [`there is no run "${run}": \`gleaner status\` lists the runs`, ...rejected].join('\n'),
       );

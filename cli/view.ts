@@ -36,19 +36,17 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
     .parseAll(await store.query('workers'), ignore)
     .filter(worker => worker.phase !== 'gone');
   const told = await timeline(store, name);
-  return {run, streams, workers, events: told.slice(-events), rejected: told.filter(isRejectedOf(name))};
+  const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
+  return {run, streams, workers, events: told.slice(-events), rejected};
 }
 
-function isRejectedOf(name: string) {
-  return ({kind, run}: TimelineEntry) => kind === 'rejected' && run === name;
-}
-
-/** What was dropped lately and not taken: for this run, or for none that is there. */
-export async function listRejected(store: Store, name: string | undefined): Promise<TimelineEntry[]> {
-  const told = await timeline(store, name);
-  if (name !== undefined) return told.filter(isRejectedOf(name));
-  const known = new Set((await listRuns(store)).map(({run}) => run));
-  return told.filter(({kind, run}) => kind === 'rejected' && !known.has(run));
+/** What was dropped lately and not taken, for runs of such names; '' is what can be no run's. */
+export async function listRejected(
+  store: Store,
+  isMeant: (run: string) => boolean,
+): Promise<TimelineEntry[]> {
+  const told = await timeline(store, undefined);
+  return told.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
 }
 
 /** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */

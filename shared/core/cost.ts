@@ -25,12 +25,7 @@ export function accrue(worker: Worker, now: number): Worker {
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
   const key = run ?? IDLE;
   const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
-  return {
-    ...worker,
-    costs: {...costs, [key]: before + usd},
-    costs_at: iso(until),
-    charged_to: run,
-  };
+  return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(until), charged_to: run};
 }
 
 /**
@@ -82,11 +77,11 @@ export function paidBy(worker: Worker, run: string | undefined): Worker {
 }
 
 /** The worker as it is when its price becomes known: the time that it was not known for is paid for too. */
-export function pricedAt(worker: Worker, usd_per_hour: number | null): Worker {
+export function pricedAt(worker: Worker, price: () => number | null): Worker {
   const isPaidFor = worker.ready_at !== null && worker.phase !== 'gone';
-  return isPaidFor && worker.usd_per_hour === null && usd_per_hour !== null
-    ? {...worker, usd_per_hour}
-    : worker;
+  if (!isPaidFor || worker.usd_per_hour !== null) return worker;
+  const usd_per_hour = price();
+  return usd_per_hour === null ? worker : {...worker, usd_per_hour};
 }
 
 /** The run that the worker's time belongs to now. */

@@ -115,8 +115,7 @@ function decideForeign(
   now: number,
 ): WorkerDecision {
   if (isQueued) {
-    if (worker.phase === 'deleting')
-      return isTimeToAskAgain(worker, limits, now) ? askedAgain(worker, 'delete', now) : unchanged(worker);
+    if (worker.phase === 'deleting') return askAgain(worker, 'delete', limits, now);
     const cause = 'its request waits behind a node of its name that is not ours';
     // As one that was never seen: a delete that comes again must look whose the node is.
     const unseen = {...worker, ...NOTHING_SHOWN};
@@ -157,8 +156,7 @@ function decideDeleting(
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
-  if (observation.kind === 'unknown' || !isTimeToAskAgain(worker, limits, now)) return unchanged(worker);
-  return askedAgain(worker, 'delete', now);
+  return observation.kind === 'unknown' ? unchanged(worker) : askAgain(worker, 'delete', limits, now);
 }
 
 function decideLiving(
@@ -208,8 +206,7 @@ function decideLiving(
         actions: [],
         events: [`${worker.name} is READY and boots`],
       };
-    if (observation.kind === 'absent' && isTimeToAskAgain(worker, limits, now))
-      return askedAgain(worker, 'create', now);
+    if (observation.kind === 'absent') return askAgain(worker, 'create', limits, now);
   }
   return unchanged(worker);
 }
@@ -222,10 +219,6 @@ function otherLife(worker: Worker, observation: Observation): number | undefined
 /** A node may have outlived its database: the next life needs a number that was never used. */
 function outgrow(worker: Worker, {incarnations}: Found): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
-}
-
-function isTimeToAskAgain(worker: Worker, limits: Limits, now: number): boolean {
-  return isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now);
 }
 
 function withProvider(worker: Worker, observation: Observation, now: number): Worker {
@@ -313,7 +306,10 @@ function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
   return {kind, worker: worker.name, incarnation: worker.incarnation};
 }
 
-function askedAgain(worker: Worker, kind: 'create' | 'delete', now: number): WorkerDecision {
+/** What was asked for and has had no effect for long is asked for again. */
+function askAgain(worker: Worker, kind: 'create' | 'delete', limits: Limits, now: number): WorkerDecision {
+  if (!isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now))
+    return unchanged(worker);
   const shows = kind === 'create' ? 'does not show' : 'is still there';
   const event = `${worker.name} ${shows}: asking again to ${kind} it`;
   return {worker: {...worker, asked_at: iso(now)}, actions: [ask(kind, worker)], events: [event]};

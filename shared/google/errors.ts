@@ -109,21 +109,12 @@ const RATE_LIMIT =
   /(requests?|queries) per (\d+ )?(second|minute|day)|PerMinute|rate ?limit|too many requests/i;
 const QUOTA = /quota(?! project)/i;
 
-/** Nothing is for rent there now. Cloud TPU says so with several codes, and with words that no other failure has. */
-function isNoCapacity(error: unknown): boolean {
-  if (NO_CAPACITY.test(messageOf(error))) return true;
-  return codeOf(error) === RESOURCE_EXHAUSTED && !isQuota(error) && !isRateLimit(error);
-}
-
 /** Our allowance of chips in that place is used up, or was never granted. */
 function isQuota(error: unknown): boolean {
   const message = messageOf(error);
-  return (
-    QUOTA.test(message) &&
-    (codeOf(error) === RESOURCE_EXHAUSTED || (!isTransient(error) && /exceeded|exhausted/i.test(message))) &&
-    !NO_CAPACITY.test(message) &&
-    !isRateLimit(error)
-  );
+  const isSaid =
+    codeOf(error) === RESOURCE_EXHAUSTED || (!isTransient(error) && /exceeded|exhausted/i.test(message));
+  return QUOTA.test(message) && isSaid;
 }
 
 /** Too many calls to the API itself, which has nothing to do with chips. */
@@ -131,10 +122,12 @@ function isRateLimit(error: unknown): boolean {
   return [RESOURCE_EXHAUSTED, PERMISSION_DENIED].includes(codeOf(error)) && RATE_LIMIT.test(messageOf(error));
 }
 
+/** Asked in this order: Cloud TPU says that nothing is for rent with several codes, and with none but that one where it says no more. */
 export function tpuFailure(error: unknown): Refusal {
   if (isRateLimit(error)) return 'transient';
-  if (isNoCapacity(error)) return 'no-capacity';
+  if (NO_CAPACITY.test(messageOf(error))) return 'no-capacity';
   if (isQuota(error)) return 'quota';
+  if (codeOf(error) === RESOURCE_EXHAUSTED) return 'no-capacity';
   if (isPermission(error)) return 'permission';
   return isTransient(error) ? 'transient' : 'bad-request';
 }

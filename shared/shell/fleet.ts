@@ -12,7 +12,7 @@ import type {Deps} from './deps.ts';
 import {INCARNATION_LABEL, isSomebodyElses, MANAGED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
-import {tell} from './timeline.ts';
+import {tell, tellAlone} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
@@ -52,12 +52,8 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
     if (message.action === 'create') await recordRefusal(deps, worker, error);
     // It is asked for again, as long as the node is there.
-    else await tellOf(deps, worker, error.message);
+    else await tellAlone(deps, {kind: 'worker', worker: worker.name, text: error.message});
   }
-}
-
-async function tellOf(deps: Deps, worker: Worker, text: string): Promise<void> {
-  await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: worker.name, text}, deps.now()));
 }
 
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {

@@ -37,12 +37,14 @@ export function takeWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
-/** A stream that so many machines in a row have died over is parked. */
-export function tellIfParked(tx: Transaction, stream: Stream, now: number): void {
-  if (stream.status !== 'failed') return;
-  const {run, stream: id, epoch, faults, last_error} = stream;
-  const text = `Stream ${run}/${id} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
-  tell(tx, {kind: 'stream', run, stream: id, epoch, text}, now);
+/** The stream as it is without its holder; one that so many machines in a row have died over is parked, and that is told. */
+export function putBack(tx: Transaction, free: Stream, holder: Worker | undefined, now: number): void {
+  streamRecords.set(tx, free);
+  takeWork(tx, holder);
+  if (free.status !== 'failed') return;
+  const {run, stream, epoch, faults, last_error} = free;
+  const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+  tell(tx, {kind: 'stream', run, stream, epoch, text}, now);
 }
 
 /** Takes the lease from whoever has it. */

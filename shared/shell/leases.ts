@@ -22,7 +22,7 @@ import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/wo
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {takeWork, tellIfParked, workOf} from './holders.ts';
+import {putBack, workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -142,9 +142,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   // It has begun anew, and asks for what it had.
   const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
-    streamRecords.set(tx, free);
-    takeWork(tx, worker);
-    tellIfParked(tx, free, now);
+    putBack(tx, free, worker, now);
     return undefined;
   }
   const granted = grantLease(free, holder, now);

@@ -18,9 +18,8 @@ import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
-import {freeStream, holderOf, takeWork, tellIfParked, workOf} from './holders.ts';
+import {freeStream, holderOf, putBack, takeWork, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
-import type {Fleet} from './money.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -36,7 +35,7 @@ import {
 } from './records.ts';
 import {isAnyToClose, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, LIVING, lookAtWorkers, readFleet} from './workers.ts';
+import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
@@ -200,9 +199,7 @@ async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
       }
       const now = deps.now();
       const free = freeFromLiving(stream, worker, now);
-      streamRecords.set(tx, free);
-      takeWork(tx, worker);
-      tellIfParked(tx, free, now);
+      putBack(tx, free, worker, now);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
       const {run, epoch} = stream;
       tell(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);

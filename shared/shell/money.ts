@@ -18,12 +18,11 @@ import {tell} from './timeline.ts';
 const prices = z.record(z.string(), z.object({usd: z.number().min(0), spot_usd: z.number().min(0)}));
 
 /**
- * The workers as documents say, and the slots whose document cannot be read; the open runs, and what the pool has spent, as they were
- * just before: of a life that ends in between, the bill does not count beside what it has cost while it lived.
+ * The workers; and the open runs, and what the pool has spent, as they were just before: of a life that ends in between, the bill does
+ * not count beside what it has cost while it lived.
  */
-export type Fleet = {
+export type Accounts = {
   workers: ReadonlyMap<string, Worker>;
-  broken: ReadonlySet<string>;
   runs: readonly Run[];
   spent_usd: number;
 };
@@ -48,7 +47,7 @@ export async function holdTheSpent(
   deps: Deps,
   pool: Pool,
   prices: Prices,
-  {workers, runs, spent_usd}: Fleet,
+  {workers, runs, spent_usd}: Accounts,
 ): Promise<Set<string>> {
   const living = costOfLiving(workers.values(), deps.now());
   const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);

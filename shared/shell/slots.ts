@@ -26,12 +26,12 @@ import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {publishActions, zoneOf} from './fleet.ts';
-import {tellIfParked, workOf} from './holders.ts';
+import {putBack, workOf} from './holders.ts';
 import {billsFor, priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {streamRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
@@ -143,14 +143,15 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
 
 function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
   const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
+  const priced = pricedAt(decision.worker, () => priceOf(plan.prices, plan.pool, slot.place.zone));
+  const worker = paidBy(priced, plan.payers.get(slot.name));
+  if (worker === decision.worker) return decision;
   const events = [...decision.events];
-  const priced = pricedAt(decision.worker, priceOf(plan.prices, plan.pool, slot.place.zone));
   if (priced !== decision.worker)
     events.push(`${slot.name} costs $${priced.usd_per_hour} an hour, as is known now`);
-  const worker = paidBy(priced, plan.payers.get(slot.name));
   if (worker !== priced)
     events.push(`${slot.name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`);
-  return worker === decision.worker ? decision : {...decision, worker, events};
+  return {...decision, worker, events};
 }
 
 /** The slots with something new to them. */
@@ -261,9 +262,7 @@ function endLife(tx: Transaction, turn: Turn, now: number): void {
   const {before, stream, death} = turn;
   recordAttempt(tx, before, turn, now);
   const free = stream && freeFromDead(stream, before.name, death, now);
-  if (!free) return;
-  streamRecords.set(tx, free);
-  tellIfParked(tx, free, now);
+  if (free) putBack(tx, free, undefined, now);
 }
 
 /** The zone after what its slot shows of it; a new rate is told. */

@@ -31,9 +31,14 @@ export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
   tx.set(paths.event(id), document);
 }
 
+/** Of what changes no document. */
+export async function tellAlone(deps: Deps, event: TimelineEvent): Promise<void> {
+  const now = deps.now();
+  await deps.store.transaction(async tx => tell(tx, event, now));
+}
+
 /** Records input that was refused: on the timeline for people, and in the log. */
 export async function tellRejected(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
-  const now = deps.now();
   deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
-  await deps.store.transaction(async tx => tell(tx, {kind: 'rejected', ...event}, now));
+  await tellAlone(deps, {kind: 'rejected', ...event});
 }

@@ -8,13 +8,13 @@ import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {type Fleet, holdTheSpent, priceOf, readPrices} from './money.ts';
+import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
 import {knownPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
-import {tell} from './timeline.ts';
+import {tell, tellAlone} from './timeline.ts';
 
 /** The workers that are not gone. */
 export const LIVING: Filter = {
@@ -37,6 +37,9 @@ export async function lookForWork(deps: Deps): Promise<void> {
   const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
   await lookAtSlots(deps, NOT_LOOKED, slots, plan);
 }
+
+/** The workers as documents say, what they cost, and the slots whose document cannot be read. */
+export type Fleet = Accounts & {broken: ReadonlySet<string>};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
@@ -118,7 +121,7 @@ async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
       const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
       try {
         await deps.tpus.delete(name, zone);
-        await deps.store.transaction(async tx => tell(tx, {kind: 'worker', worker: name, text}, deps.now()));
+        await tellAlone(deps, {kind: 'worker', worker: name, text});
       } catch (error) {
         deps.log('ERROR', `${text}: ${(error as Error).message}`);
       }

@@ -111,6 +111,9 @@ const MOST: Faults = {
 /** Clocks of two instances differ by less: one may be fast, and the other slow. */
 export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
 
+/** A call that was made in the storm may hang for so long in the calm. */
+export const MOST_LATE_MINUTES = 12;
+
 export const KINDS = Object.keys(MOST) as (keyof Faults)[];
 
 export const CALM = Object.fromEntries(KINDS.map(kind => [kind, 0])) as Faults;

@@ -2,13 +2,10 @@
 import {paths} from '../../../shared/core/names.ts';
 import {isAlive, type Worker} from '../../../shared/core/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import type {Setting} from '../setting.ts';
 import type {SimStore} from '../store.ts';
 import type {Verdict} from './verdict.ts';
-
-/** So long a call of the storm may hang. */
-const MOST_LATE_MS = 12 * 60_000;
 
 export function workersOf(store: SimStore): Worker[] {
   return store.collection('workers').map(({data}) => data as unknown as Worker);
@@ -65,7 +62,7 @@ export class Nodes {
     const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
     this.#verdict.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
     // Of what was asked before the Store was lost, a call may be late.
-    if (clockwork.now - this.#wiped_at < MOST_LATE_MS) return;
+    if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
     const life = `${name}#${incarnation} of Store ${this.#wiped_at}`;
     const other = this.#requests.get(queue.request_id) ?? life;
     this.#requests.set(queue.request_id, other);

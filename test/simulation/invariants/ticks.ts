@@ -3,7 +3,7 @@ import {paths} from '../../../shared/core/names.ts';
 import type {Worker} from '../../../shared/core/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../cloud.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import type {Setting} from '../setting.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
@@ -12,8 +12,6 @@ import type {Verdict} from './verdict.ts';
 /** A tick that has begun, and what it has to see to. */
 export type BegunTick = {at: number; toDo: Set<string>};
 
-/** A call that was made in the storm may hang for so long in the calm. */
-const AFTERMATH_MINUTES = 12;
 /**
  * Minutes that a TPU may outlive the last work: that in which the work ended, one whose tick deletes it, and one whose tick sees it
  * gone; and then nothing ticks.
@@ -112,7 +110,7 @@ export class Ticks {
   onMinute(tickerOn: boolean): void {
     const {tpus, isCalm} = this.#setting;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
-    const isIdle = this.#calmMinutes > AFTERMATH_MINUTES && !this.#isWanted();
+    const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWanted();
     this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
     this.#tickerMinutes = isIdle && tickerOn ? this.#tickerMinutes + 1 : 0;
     this.#verdict.check(
