@@ -1,9 +1,9 @@
 import type {Death} from './death.ts';
-import {isBadHost} from './provider.ts';
+import {isBadHost, isBrokenBy, nodeStanding} from './provider.ts';
 import type {Run} from './run.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
-import {isOlderThan, iso} from './time.ts';
+import {isOlderThan, iso, msOf} from './time.ts';
 import type {Worker} from './worker.ts';
 
 export type Holder = {worker: string; incarnation: number};
@@ -82,12 +82,23 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 }
 
 /**
- * Taken back from a worker that lives. One that begins anew in the midst of it may have been brought down by it, with its whole host,
- * and would be again for ever: that counts among the faults.
+ * Taken back from a worker that lives. One that begins anew in the midst of it, or says nothing any more, may have been brought down by
+ * it, with its whole host, and would be again for ever: that counts among the faults.
  */
-export function freeFromLiving(stream: Stream, {name, claimed_at}: Worker, now: number): Stream {
+export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
   const free = revokeLease(stream, now);
-  return claimed_at === null && free !== stream ? blame(free, `${name} began anew in the midst of it`) : free;
+  const suspicion = suspicionOf(worker);
+  return suspicion && free !== stream ? blame(free, `${worker.name} ${suspicion}`) : free;
+}
+
+function suspicionOf(worker: Worker): string | undefined {
+  const {claimed_at, heartbeat_at, symptoms} = worker;
+  if (claimed_at === null) return 'began anew in the midst of it';
+  // Since Google has mended it, it has not been heard yet.
+  const isMended = heartbeat_at === null || nodeStanding(worker) === 'mending';
+  if (isMended || isBrokenBy(symptoms)) return undefined;
+  const isSilent = msOf(heartbeat_at) <= msOf(claimed_at);
+  return isSilent ? 'fell silent at work on it' : undefined;
 }
 
 /**

@@ -10,6 +10,7 @@ const A0 = 'tpu-us-central1-a-0';
 const A1 = 'tpu-us-central1-a-1';
 const B0 = 'tpu-europe-west4-b-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+const IN_PRODUCTION = {GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'};
 
 /** A world in which one worker has stored the first of ten shards of my-run/000. */
 async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
@@ -637,6 +638,24 @@ describe('a stream that cannot be finished', () => {
     );
     assert.match((await world.run('my-run'))?.reason ?? '', /the disk is full/);
     assert.equal(world.tpus.made.length, 5);
+  });
+
+  it('is parked after five that fell silent at work on it, also where a lease ends a minute before silence is death', async () => {
+    const world = new World({...ONE_SLOT, ...IN_PRODUCTION});
+    world.drop('my-run', 0, someLines(20));
+    for (
+      let minute = 0;
+      minute < 120 && (await world.stream('my-run', '000'))?.status !== 'failed';
+      minute++
+    ) {
+      await world.minute(1);
+      for (const agent of world.agents.values()) agent.silent ||= agent.state === 'working';
+    }
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.faults, stream?.failures], ['failed', 5, 0]);
+    assert.match(stream?.last_error ?? '', /fell silent at work on it/);
+    assert.equal(world.tpus.made.length, 5);
+    await world.untilAsleep();
   });
 
   it('for reasons that are very long and end in half a character is recorded all the same', async () => {

@@ -100,6 +100,16 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
+    name: 'a machine that falls silent at work, and nobody counts it',
+    edits: [
+      {
+        file: 'shared/core/lease.ts',
+        find: "return isSilent ? 'fell silent at work on it' : undefined;",
+        replace: 'return isSilent ? undefined : undefined;',
+      },
+    ],
+  },
+  {
     name: 'a lease that ends and its worker is not told',
     edits: [
       {

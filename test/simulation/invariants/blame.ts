@@ -51,10 +51,10 @@ function breachOf(
   const isMachines = given === 'failed' && said?.failure?.kind === 'infrastructure';
   const isOwn = given === 'completed' ? !wasWhole : given === 'failed' && !isMachines;
   const isSuspect = !said && /has said nothing|has stood still/.test(death ?? '');
-  const hasBegunAnew = !given && /began anew in the midst/.test(after.last_error ?? '');
+  const wasCut = !given && /began anew in the midst|fell silent at work/.test(after.last_error ?? '');
   const isBadHost = /TPU initialization failed/.test(said?.failure?.reason ?? '');
   if (failures > 0 && !(failures === 1 && isOwn)) return 'has a failure that is not its own';
-  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || hasBegunAnew))
+  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || wasCut))
     return 'is blamed for what it cannot have done';
   const isGivenBack = before.lease !== null && after.status === 'pending';
   if (isGivenBack && isOwn && failures === 0) return 'has failed, and nobody counts it';
