@@ -3,7 +3,7 @@ import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
-import {iso} from '../core/time.ts';
+import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
@@ -147,14 +147,33 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
-  const out = new Set([...broken, ...dismissed, ...(look ? hiddenSlots(pool, workers, look) : [])]);
+  const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
+  const out = new Set([...broken, ...dismissed, ...hidden]);
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
   const payers = payersFor(wanted, workers, open, fixed);
   return {made_at_ms, workers, dismissed, pool, prices, wanted, payers};
 }
 
-/** A slot that no document knows may have a node where nobody could look: it is not asked for before somebody has. */
-function hiddenSlots(pool: Pool, workers: ReadonlyMap<string, Worker>, look: Look): string[] {
-  const isHidden = (zone: string) => look === NOT_LOOKED || look.unreachable.includes(zone);
-  return slotsOf(pool).flatMap(({name, zone}) => (isHidden(zone) && !workers.has(name) ? name : []));
+/**
+ * A slot that no document knows may have a node where nobody could look: it is not asked for before somebody has. In a zone that does
+ * not answer, an empty slot and one that nothing has come of for a while do not keep the work from another zone.
+ */
+function hiddenSlots(
+  {config}: Deps,
+  pool: Pool,
+  workers: ReadonlyMap<string, Worker>,
+  look: Look,
+  now: number,
+): string[] {
+  const isHopeless = ({phase, provider_state, queue_state, asked_at}: Worker) => {
+    if (phase === 'gone' || phase === 'deleting') return true;
+    const isUnseen = provider_state === null && queue_state === null;
+    return phase === 'creating' && isUnseen && isOlderThan(asked_at, config.limits.ask_again_s, now);
+  };
+  const isHidden = (name: string, zone: string) => {
+    const worker = workers.get(name);
+    if (!worker) return look === NOT_LOOKED || look.unreachable.includes(zone);
+    return look.unreachable.includes(zone) && isHopeless(worker);
+  };
+  return slotsOf(pool).flatMap(({name, zone}) => (isHidden(name, zone) ? name : []));
 }

@@ -197,6 +197,29 @@ describe('a zone that takes its nodes back', () => {
   });
 });
 
+describe('a zone that does not answer', () => {
+  const ONE_EACH = {GLEANER_WORKERS_PER_ZONE: '1', GLEANER_CREATE_S: '900', GLEANER_ASK_AGAIN_S: '180'};
+
+  for (const [slot, hadOne] of [
+    ['new', false],
+    ['empty', true],
+  ] as const)
+    it(`keeps no work from the next one for longer than a few minutes: a slot that is ${slot}`, async () => {
+      const world = new World(ONE_EACH);
+      if (hadOne) world.drop('first', 0, LINES);
+      await world.untilAsleep();
+      const [since, made] = [world.now, world.tpus.made.length];
+      world.tpus.unreachable.add('us-central1-a');
+      world.drop('my-run', 0, LINES);
+      await world.until('the next zone is asked', () => world.tpus.nodes.has(B0), 10, 1);
+      assert.ok(world.now - since < 5 * 60_000, `${(world.now - since) / 60_000} min`);
+      await world.until('it is done', async () => (await world.run('my-run'))?.status === 'completed');
+      world.tpus.unreachable.clear();
+      await assertDone(world);
+      assert.deepEqual(world.tpus.made.slice(made), [`${B0}#1`]);
+    });
+});
+
 describe('what is asked of a zone', () => {
   it('is told when it was asked again, and when the hour is full', async () => {
     const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '2'});
