@@ -23,7 +23,7 @@ export function composeDeps(config: Config): Deps {
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
     taken: new Set(),
-    runs: new Map(),
+    specs: new Map(),
     startupScript,
   };
 }

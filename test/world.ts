@@ -95,7 +95,7 @@ export class World {
       log: (severity, message) => void this.logs.push({severity, message}),
       config: aConfig(this.settings),
       taken: new Set(),
-      runs: new Map(),
+      specs: new Map(),
       startupScript: async () => '#!/bin/bash\n',
     };
   }

@@ -62,7 +62,7 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     config: configOf(size),
     taken: new Set(),
-    runs: new Map(),
+    specs: new Map(),
     startupScript: async () => '',
   };
   const later = (seconds: number) => {

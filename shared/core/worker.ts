@@ -44,6 +44,8 @@ export type Worker = Shown & {
   epoch: number | null;
   /** When it was given that lease, or last said that it has it; null when its host has begun anew since. */
   claimed_at: string | null;
+  /** Its run is paused: at its next heartbeat it is told to finish its shard and to give the stream back. */
+  drains: boolean;
   samples_done: number | null;
   samples_total: number | null;
   tokens_done: number | null;
@@ -156,6 +158,7 @@ export const NO_WORK = {
   work: null,
   epoch: null,
   claimed_at: null,
+  drains: false,
   samples_done: null,
   samples_total: null,
   tokens_done: null,

@@ -19,14 +19,13 @@ import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
-import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {freeStream, holderOf, takeWork} from './holders.ts';
+import {holderOf, takeWork, tellHolders} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
 import {knownPool} from './pools.ts';
 import {rebuild} from './rebuild.ts';
-import {FAILED, LEASED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
+import {FAILED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 const KEPT_DAYS = 90;
@@ -54,7 +53,7 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
       return apply(deps, tx, path, text, message, rebuilt);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
-    if (message.action === 'stop') await revokeLeases(deps, message.run);
+    if ('run' in message && message.run !== undefined) await tellHolders(deps, message.run);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
     await deps.ticker.on();
@@ -235,18 +234,6 @@ function record(
   const what = `Control message ${outcome.outcome}: ${outcome.reason}`;
   tell(tx, {kind: 'control', ...about, message_id, text: what}, now);
   return outcome;
-}
-
-/** A stopped run's workers learn it at their next heartbeat; its streams show at once that nobody has them. */
-async function revokeLeases(deps: Deps, run: string): Promise<void> {
-  if ((await runRecords.get(deps.store, run))?.status !== 'cancelled') return;
-  const leased = await deps.store.query(paths.streams(run), {where: [LEASED]});
-  await abreast(leased, ({id}) =>
-    deps.store.transaction(async tx => {
-      const stream = await streamRecords.get(tx, run, id);
-      if (stream) freeStream(tx, stream, await holderOf(deps, tx, stream), deps.now());
-    }),
-  );
 }
 
 /** Pub/Sub's ids are digits; any other text becomes an id that Firestore takes. */

@@ -1,5 +1,4 @@
 import type {Config} from '../config.ts';
-import type {Run} from '../core/run.ts';
 import type {Bus, Now, Objects, Store, Ticker, Tpus} from '../ports.ts';
 import type {Log} from './log.ts';
 
@@ -15,8 +14,8 @@ export type Deps = {
   config: Config;
   /** Stream objects, `name#generation`, that this process knows to be registered or refused. */
   taken: Set<string>;
-  /** What this process has read of runs lately: see `recentRun`. */
-  runs: Map<string, {run: Run; read_at_ms: number}>;
+  /** Hashes of frozen specs that this process has read, by run. */
+  specs: Map<string, string>;
   /** The text of `worker-startup/startup.sh`, which every node is given. */
   startupScript: () => Promise<string>;
 };

@@ -3,12 +3,14 @@
  * transaction: the worker's heartbeats look at the worker alone.
  */
 import {isHeldBy, isLeasedTo, revokeLease} from '../core/lease.ts';
-import {parseWork} from '../core/names.ts';
+import {parseWork, paths} from '../core/names.ts';
+import {isOpen} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {type Worker, withoutWork} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {LEASED, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** The stream whose lease the worker has. */
@@ -51,4 +53,23 @@ export function putBack(tx: Transaction, free: Stream, holder: Worker | undefine
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   takeWork(tx, holder);
+}
+
+/**
+ * Tells those at work on a run what has become of it, at their next heartbeat: one that is paused gets its streams back with the shard in
+ * hand, one that was stopped at once.
+ */
+export async function tellHolders(deps: Deps, run: string): Promise<void> {
+  const leased = await deps.store.query(paths.streams(run), {where: [LEASED]});
+  await abreast(leased, ({id}) =>
+    deps.store.transaction(async tx => {
+      const parent = await runRecords.get(tx, run);
+      const stream = await unlessBroken(deps, () => streamRecords.get(tx, run, id));
+      if (!parent || !stream) return;
+      const holder = await holderOf(deps, tx, stream);
+      const drains = parent.status === 'paused';
+      if (!isOpen(parent)) freeStream(tx, stream, holder, deps.now());
+      else if (holder && holder.drains !== drains) workerRecords.set(tx, {...holder, drains});
+    }),
+  );
 }

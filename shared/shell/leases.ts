@@ -27,7 +27,6 @@ import {catchUp} from './intake.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {PENDING, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
-import {recentRun} from './runs.ts';
 import {tell} from './timeline.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
@@ -181,31 +180,34 @@ function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof grantLease>) 
 async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> {
   const {heartbeat_s, lease_s} = deps.config;
   const claim = request.lease;
-  const run = claim ? await recentRun(deps, claim.run) : undefined;
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await unlessBroken(deps, () => workerRecords.get(tx, request.worker));
     // No document is ever deleted: one that is not there was lost or broken, and the next look makes it again.
     if (!worker) return ok({...say('continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
-    let isHeld = claim !== null && run !== undefined && isOpen(run) && saysItHas(worker, claim);
+    let isHeld = claim !== null && saysItHas(worker, claim);
+    let run: Run | undefined;
     if (claim && !isHeld) {
-      const found = await regain(tx, worker, claim, now);
-      if (found === 'unknown') return ok({...say('continue', unknown(request)), heartbeat_s});
+      const stream = await streamRecords.get(tx, claim.run, claim.stream);
+      run = await runRecords.get(tx, claim.run);
+      if (!stream || !run) return ok({...say('continue', unknown(request)), heartbeat_s});
+      const found = regain(worker, stream, run, claim.epoch, now);
       isHeld = found !== undefined;
       if (found) streamRecords.set(tx, found);
       if (found && found.updated_at === iso(now)) {
-        const {run, stream, epoch} = found;
-        const text = `${worker.name} goes on with ${run}/${stream}, as it says: its lease was lost with the documents`;
-        tell(tx, {kind: 'stream', run, stream, worker: worker.name, epoch, text}, now);
+        const text = `${worker.name} goes on with ${run.run}/${found.stream}, as it says: its lease was lost with the documents`;
+        const about = {run: run.run, stream: found.stream, worker: worker.name, epoch: found.epoch};
+        tell(tx, {kind: 'stream', ...about, text}, now);
       }
     }
+    const drains = run ? run.status === 'paused' : worker.drains;
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
     const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
     // A host that Google has mended boots again too: that says nothing about its work.
     const wasUp = worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
     const beginsAnew = request.phase === 'setup' && wasUp;
-    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch};
+    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
     const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
@@ -217,19 +219,11 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
  * The lease that a worker claims and its document does not know, because the Store was lost or somebody has edited it: it has it
  * all the same if the stream says so, or if nobody else was given the stream.
  */
-async function regain(
-  tx: Transaction,
-  worker: Worker,
-  lease: {run: string; stream: string; epoch: number},
-  now: number,
-): Promise<Stream | 'unknown' | undefined> {
-  const stream = await streamRecords.get(tx, lease.run, lease.stream);
-  const run = await runRecords.get(tx, lease.run);
-  if (!stream || !run) return 'unknown';
+function regain(worker: Worker, stream: Stream, run: Run, epoch: number, now: number): Stream | undefined {
   if (!isOpen(run)) return undefined;
-  const claim = {worker: worker.name, incarnation: worker.incarnation, epoch: lease.epoch};
+  const claim = {worker: worker.name, incarnation: worker.incarnation, epoch};
   if (holds(stream, claim)) return stream;
-  const isFree = worker.work === null || worker.work === `${lease.run}/${lease.stream}`;
+  const isFree = worker.work === null || worker.work === `${run.run}/${stream.stream}`;
   return isFree ? adoptLease(stream, claim, now) : undefined;
 }
 
@@ -237,7 +231,7 @@ function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run |
   if (request.lease && !isHeld)
     return say('stop', `the lease of ${request.lease.run}/${request.lease.stream} is over: ${whyOver(run)}`);
   if (worker.phase === 'draining') return say(request.lease ? 'drain' : 'exit', notWanted(request));
-  if (run?.status === 'paused') return say('drain', `run ${run.run} is paused`);
+  if (isHeld && worker.drains) return say('drain', `run ${request.lease?.run} is paused`);
   return say('continue', '');
 }
 

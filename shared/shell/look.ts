@@ -18,7 +18,7 @@ import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
-import {freeStream, holderOf, putBack, takeWork, workOf} from './holders.ts';
+import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
 import {takeMissedStreams} from './intake.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
@@ -59,6 +59,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   await takeMissedStreams(deps).catch(error => failures.push(error));
   const fleet = await adoptNodes(deps, look, await readFleet(deps));
   await audit(deps, fleet).catch(error => failures.push(error));
+  await heedRuns(deps, fleet).catch(error => failures.push(error));
   const living = costOfLiving(fleet.workers.values(), deps.now());
   const atWork = workersByRun(fleet);
   const lookAt = (run: Run) => {
@@ -227,6 +228,16 @@ async function audit(deps: Deps, fleet: Fleet): Promise<void> {
       if (found?.status !== 'completed' && !(found && isHeldBy(found, worker))) await disabuse(deps, worker);
     }),
   );
+}
+
+/** Runs that were paused or ended by hand, or by a message that could not tell everybody: their workers hear it from here. */
+async function heedRuns(deps: Deps, fleet: Fleet): Promise<void> {
+  const active = new Set(fleet.runs.filter(({status}) => status === 'active').map(({run}) => run));
+  const unheeded = [...fleet.workers.values()].flatMap(({work, drains}) => {
+    const run = parseWork(work)?.run;
+    return run === undefined || drains || active.has(run) ? [] : run;
+  });
+  await abreast([...new Set(unheeded)], run => unlessBroken(deps, () => tellHolders(deps, run)));
 }
 
 /** A worker of which only its own document says that it has its lease is asked again at its next heartbeat. */

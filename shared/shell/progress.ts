@@ -17,7 +17,7 @@ import {parseValue, shardMetadata} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {runRecords, streamRecords} from './records.ts';
-import {recentRun, reopenRun} from './runs.ts';
+import {assertSpecHash, reopenRun, specHashOf} from './runs.ts';
 import {tell} from './timeline.ts';
 
 /**
@@ -79,19 +79,20 @@ async function countShards(
   stream: string,
   objects: ObjectInfo[],
 ): Promise<{advanced: Stream | undefined; isNew: boolean}> {
-  const parent = await recentRun(deps, run);
+  const spec_hash = await specHashOf(deps, run);
   const shards = readOrRefuse(run, stream, objects);
   let [isNew, isBeating] = [false, false];
   for (;;) {
     const {counted, left, count, needsBeat} = await deps.store.transaction(async tx => {
       const current = await streamRecords.get(tx, run, stream);
-      if (!current || current.status === 'completed' || !parent?.spec_hash)
-        return {counted: current, ...NOTHING_NEW};
+      if (!current || current.status === 'completed' || !spec_hash) return {counted: current, ...NOTHING_NEW};
       const now = deps.now();
-      const origin = {spec_hash: parent.spec_hash, stream_crc32c: current.crc32c};
+      const origin = {spec_hash, stream_crc32c: current.crc32c};
       const all = shards instanceof Rejected ? errorOf(shards) : foldShards(current, origin, shards);
-      if (all.kind === 'error')
+      if (all.kind === 'error') {
+        await assertSpecHash(deps, tx, run, spec_hash);
         return {counted: await fail(deps, tx, current, all.reason, now), ...NOTHING_NEW};
+      }
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
       const next = withProgress(current, some.progress, now);
@@ -123,7 +124,7 @@ async function countShards(
     if (counted?.status === 'completed') {
       await clearPartials(deps, run, stream);
       // It may have been the last one of a run that is paused, for which nothing beats.
-      if (parent?.status !== 'active') await deps.ticker.on();
+      if ((await runRecords.get(deps.store, run))?.status !== 'active') await deps.ticker.on();
     }
     return {advanced: counted, isNew};
   }

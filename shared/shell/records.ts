@@ -107,6 +107,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   work: text.nullable(),
   epoch: count.nullable().default(null),
   claimed_at: instant.nullable().default(null),
+  drains: z.boolean().default(false),
   samples_done: count.nullable(),
   samples_total: count.nullable(),
   tokens_done: count.nullable(),

@@ -46,22 +46,25 @@ export async function openRuns(deps: Deps): Promise<Run[]> {
   return runRecords.parseAll(open, error => deps.log('ERROR', error.message));
 }
 
-const RECENT_S = 10;
-const MOST_RECENT = 1000;
+const MOST_KNOWN = 1000;
 
-/**
- * The run as it was a moment ago, at most half a heartbeat: what every heartbeat and every shard asks of it is not worth a read
- * each. Its spec never changes, and who is told of a pause a moment later has lost nothing.
- */
-export async function recentRun(deps: Deps, run: string): Promise<Run | undefined> {
-  const known = deps.runs.get(run);
-  const recent_ms = Math.min(RECENT_S, deps.config.heartbeat_s / 2) * 1000;
-  const now = deps.now();
-  if (known && Math.abs(now - known.read_at_ms) < recent_ms) return known.run;
+/** The hash of a run's spec, which is frozen: what every shard asks for is not worth a read each. */
+export async function specHashOf(deps: Deps, run: string): Promise<string | undefined> {
+  const known = deps.specs.get(run);
+  if (known) return known;
   const found = await runRecords.get(deps.store, run);
-  if (deps.runs.size >= MOST_RECENT) deps.runs.clear();
-  if (found?.spec) deps.runs.set(run, {run: found, read_at_ms: now});
-  return found;
+  if (!found?.spec_hash) return undefined;
+  if (deps.specs.size >= MOST_KNOWN) deps.specs.clear();
+  deps.specs.set(run, found.spec_hash);
+  return found.spec_hash;
+}
+
+/** Throws if the run has another spec since: its documents and its manifest were deleted, and it was begun anew. */
+export async function assertSpecHash(deps: Deps, tx: Transaction, run: string, known: string): Promise<void> {
+  const found = await runRecords.get(tx, run);
+  if (found?.spec_hash === known) return;
+  deps.specs.delete(run);
+  throw new Error(`Run ${run} has another spec than this process knew: its shards are to be looked at again`);
 }
 
 /** Lets a run that has ended go on, in the transaction that has read it; false if it has not. Whoever calls switches the beat on. */

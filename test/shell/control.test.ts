@@ -71,15 +71,28 @@ describe('control messages', () => {
     await world.assertStoredOnce('other', '000', someLines(4));
   });
 
-  it('a run that somebody stops in the console is stopped at the next beat', async () => {
-    const world = await aWorkingWorld();
-    await world.store.transaction(async tx => {
-      const run = await tx.get('runs/my-run');
-      tx.set('runs/my-run', {...run, status: 'cancelled'});
+  for (const [status, told] of [
+    ['cancelled', 'exit'],
+    ['paused', 'drain'],
+  ] as const)
+    it(`a run that somebody makes ${status} in the console is so for its worker after the next tick`, async () => {
+      const world = await aWorkingWorld();
+      await world.store.transaction(async tx => {
+        const run = await tx.get('runs/my-run');
+        tx.set('runs/my-run', {...run, status});
+      });
+      await world.tick();
+      await world.agent(A0).beat();
+      assert.deepEqual(world.agent(A0).told, [told]);
+      await world.minutes(20);
+      assert.equal(world.tpus.nodes.size, 0);
     });
+
+  it('pause and resume before the next beat are as if nobody had said anything', async () => {
+    const world = await aWorkingWorld();
+    for (const action of ['pause', 'resume']) await send(world, {action, run: 'my-run'});
     await world.agent(A0).beat();
-    assert.deepEqual(world.agent(A0).told, ['stop']);
-    await world.untilAsleep(20);
+    assert.deepEqual(world.agent(A0).told, []);
   });
 
   it('pause of one run leaves its worker to the next', async () => {

@@ -55,7 +55,7 @@ export class Machines {
       isDead: false,
       skew_ms: 0,
       taken: new Set(),
-      runs: new Map(),
+      specs: new Map(),
       code,
     };
     const drift = 1 + faults.drift * chance.between(-1, 1);

@@ -9,7 +9,7 @@ import type {Call} from './store.ts';
 /** What a process was doing when it died is never done. */
 export type Process = {name: string; isDead: boolean; skew_ms: number; code: Code} & Pick<
   Deps,
-  'taken' | 'runs'
+  'taken' | 'specs'
 >;
 
 export class Processes {
@@ -37,7 +37,7 @@ export class Processes {
     if (skew_ms !== 0) this.#setting.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process: Process = {name, isDead: false, skew_ms, taken: new Set(), runs: new Map(), code};
+    const process: Process = {name, isDead: false, skew_ms, taken: new Set(), specs: new Map(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
@@ -70,7 +70,7 @@ export class Processes {
       log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
       config: setting.config,
       taken: process.taken,
-      runs: process.runs,
+      specs: process.specs,
       startupScript: async () => '#!/bin/bash\n',
     };
   }
