@@ -55,21 +55,32 @@ export function freeStream(tx: Transaction, stream: Stream, holder: Worker | und
   takeWork(tx, holder);
 }
 
+/** Workers that are told in one transaction. */
+const MOST_TOLD = 50;
+
 /**
  * Tells those at work on a run what has become of it, at their next heartbeat: one that is paused gets its streams back with the shard in
  * hand, one that was stopped at once.
  */
 export async function tellHolders(deps: Deps, run: string): Promise<void> {
   const leased = await deps.store.query(paths.streams(run), {where: [LEASED]});
-  await abreast(leased, ({id}) =>
+  const turns = Array.from({length: Math.ceil(leased.length / MOST_TOLD)}, (_, turn) =>
+    leased.slice(turn * MOST_TOLD, (turn + 1) * MOST_TOLD),
+  );
+  await abreast(turns, some =>
     deps.store.transaction(async tx => {
       const parent = await runRecords.get(tx, run);
-      const stream = await unlessBroken(deps, () => streamRecords.get(tx, run, id));
-      if (!parent || !stream) return;
-      const holder = await holderOf(deps, tx, stream);
+      if (!parent) return;
       const drains = parent.status === 'paused';
-      if (!isOpen(parent)) freeStream(tx, stream, holder, deps.now());
-      else if (holder && holder.drains !== drains) workerRecords.set(tx, {...holder, drains});
+      const held = await Promise.all(
+        some.map(async ({id}) => {
+          const stream = await unlessBroken(deps, () => streamRecords.get(tx, run, id));
+          return {stream, holder: await holderOf(deps, tx, stream)};
+        }),
+      );
+      for (const {stream, holder} of held)
+        if (stream && !isOpen(parent)) freeStream(tx, stream, holder, deps.now());
+        else if (holder && holder.drains !== drains) workerRecords.set(tx, {...holder, drains});
     }),
   );
 }
