@@ -12,7 +12,8 @@ import {
   decideRunAction,
   decideScale,
 } from '../core/control.ts';
-import {paths} from '../core/names.ts';
+import {paths, workerIdOf} from '../core/names.ts';
+import {slotsFor} from '../core/pool.ts';
 import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
@@ -23,10 +24,11 @@ import type {Deps} from './deps.ts';
 import {holderOf, takeWork, tellHolders} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
-import {knownPool} from './pools.ts';
+import {knownPool, readPool} from './pools.ts';
 import {rebuild} from './rebuild.ts';
-import {FAILED, poolRecords, runRecords, streamRecords, workerRecords} from './records.ts';
-import {tell} from './timeline.ts';
+import {FAILED, poolRecords, runRecords, streamRecords, UNFINISHED, workerRecords} from './records.ts';
+import {openRuns} from './runs.ts';
+import {tell, tellAlone} from './timeline.ts';
 
 const KEPT_DAYS = 90;
 
@@ -54,6 +56,7 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if ('run' in message && message.run !== undefined) await tellHolders(deps, message.run);
+    if (outcome === 'applied' && message.action === 'scale') await tellStranded(deps);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
     await deps.ticker.on();
@@ -234,6 +237,19 @@ function record(
   const what = `Control message ${outcome.outcome}: ${outcome.reason}`;
   tell(tx, {kind: 'control', ...about, message_id, text: what}, now);
   return outcome;
+}
+
+/** The pool has become another: of runs whose streams have a TPU of their own, some may have none any more. */
+async function tellStranded(deps: Deps): Promise<void> {
+  const pool = await readPool(deps);
+  for (const run of await openRuns(deps)) {
+    if (run.affinity === 'any' || run.pool !== pool.pool) continue;
+    const unfinished = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
+    const [first, ...more] = unfinished.filter(({id}) => slotsFor(pool, run, workerIdOf(id))?.length === 0);
+    if (!first) continue;
+    const text = `${more.length + 1} streams of run ${run.run} wait, the first is ${first.id}: the pool has no TPU with their number (affinity: fixed); scale the pool`;
+    await tellAlone(deps, {kind: 'run', run: run.run, text});
+  }
 }
 
 /** Pub/Sub's ids are digits; any other text becomes an id that Firestore takes. */

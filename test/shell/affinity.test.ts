@@ -62,6 +62,17 @@ describe('one stream a worker (affinity: fixed)', () => {
     assert.equal((await world.stream('my-run', '004'))?.status, 'pending');
   });
 
+  it('says which streams wait when the pool becomes too small for them', async () => {
+    const world = await aFixedWorld([30, 30]);
+    world.control({action: 'scale', workers_per_zone: 1});
+    await world.deliverAll();
+    const told = (await world.timeline('run')).join();
+    assert.match(told, /1 streams of run my-run wait, the first is 006: .* scale the pool/);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '005', someLines(30, 's0'));
+    assert.equal((await world.stream('my-run', '006'))?.status, 'pending');
+  });
+
   it('shares its pool with runs whose streams are for anybody', async () => {
     const world = await aFixedWorld([0, 8]);
     world.drop('other', 0, someLines(8));
