@@ -22,7 +22,7 @@ export function composeDeps(config: Config): Deps {
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
-    taken: new Set(),
+    taken: new Map(),
     specs: new Map(),
     startupScript,
   };

@@ -94,7 +94,7 @@ export class World {
       now: () => ++this.now,
       log: (severity, message) => void this.logs.push({severity, message}),
       config: aConfig(this.settings),
-      taken: new Set(),
+      taken: new Map(),
       specs: new Map(),
       startupScript: async () => '#!/bin/bash\n',
     };
@@ -368,11 +368,12 @@ export class World {
     );
   }
 
-  /** The database is lost; the bucket and the nodes are not. The functions start anew, for they have new instances. */
+  /** The database is lost; the bucket and the nodes are not, nor are the instances of the functions, and what they know. */
   async wipe(): Promise<void> {
     await this.store.close();
     this.store = openSqliteStore(':memory:', () => 0);
-    this.deps = this.#compose();
+    const {taken, specs} = this.deps;
+    this.deps = {...this.#compose(), taken, specs};
   }
 }
 

@@ -61,7 +61,7 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     now: () => now,
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     config: configOf(size),
-    taken: new Set(),
+    taken: new Map(),
     specs: new Map(),
     startupScript: async () => '',
   };

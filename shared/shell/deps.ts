@@ -2,6 +2,9 @@ import type {Config} from '../config.ts';
 import type {Bus, Now, Objects, Store, Ticker, Tpus} from '../ports.ts';
 import type {Log} from './log.ts';
 
+/** Stream objects, `name#generation`, that were registered or refused, and the streams that had a document then. */
+export type Taken = {objects: Set<string>; streams: Set<string>};
+
 /** What every shell function is given; one composition root builds it. */
 export type Deps = {
   store: Store;
@@ -12,8 +15,8 @@ export type Deps = {
   now: Now;
   log: Log;
   config: Config;
-  /** Stream objects, `name#generation`, that this process knows to be registered or refused. */
-  taken: Set<string>;
+  /** What this process has seen of the streams of each run. */
+  taken: Map<string, Taken>;
   /** Hashes of frozen specs that this process has read, by run. */
   specs: Map<string, string>;
   /** The text of `worker-startup/startup.sh`, which every node is given. */

@@ -21,7 +21,7 @@ import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
 import {advanceStream, takeShard} from './progress.ts';
-import {runRecords, streamRecords, unlessBroken} from './records.ts';
+import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
 import {lookForWork} from './workers.ts';
@@ -65,10 +65,32 @@ export async function takeRun(deps: Deps, run: string): Promise<void> {
 }
 
 export async function registerRun(deps: Deps, run: string): Promise<void> {
-  await abreast(await deps.objects.list(datasetPrefix(run)), async object => {
+  await abreast(await streamsOf(deps, run), ({object, stream}) =>
+    unlessBroken(deps, () => registerStream(deps, object.name, run, stream)),
+  );
+}
+
+/** Registers the streams of a run that lie in the bucket and are none of these; true if one has a document now. */
+export async function takeUnknown(deps: Deps, run: string, known: ReadonlySet<string>): Promise<boolean> {
+  let isAny = false;
+  const unknown = (await streamsOf(deps, run)).filter(({stream}) => !known.has(stream));
+  await abreast(unknown, async ({object, stream}) => {
+    await registerStream(deps, object.name, run, stream);
+    isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
+  });
+  return isAny;
+}
+
+type StreamObject = {object: ObjectInfo; run: string; stream: string};
+
+async function streamsOf(deps: Deps, run: string): Promise<StreamObject[]> {
+  return streamsAmong(await deps.objects.list(datasetPrefix(run))).filter(each => each.run === run);
+}
+
+function streamsAmong(objects: readonly ObjectInfo[]): StreamObject[] {
+  return objects.flatMap(object => {
     const dataset = parseDatasetObject(object.name);
-    if (dataset.kind === 'stream' && dataset.run === run)
-      await unlessBroken(deps, () => registerStream(deps, object.name, run, dataset.stream));
+    return dataset.kind === 'stream' ? [{object, run: dataset.run, stream: dataset.stream}] : [];
   });
 }
 
@@ -77,7 +99,8 @@ const MOST_LISTED = 5000;
 
 /**
  * Takes the streams whose events never came, some thousand objects at each look, which goes on where the last one stopped. What
- * this process has taken once it does not read again: an object's name and generation stand for one content for ever.
+ * this process has seen registered or refused it does not read again, unless its run shows that a document is gone since: an
+ * object's name and generation stand for one content for ever, and a Store may be lost, or edited, under a process that lives on.
  */
 export async function takeMissedStreams(deps: Deps): Promise<void> {
   const path = paths.progressOfLooks();
@@ -85,34 +108,68 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
   const start = typeof before?.next === 'string' ? before.next : '';
   const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
   const failures: unknown[] = [];
-  await abreast(listed, object => takeMissed(deps, object).catch(error => failures.push(error)));
+  const found = streamsAmong(listed);
+  const runs = new Map<string, Run>();
+  await abreast([...new Set(found.map(({run}) => run))], run =>
+    unlessBroken(deps, async () => {
+      const parent = await seeRun(deps, run);
+      if (parent?.spec) runs.set(run, parent);
+    }).catch(error => failures.push(error)),
+  );
+  await abreast(found, each =>
+    takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)),
+  );
   const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
   if (next !== start)
     await deps.store.transaction(async tx => tx.set(path, {next, updated_at: iso(deps.now())}));
   if (failures.length > 0) throw failures[0];
 }
 
-async function takeMissed(deps: Deps, object: ObjectInfo): Promise<void> {
-  const dataset = parseDatasetObject(object.name);
-  if (dataset.kind !== 'stream' || deps.taken.has(versionOf(object))) return;
+/**
+ * The run, made again if its document is gone or had no spec. What was seen of it is forgotten where its documents are fewer than
+ * were seen, or are not all done though it has ended: they are read again.
+ */
+async function seeRun(deps: Deps, run: string): Promise<Run | undefined> {
+  const parent = await ensureRun(deps, run);
+  const seen = deps.taken.get(run);
+  if (!parent || !seen) return parent;
+  const streams = paths.streams(run);
+  const isAnyGone = (await deps.store.count(streams)) < seen.streams.size;
+  const isAnyLeft = hasEnded(parent) && (await deps.store.count(streams, [UNFINISHED])) > 0;
+  if (isAnyGone || isAnyLeft) deps.taken.delete(run);
+  return parent;
+}
+
+/** Without a spec, the run waits for a good `run.json`, and its streams with it. */
+async function takeMissed(
+  deps: Deps,
+  {object, run, stream}: StreamObject,
+  parent: Run | undefined,
+): Promise<void> {
+  if (!parent || deps.taken.get(run)?.objects.has(versionOf(object))) return;
   await unlessBroken(deps, async () => {
-    const known = await streamRecords.get(deps.store, dataset.run, dataset.stream);
+    const known = await streamRecords.get(deps.store, run, stream);
     const isMissed = known?.object !== object.name || known.generation !== object.generation;
-    if (isMissed || (await isStranded(deps, known)))
-      await registerStream(deps, object.name, dataset.run, dataset.stream);
-    deps.taken.add(versionOf(object));
+    // A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run.
+    if (isMissed || (isUnfinished(known) && hasEnded(parent)))
+      await registerStream(deps, object.name, run, stream);
+    else see(deps, run, object, stream);
   });
+}
+
+function see({taken}: Deps, run: string, object: ObjectInfo, stream: string | undefined): void {
+  const seen = taken.get(run) ?? {objects: new Set(), streams: new Set()};
+  taken.set(run, seen);
+  seen.objects.add(versionOf(object));
+  if (stream !== undefined) seen.streams.add(stream);
 }
 
 function versionOf({name, generation}: ObjectInfo): string {
   return `${name}#${generation}`;
 }
 
-/** A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run. */
-async function isStranded(deps: Deps, stream: Stream): Promise<boolean> {
-  if (!isUnfinished(stream)) return false;
-  const run = await runRecords.get(deps.store, stream.run);
-  return run?.status === 'completed' || run?.status === 'failed';
+function hasEnded({status}: Run): boolean {
+  return status === 'completed' || status === 'failed';
 }
 
 /**
@@ -167,7 +224,7 @@ export async function registerStream(
   if (!parent?.spec || !parent.spec_hash) return false;
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
-  const {refused, changed, isOpenNow} = await deps.store.transaction(async tx => {
+  const {refused, changed, isOpenNow, isKnown} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const holder = await holderOf(deps, tx, existing);
     const now = deps.now();
@@ -176,7 +233,7 @@ export async function registerStream(
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
     if (current.status === 'cancelled' && (existing || isLate)) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
-      return {refused, changed: false, isOpenNow: false};
+      return {refused, changed: false, isOpenNow: false, isKnown: existing !== undefined};
     }
     const registered = register(object, existing, run, stream, {
       bucket: deps.objects.bucket,
@@ -197,11 +254,12 @@ export async function registerStream(
     }
     const isNews = next.status !== existing?.status || isUnfinished(next);
     const reopens = isNews && reopenRun(tx, current, `stream ${stream} came`, now);
-    return {refused: refusal, changed: next !== existing, isOpenNow: reopens || isOpen(current)};
+    const isOpenNow = reopens || isOpen(current);
+    return {refused: refusal, changed: next !== existing, isOpenNow, isKnown: true};
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
-    deps.taken.add(versionOf(object));
+    see(deps, run, object, isKnown ? stream : undefined);
     return changed;
   }
   await advanceStream(deps, run, stream);

@@ -19,7 +19,7 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
-import {takeMissedStreams} from './intake.ts';
+import {takeMissedStreams, takeUnknown} from './intake.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -248,7 +248,10 @@ async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
   });
 }
 
-/** Sums up a run stream by stream. If none is left it is called completed, when its manifest says what was stored. */
+/**
+ * Sums up a run stream by stream. If none is left, and the bucket has none without a document, it is called completed, when its
+ * manifest says what was stored.
+ */
 export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
   const looked: StreamFacts[] = [];
   let failed = 0;
@@ -261,8 +264,11 @@ export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number):
     failed += streams.filter(({status}) => status === 'failed').length;
   }
   const totals = totalsOf(looked);
-  const isDone = summarizeRun(run, totals, cost_usd, deps.now()).status === 'completed';
-  if (isDone && !(await writeResult(deps, run))) return lookAtEveryStream(deps, run, cost_usd);
+  const next = summarizeRun(run, totals, cost_usd, deps.now());
+  const again = () => lookAtEveryStream(deps, run, cost_usd);
+  const known = new Set(looked.map(({stream}) => stream));
+  if (isOpen(run) && !isOpen(next) && (await takeUnknown(deps, run.run, known))) return again();
+  if (next.status === 'completed' && !(await writeResult(deps, run))) return again();
   if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});
 }
 

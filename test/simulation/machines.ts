@@ -54,7 +54,7 @@ export class Machines {
       name: `${node.name}#${incarnation}`,
       isDead: false,
       skew_ms: 0,
-      taken: new Set(),
+      taken: new Map(),
       specs: new Map(),
       code,
     };

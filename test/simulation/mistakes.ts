@@ -279,6 +279,12 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
+    name: 'an instance that does not notice that the database was lost under it',
+    edits: [
+      {file: 'shared/shell/intake.ts', find: 'if (isAnyGone || isAnyLeft) ', replace: 'if (isAnyLeft) '},
+    ],
+  },
+  {
     name: 'a pause that the next look ends',
     edits: [
       {

@@ -37,7 +37,7 @@ export class Processes {
     if (skew_ms !== 0) this.#setting.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process: Process = {name, isDead: false, skew_ms, taken: new Set(), specs: new Map(), code};
+    const process: Process = {name, isDead: false, skew_ms, taken: new Map(), specs: new Map(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }

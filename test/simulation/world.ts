@@ -63,8 +63,9 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     setting.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    delivery.processes.killAll();
-    people.startAll();
+    // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
+    if (chance.happens(0.5)) delivery.processes.killAll();
+    if (chance.happens(0.5)) people.startAll();
     if (setting.faults.partition > 0) darken(setting);
   };
   if (setting.strikes('wipe')) {
