@@ -103,9 +103,7 @@ const MOST_LISTED = 5000;
  * object's name and generation stand for one content for ever, and a Store may be lost, or edited, under a process that lives on.
  */
 export async function takeMissedStreams(deps: Deps): Promise<void> {
-  const path = paths.progressOfLooks();
-  const before = await deps.store.get(path);
-  const start = typeof before?.next === 'string' ? before.next : '';
+  const start = await nextToList(deps);
   const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
   const failures: unknown[] = [];
   const found = streamsAmong(listed);
@@ -121,8 +119,16 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
   );
   const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
   if (next !== start)
-    await deps.store.transaction(async tx => tx.set(path, {next, updated_at: iso(deps.now())}));
+    await deps.store.transaction(async tx =>
+      tx.set(paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),
+    );
   if (failures.length > 0) throw failures[0];
+}
+
+/** The name with which the next look goes on; empty when the last one came to the end. */
+export async function nextToList(deps: Deps): Promise<string> {
+  const progress = await deps.store.get(paths.progressOfLooks());
+  return typeof progress?.next === 'string' ? progress.next : '';
 }
 
 /**

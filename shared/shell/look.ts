@@ -19,7 +19,7 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
-import {takeMissedStreams, takeUnknown} from './intake.ts';
+import {nextToList, takeMissedStreams, takeUnknown} from './intake.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -310,6 +310,8 @@ async function reopen(deps: Deps, run: string, seen: {streams: number; failed: n
 /** Whether a beat is needed, asked anew after it was switched off. */
 async function isAnythingLeft(deps: Deps): Promise<boolean> {
   if ((await deps.store.count('workers', [LIVING])) > 0) return true;
+  // What lies behind the place where the last look stopped may have come without an event.
+  if ((await nextToList(deps)) !== '') return true;
   if (await isAnyToClose(deps)) return true;
   const pool = await readPool(deps);
   const held = await deps.store.query('workers', {where: [HELD]});

@@ -49,6 +49,37 @@ describe('a look that died', () => {
   });
 });
 
+describe('a bucket of more objects than one look goes through', () => {
+  it('has a stream at its end found before the beat goes off, though its event is lost', async () => {
+    const world = new World(TWO_SLOTS);
+    for (let index = 0; index < 12_000; index++) world.objects.put(`datasets/aaa/old_${index}.txt`, 'x');
+    world.queue.length = 0;
+    world.drop('mmm', 0, someLines(2));
+    await world.deliverAll();
+    world.drop('zzz', 0, someLines(5));
+    world.queue.length = 0;
+    await world.until(
+      'the end of the first run',
+      async () => (await world.run('mmm'))?.status === 'completed',
+    );
+    await world.untilAsleep();
+    await world.assertStoredOnce('zzz', '000', someLines(5));
+  });
+
+  it('keeps the beat no longer than it takes to come to its end', async () => {
+    const world = new World(TWO_SLOTS);
+    for (let index = 0; index < 12_000; index++) world.objects.put(`datasets/aaa/old_${index}.txt`, 'x');
+    world.queue.length = 0;
+    await world.deps.ticker.on();
+    const beats: boolean[] = [];
+    for (let tick = 0; tick < 3; tick++) {
+      await world.tick();
+      beats.push(world.tickerOn);
+    }
+    assert.deepEqual(beats, [true, true, false]);
+  });
+});
+
 describe('a service that is away', () => {
   for (const port of ['bus', 'tpus', 'objects'] as const)
     it(`(${port}) lets the tick fail, concludes nothing, and the next tick makes up for it`, async () => {
