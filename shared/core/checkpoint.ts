@@ -85,6 +85,21 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
   return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard)};
 }
 
+/**
+ * What a stream's shards must have been made of: what was registered. But a stream that nobody has been given since its document was
+ * made, and of which every shard is there, was complete before that document was lost, and stays so whatever lies under its name now.
+ */
+export function contentToCount(
+  {epoch, crc32c}: {epoch: number; crc32c: string},
+  spec_hash: string,
+  shards: readonly Shard[],
+): string {
+  const stream_crc32c = shards[0]?.stream_crc32c ?? crc32c;
+  if (epoch > 0 || stream_crc32c === crc32c) return crc32c;
+  const whole = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, shards);
+  return whole.kind === 'ok' && whole.progress.finished ? stream_crc32c : crc32c;
+}
+
 function foreignTo(origin: Origin, shard: Shard): string | undefined {
   if (shard.spec_hash !== origin.spec_hash)
     return `${shard.object} was made with spec ${shard.spec_hash.slice(0, 12)}, this run has spec ${origin.spec_hash.slice(0, 12)}`;

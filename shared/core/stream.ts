@@ -115,6 +115,19 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
   };
 }
 
+/** Of several objects with one index: the one that what is stored was made of, or else the one that was there first. */
+export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
+  objects: readonly T[],
+  stored_crc32c: string | undefined,
+): T | undefined {
+  const isStored = ({crc32c}: T) => Number(crc32c === stored_crc32c);
+  const [first] = [...objects].sort(
+    (a, b) =>
+      isStored(b) - isStored(a) || a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name),
+  );
+  return first;
+}
+
 export function isUnfinished(stream: Stream): boolean {
   return stream.status === 'pending' || stream.status === 'in_progress';
 }

@@ -5,6 +5,7 @@ import {
   parseDatasetObject,
   parseOutputObject,
   paths,
+  streamObject,
   workerIdOf,
 } from '../core/names.ts';
 import {slotsFor} from '../core/pool.ts';
@@ -20,7 +21,7 @@ import {freezeSpec, isSameSpec, readText} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
-import {advanceStream, takeShard} from './progress.ts';
+import {advanceStream, originOf, takeShard} from './progress.ts';
 import {runRecords, streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -83,7 +84,8 @@ export async function takeUnknown(deps: Deps, run: string, known: ReadonlySet<st
 
 type StreamObject = {object: ObjectInfo; run: string; stream: string};
 
-async function streamsOf(deps: Deps, run: string): Promise<StreamObject[]> {
+/** The stream objects of a run in the bucket. */
+export async function streamsOf(deps: Pick<Deps, 'objects'>, run: string): Promise<StreamObject[]> {
   return streamsAmong(await deps.objects.list(datasetPrefix(run))).filter(each => each.run === run);
 }
 
@@ -224,10 +226,14 @@ export async function registerStream(
   run: string,
   stream: string,
 ): Promise<boolean> {
-  const object = await deps.objects.head(name);
+  const names = [name, streamObject(run, stream, !name.endsWith('.gz'))];
+  const [object, twin] = await Promise.all(names.map(each => deps.objects.head(each)));
   if (!object) return false;
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
+  const isChoice = twin && !(await deps.store.get(paths.stream(run, stream)));
+  const isSecond = isChoice && (await originOf(deps, run, stream, [object, twin])) === twin;
+  const isFirstTaken = isSecond && (await registerStream(deps, twin.name, run, stream));
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
   const {refused, changed, isOpenNow, isKnown} = await deps.store.transaction(async tx => {
@@ -266,7 +272,7 @@ export async function registerStream(
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
     see(deps, run, object, isKnown ? stream : undefined);
-    return changed;
+    return changed || isFirstTaken === true;
   }
   await advanceStream(deps, run, stream);
   return changed || isOpenNow;

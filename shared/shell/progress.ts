@@ -1,4 +1,4 @@
-import {foldShards, type Shard} from '../core/checkpoint.ts';
+import {contentToCount, foldShards, type Shard} from '../core/checkpoint.ts';
 import {
   type OutputObject,
   outputPrefix,
@@ -9,14 +9,14 @@ import {
   shardObject,
 } from '../core/names.ts';
 import {isOpen} from '../core/run.ts';
-import {type Stream, withProgress} from '../core/stream.ts';
+import {originAmong, type Stream, withProgress} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo, Transaction} from '../ports.ts';
 import {parseValue, shardMetadata} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {holderOf, takeWork} from './holders.ts';
-import {runRecords, streamRecords} from './records.ts';
+import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {assertSpecHash, reopenRun, specHashOf} from './runs.ts';
 import {tell} from './timeline.ts';
 
@@ -87,7 +87,8 @@ async function countShards(
       const current = await streamRecords.get(tx, run, stream);
       if (!current || current.status === 'completed' || !spec_hash) return {counted: current, ...NOTHING_NEW};
       const now = deps.now();
-      const origin = {spec_hash, stream_crc32c: current.crc32c};
+      const stored = shards instanceof Rejected ? [] : shards;
+      const origin = {spec_hash, stream_crc32c: contentToCount(current, spec_hash, stored)};
       const all = shards instanceof Rejected ? errorOf(shards) : foldShards(current, origin, shards);
       if (all.kind === 'error') {
         await assertSpecHash(deps, tx, run, spec_hash);
@@ -95,8 +96,9 @@ async function countShards(
       }
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
-      const next = withProgress(current, some.progress, now);
-      if (next === current) return {counted: current, ...NOTHING_NEW};
+      const moved = withProgress(current, some.progress, now);
+      if (moved === current) return {counted: current, ...NOTHING_NEW};
+      const next = {...moved, crc32c: origin.stream_crc32c};
       // It was parked, and its worker had all of it: the run may have ended over that.
       const isRevived = current.status === 'failed' && next.status === 'completed';
       const ended = isRevived ? await runRecords.get(tx, run) : undefined;
@@ -170,6 +172,18 @@ function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[
 
 function errorOf({message}: Rejected) {
   return {kind: 'error' as const, reason: message};
+}
+
+/** Which of several objects with its index a stream is made of. Every way to a stream without a document asks this. */
+export async function originOf(
+  {objects, log}: Pick<Deps, 'objects' | 'log'>,
+  run: string,
+  stream: string,
+  found: readonly ObjectInfo[],
+): Promise<ObjectInfo | undefined> {
+  const listing = found.length > 1 ? await objects.list(outputPrefix(run, stream)) : [];
+  const shards = await unlessBroken({log}, async () => readShards({run, stream}, listing));
+  return originAmong(found, shards?.[0]?.stream_crc32c);
 }
 
 type Named = Pick<Stream, 'run' | 'stream'>;

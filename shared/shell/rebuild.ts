@@ -1,5 +1,5 @@
 /** Work state made again from the bucket: runs, streams, shards and checkpoints, while workers go on. */
-import {foldShards, NOTHING_STORED, type Progress, type Shard} from '../core/checkpoint.ts';
+import {contentToCount, foldShards, NOTHING_STORED, type Progress, type Shard} from '../core/checkpoint.ts';
 import {datasetPrefix, outputPrefix, parseDatasetObject, paths} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {type Stream, withRebuilt} from '../core/stream.ts';
@@ -7,9 +7,9 @@ import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {ensureRun, registerStream, wake} from './intake.ts';
+import {ensureRun, registerStream, streamsOf, wake} from './intake.ts';
 import {lookAtEveryStream} from './look.ts';
-import {createdAt, readShards} from './progress.ts';
+import {createdAt, originOf, readShards} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
 
@@ -56,16 +56,17 @@ export async function surveyRun(deps: Sources, run: string): Promise<StreamSurve
   return found.sort((one, other) => (one.object < other.object ? -1 : 1));
 }
 
-/** The stream objects of a run by index; of two with one index, the one that was there first. */
-async function streamObjects({objects}: Pick<Deps, 'objects'>, run: string): Promise<ObjectInfo[]> {
-  const byStream = new Map<string, ObjectInfo>();
-  for (const object of await objects.list(datasetPrefix(run))) {
-    const dataset = parseDatasetObject(object.name);
-    if (dataset.kind !== 'stream' || dataset.run !== run) continue;
-    const other = byStream.get(dataset.stream);
-    if (!other || object.created_at < other.created_at) byStream.set(dataset.stream, object);
-  }
-  return [...byStream.values()];
+/** The objects that the streams of a run are made of. */
+async function streamObjects(deps: Sources, run: string): Promise<ObjectInfo[]> {
+  const byStream = new Map<string, ObjectInfo[]>();
+  for (const {object, stream} of await streamsOf(deps, run))
+    byStream.set(stream, [...(byStream.get(stream) ?? []), object]);
+  const origins: ObjectInfo[] = [];
+  await abreast([...byStream], async ([stream, objects]) => {
+    const origin = await originOf(deps, run, stream, objects);
+    if (origin) origins.push(origin);
+  });
+  return origins;
 }
 
 type StoredShard = Shard & {stored_at: string | null};
@@ -101,8 +102,13 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   });
   const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
   const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
+  const stored = read?.[0]?.stream_crc32c;
+  const isForeign = known?.object !== object.name && known?.crc32c !== stored && object.crc32c === stored;
+  if (known?.status === 'failed' && isForeign)
+    return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // The document goes first: its content may have been replaced since the object was listed.
-  const stream_crc32c = known?.crc32c ?? object.crc32c;
+  const {epoch = 0, crc32c = object.crc32c} = known ?? {};
+  const stream_crc32c = contentToCount({epoch, crc32c}, spec_hash, read ?? []);
   const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, read);
   if (!folded || folded.kind === 'error') {
     const why = folded?.reason ?? 'a shard says that it is another; the log says which';
@@ -164,10 +170,11 @@ export function describeSurvey(run: string, found: readonly StreamSurvey[]): str
 
 /** What was found before it was mended. */
 async function rebuildStream(deps: Deps, run: string, object: ObjectInfo): Promise<StreamSurvey> {
-  const {survey: first} = await survey(deps, run, object);
+  const {survey: first, known} = await survey(deps, run, object);
   if (first.finding === 'right') return first;
   const {stream} = first;
   await dropBroken(deps, paths.stream(run, stream), () => streamRecords.get(deps.store, run, stream));
+  if (first.finding === 'broken' && known) await dropForeign(deps, known);
   if (first.finding === 'missing' || first.finding === 'broken')
     await registerStream(deps, object.name, run, stream);
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -188,6 +195,14 @@ async function dropBroken(deps: Deps, path: string, read: () => Promise<unknown>
     deps.log('WARNING', `${error.message}; it is made again`);
     await deps.store.transaction(async tx => tx.delete(path));
   }
+}
+
+/** It is of another object than what is stored: registered anew, it is of the right one. */
+async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (current?.updated_at === updated_at) tx.delete(paths.stream(run, stream));
+  });
 }
 
 /** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {type Fold, foldShards, type Shard} from '../../shared/core/checkpoint.ts';
+import {contentToCount, type Fold, foldShards, type Shard} from '../../shared/core/checkpoint.ts';
 import {aShard, CRC, NOTHING_STORED, ORIGIN, SPEC_HASH} from '../builders.ts';
 
 function fold(shards: Shard[], from = NOTHING_STORED): Fold {
@@ -215,4 +215,33 @@ describe('checkpoint', () => {
       }),
     );
   });
+
+  const whole = [aShard(1), aShard(2, {final: true})];
+  const contents = [
+    {name: 'none', given: {epoch: 0, crc32c: 'other'}, shards: [], counts: 'other'},
+    {name: 'all of it', given: {epoch: 0, crc32c: CRC}, shards: whole, counts: CRC},
+    {name: 'all of an older content', given: {epoch: 0, crc32c: 'other'}, shards: whole, counts: CRC},
+    {
+      name: 'a part of an older one',
+      given: {epoch: 0, crc32c: 'other'},
+      shards: [aShard(1)],
+      counts: 'other',
+    },
+    {
+      name: 'all of two contents',
+      given: {epoch: 0, crc32c: 'other'},
+      shards: [aShard(1), aShard(2, {final: true, stream_crc32c: 'other'})],
+      counts: 'other',
+    },
+    {
+      name: 'all of an older one, of which somebody was given the newer',
+      given: {epoch: 1, crc32c: 'other'},
+      shards: whole,
+      counts: 'other',
+    },
+  ];
+  for (const {name, given, shards, counts} of contents)
+    it(`where the bucket has shards of ${name}, ${counts === CRC ? 'those' : 'only what is registered'} may count`, () => {
+      assert.equal(contentToCount(given, SPEC_HASH, shards), counts);
+    });
 });

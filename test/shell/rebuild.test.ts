@@ -251,6 +251,99 @@ describe('a database that was lost', () => {
   });
 });
 
+describe('a database that was lost, and a stream that lies in the bucket more than once', () => {
+  const words = {
+    nothing: undefined,
+    start: {action: 'start', run: 'my-run'},
+    rebuild: {action: 'rebuild', run: 'my-run'},
+  };
+  for (const [word, message] of Object.entries(words)) {
+    it(`goes on with the object that its shards are of, and not one that was refused (${word})`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(12), '.gz');
+      await world.until(
+        'some',
+        async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
+        20,
+        1,
+      );
+      world.drop('my-run', 0, someLines(12, 'other'));
+      await world.minute(1);
+      // Uploaded again as it was, it is the later one of the two.
+      world.drop('my-run', 0, someLines(12), '.gz');
+      await world.minute(1);
+      await world.wipe();
+      if (message) world.control(message);
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(12));
+      assert.equal((await world.stream('my-run', '000'))?.object, 'datasets/my-run/stream_000.jsonl.gz');
+    });
+
+    for (const suffix of ['', '.gz'])
+      it(`stays complete when other content was refused since (${word}, ${suffix})`, async () => {
+        const world = new World(ONE_SLOT);
+        world.drop('my-run', 0, someLines(6), suffix);
+        await world.untilAsleep();
+        world.drop('my-run', 0, someLines(6, 'other'));
+        await world.minutes(2);
+        const made = world.tpus.made.length;
+        await world.wipe();
+        if (message) world.control(message);
+        else await world.deps.ticker.on();
+        await world.untilAsleep();
+        await world.assertStoredOnce('my-run', '000', someLines(6));
+        assert.equal((await world.run('my-run'))?.status, 'completed');
+        assert.equal(world.tpus.made.length, made);
+      });
+  }
+
+  it('is taken from the wrong object that an earlier release registered', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(12), '.gz');
+    await world.until(
+      'some',
+      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
+      20,
+      1,
+    );
+    world.drop('my-run', 0, someLines(12, 'other'));
+    await world.minute(1);
+    const other = await world.objects.head('datasets/my-run/stream_000.jsonl');
+    assert.ok(other);
+    const {name: object, generation, crc32c} = other;
+    await world.store.transaction(async tx => {
+      const path = 'runs/my-run/streams/000';
+      const wrong = {
+        status: 'failed',
+        lease: null,
+        epoch: 0,
+        total_shards: 0,
+        last_error: 'made from other content',
+      };
+      tx.set(path, {...(await tx.get(path)), object, generation, crc32c, ...wrong});
+    });
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(12));
+  });
+
+  it('is failed when shards of two contents lie in the bucket', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(12));
+    await world.until(
+      'some',
+      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
+      20,
+      1,
+    );
+    world.drop('my-run', 0, someLines(12, 'other'));
+    await world.wipe();
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    assert.match(String((await world.stream('my-run', '000'))?.last_error), /was made from other content/);
+  });
+});
+
 describe('what was said', () => {
   /** A world where my-run works, to which something was said before its database was lost. */
   async function aToldWorld(...messages: object[]): Promise<World> {
