@@ -10,12 +10,24 @@ const short = z.string().max(1024);
 /** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
-/** The frozen spec of a run. Its keys are checked where they are used; the hash says that we wrote them. */
+/**
+ * The frozen spec of a run. Its keys are checked where they are used; the hash says that we wrote them. `placement` is what run.json
+ * said beside it when it was frozen; manifests of the first release lack it.
+ */
 export const manifest = z.object({
   schema: z.literal('gleaner/1'),
   run: z.string().refine(isRunId),
   spec: z.record(z.string(), z.unknown()),
   spec_hash: sha256,
+  placement: z
+    .object({
+      pool: short,
+      priority: z.number().int(),
+      budget_usd: z.number().nullable(),
+      affinity: z.enum(['any', 'fixed']),
+      stream_offset: count,
+    })
+    .optional(),
 });
 
 /** Statistics of activations are finite, or their stream would have failed; JSON has no word for what is not. */
@@ -78,8 +90,9 @@ export const completedManifest = z.object({
 
 /** The manifest's text; with `result` when its run is completed. */
 export function manifestText(
-  {run, spec, spec_hash}: {run: string; spec: object; spec_hash: string},
+  frozen: {run: string; spec: object; spec_hash: string; placement?: object},
   result?: RunResult,
 ): string {
-  return `${JSON.stringify({schema: 'gleaner/1', run, spec, spec_hash, ...(result ? {result} : {})}, null, 2)}\n`;
+  const {run, spec, spec_hash, placement} = frozen;
+  return `${JSON.stringify({schema: 'gleaner/1', run, spec, spec_hash, placement, result}, null, 2)}\n`;
 }

@@ -28,7 +28,7 @@ export async function writeResult(deps: Deps, run: Run): Promise<boolean> {
     const found = await deps.objects.head(name);
     const streams = await completeStreams(deps, run);
     if (!streams) return false;
-    const frozen = (await unlessBroken(deps, () => readManifest(deps, run.run))) ?? specOf(run);
+    const frozen = (await unlessBroken(deps, () => readManifest(deps, run.run))) ?? frozenOf(run);
     const result = await foldStreams(deps, streams, frozen.spec_hash);
     const bytes = Buffer.from(manifestText({run: run.run, ...frozen}, result));
     if (await isThere(deps, name, bytes)) return true;
@@ -43,10 +43,11 @@ export async function writeResult(deps: Deps, run: Run): Promise<boolean> {
   );
 }
 
-/** For a manifest that somebody moved away or spoilt: the run's document has the spec too. */
-function specOf({run, spec, spec_hash}: Run) {
+/** For a manifest that somebody moved away or spoilt: the run's document says the same. */
+function frozenOf({run, spec, spec_hash, ...of}: Run) {
   if (!spec || !spec_hash) throw new Error(`Run ${run} has streams, but no spec`);
-  return {spec, spec_hash};
+  const {pool, priority, budget_usd, affinity, stream_offset} = of;
+  return {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
 }
 
 async function completeStreams(deps: Deps, {run}: Run): Promise<Stream[] | undefined> {

@@ -1,4 +1,5 @@
 import {manifestObject, specObject} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
 import {Rejected} from '../errors.ts';
 import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../manifest.ts';
 import {parseJson, parseValue} from '../schemas.ts';
@@ -15,7 +16,7 @@ import type {Deps} from './deps.ts';
 import {unlessBroken} from './records.ts';
 
 /** A spec exactly as its manifest has it, perhaps with fewer keys than this release knows, and its hash. */
-export type Frozen = {spec: RunSpecInput; spec_hash: string};
+export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
 
 /**
  * Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says.
@@ -28,7 +29,8 @@ export async function freezeSpec(
   const frozen = await readManifest(deps, run);
   if (frozen) {
     const frozen_at = (await deps.objects.head(manifestObject(run)))?.created_at ?? null;
-    return {...frozen, placement: await readPlacement(deps, run), frozen_at};
+    const placement = frozen.placement ?? (await readPlacement(deps, run));
+    return {...frozen, placement: {...placement, pool: deps.config.pool.pool}, frozen_at};
   }
   const {spec, placement} = completeSpec(await readSpec(deps, run), deps.config);
   if (placement.pool !== deps.config.pool.pool)
@@ -38,14 +40,11 @@ export async function freezeSpec(
   const spec_hash = specHash(spec);
   const outcome = await deps.objects.create(
     manifestObject(run),
-    Buffer.from(manifestText({run, spec, spec_hash})),
+    Buffer.from(manifestText({run, spec, spec_hash, placement})),
     {content_type: 'application/json'},
   );
-  return {
-    ...((outcome === 'exists' && (await readManifest(deps, run))) || {spec, spec_hash}),
-    placement,
-    frozen_at: null,
-  };
+  const first = outcome === 'exists' ? await readManifest(deps, run) : undefined;
+  return {spec, spec_hash, placement, ...first, frozen_at: null};
 }
 
 async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
@@ -53,10 +52,10 @@ async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
   return text === undefined ? {} : parseRunSpec(text, specObject(run));
 }
 
-/** How a run whose spec is frozen is worked on; a run.json that went bad since is no reason to stop it. */
+/** How a run is worked on whose manifest does not say it; a run.json that went bad since is no reason to stop it. */
 async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
   const input = (await unlessBroken(deps, () => readSpec(deps, run))) ?? {};
-  return {...completeSpec(input, deps.config).placement, pool: deps.config.pool.pool};
+  return completeSpec(input, deps.config).placement;
 }
 
 /**
@@ -72,12 +71,24 @@ export async function readManifest(deps: Deps, run: string): Promise<Frozen | un
     throw new Rejected(
       `${name} is not the manifest of run "${run}": move it away and drop the streams again`,
     );
-  return {spec: parseValue(frozenSpec, frozen.spec, `The spec in ${name}`), spec_hash: frozen.spec_hash};
+  const {spec_hash, placement} = frozen;
+  const spec = parseValue(frozenSpec, frozen.spec, `The spec in ${name}`);
+  return {spec, spec_hash, ...(placement ? {placement} : {})};
 }
 
 /** Whether both say the same of what is extracted, in however many keys. */
-export function isSameSpec(deps: Deps, one: RunSpecInput, other: RunSpecInput): boolean {
+function isSameSpec(deps: Deps, one: RunSpecInput, other: RunSpecInput): boolean {
   return specHash(completeSpec(one, deps.config).spec) === specHash(completeSpec(other, deps.config).spec);
+}
+
+/** Why a `run.json` that came after the spec was frozen changes nothing; undefined if it says what the run is anyway. */
+export function whyIgnored(deps: Deps, run: Run, input: RunSpecInput): string | undefined {
+  if (run.spec && !isSameSpec(deps, run.spec, input))
+    return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
+  const said = completeSpec(input, deps.config).placement;
+  const others = (Object.keys(said) as (keyof RunPlacement)[]).filter(key => said[key] !== run[key]);
+  if (others.length === 0) return undefined;
+  return `run "${run.run}" keeps its ${others.join(', ')}; the message "configure" changes priority and budget_usd`;
 }
 
 /** The text of a small object, or undefined when there is none. */

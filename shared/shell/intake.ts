@@ -17,7 +17,7 @@ import type {ObjectInfo} from '../ports.ts';
 import {parseRunSpec, type RunSpecInput} from '../spec.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {freezeSpec, isSameSpec, readText} from './freeze.ts';
+import {freezeSpec, readText, whyIgnored} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
@@ -205,10 +205,8 @@ async function takeSpec(deps: Deps, run: string, name: string): Promise<void> {
     const text = await readText(deps, name);
     if (text === undefined) return;
     const input = parseRunSpec(text, name);
-    if (known?.spec && !isSameSpec(deps, known.spec, input))
-      throw new Rejected(
-        `${name} is ignored: the spec of run "${run}" was frozen when its first stream was accepted`,
-      );
+    const why = known?.spec && whyIgnored(deps, known, input);
+    if (why) throw new Rejected(`${name} is ignored: ${why}`);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     return tellRejected(deps, {object: name, run, text: error.message});

@@ -337,6 +337,46 @@ describe('run.json', () => {
     assert.deepEqual(new Set(shards.map(({metadata}) => metadata.spec_hash)), new Set([frozen]));
   });
 
+  it('that changes only how the run is worked on is ignored with advice, also after the Store was lost', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5, "priority": 3, "affinity": "fixed"}');
+    world.drop('my-run', 0, someLines(20));
+    await world.minutes(3, 1);
+    assert.equal(await rejections(world), '');
+    const placementOf = async () => {
+      const {budget_usd, priority, affinity} = (await world.run('my-run')) ?? {};
+      return {budget_usd, priority, affinity};
+    };
+    const placement = await placementOf();
+    world.objects.put('datasets/my-run/run.json', '{"priority": -3}');
+    await world.deliverAll();
+    const advice =
+      /run.json is ignored: run "my-run" keeps its priority, budget_usd, affinity; the message "configure"/;
+    assert.match(await rejections(world), advice);
+    await world.wipe();
+    await world.minutes(2, 1);
+    assert.deepEqual(await placementOf(), placement);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    await world.wipe();
+    world.control({action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    assert.deepEqual(await placementOf(), placement, 'also when the result is in the manifest');
+  });
+
+  it('counts as it is where the manifest, of the first release, does not say how the run is worked on', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{"priority": 3}');
+    world.drop('my-run', 0, someLines(5));
+    await world.deliverAll();
+    const name = 'activations/my-run/manifest.json';
+    const {placement: _, ...older} = JSON.parse(world.objects.text(name));
+    world.objects.put(name, JSON.stringify(older));
+    await world.wipe();
+    await world.tick();
+    assert.equal((await world.run('my-run'))?.priority, 3);
+  });
+
   it('that says the same in other words is no change', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(3));
