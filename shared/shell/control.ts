@@ -29,6 +29,7 @@ import {rebuild} from './rebuild.ts';
 import {FAILED, poolRecords, runRecords, streamRecords, UNFINISHED, workerRecords} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell, tellAlone} from './timeline.ts';
+import {adoptUnknown} from './workers.ts';
 
 const KEPT_DAYS = 90;
 
@@ -80,9 +81,12 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
     case 'rebuild':
       return rebuild(deps, message.run);
     case 'scale':
+      await knownPool(deps);
+      return '';
     case 'recreate':
     case 'delete':
       await knownPool(deps);
+      if (!(await deps.store.get(paths.worker(message.worker)))) await adoptUnknown(deps, message.worker);
       return '';
     case 'pause':
     case 'resume':

@@ -5,6 +5,7 @@ import {allowance} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
+import {TpuError} from '../errors.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -92,6 +93,18 @@ export async function adoptNodes(deps: Deps, look: Look, fleet: Fleet): Promise<
     all.set(tpu.name, adopted);
   });
   return {...fleet, workers: all, broken: new Set([...broken].filter(name => !all.has(name)))};
+}
+
+/**
+ * Adopts the nodes of a lost Store, before a message about this worker is obeyed. While its zone does not answer, nobody knows whether
+ * it is there, and the message comes again.
+ */
+export async function adoptUnknown(deps: Deps, worker: string): Promise<void> {
+  const look = await lookAtNodes(deps);
+  const zone = parseWorkerName(worker)?.zone;
+  if (zone !== undefined && look.unreachable.includes(zone))
+    throw new TpuError('transient', zone, `${zone} does not say whether ${worker} is there`);
+  await adoptNodes(deps, look, await readFleet(deps));
 }
 
 /** Decides about every slot that has a worker or should have one; true while any is not gone. */
