@@ -95,6 +95,29 @@ describe('a stream', () => {
     assert.deepEqual(world.tpus.made, []);
   });
 
+  it('that is empty gets no TPU by a retry, which revives the others of its run', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, '');
+    await world.untilAsleep();
+    world.control({action: 'retry', run: 'my-run'});
+    world.control({action: 'retry', run: 'my-run', stream: '000'});
+    await world.deliverAll();
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, []);
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+    assert.match(
+      (await world.timeline('control')).join('\n'),
+      /rejected: stream my-run\/000 is empty: drop it again/,
+    );
+    world.drop('my-run', 1, someLines(5));
+    world.control({action: 'cancel', run: 'my-run', stream: '001'});
+    await world.untilAsleep();
+    world.control({action: 'retry', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(5));
+    assert.equal((await world.stream('my-run', '000'))?.status, 'failed');
+  });
+
   it('that was empty is taken when it is dropped again with something in it', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, '');
