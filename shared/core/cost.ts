@@ -10,6 +10,12 @@ const IDLE = '_idle';
 const HOUR_MS = 3_600_000;
 
 /**
+ * For how long a TPU is paid for after it is told to go. Google's guides give deleting a minute or two, and the look that finds it gone
+ * comes up to a minute after that.
+ */
+const LEAVING_MS = 180_000;
+
+/**
  * Brings what the worker has cost up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it
  * works for, or worked for last; before its first work, to the run that it was made for. Of a node that no document knew nobody can say
  * that: it is the first one's that it works for.
@@ -30,14 +36,16 @@ export function accrue(worker: Worker, now: number): Worker {
 
 /**
  * For which run each slot would be given a node, and those that have one and no work, where their own run needs them no more: whoever is
- * served first, and no more for each than it has streams. The run pays for what a node takes to come up, also if it never does.
+ * served first, and no more for each than it has streams. The run pays for what a node takes to come up, also if it never does. Null
+ * where a run has a stream for the slot and none `pays`.
  */
 export function payersFor(
   slots: Iterable<string>,
   workers: ReadonlyMap<string, Worker>,
   open: readonly {run: string; streams: number}[],
   fixed: ReadonlyMap<string, string>,
-): Map<string, string> {
+  pays: Purse = () => true,
+): Map<string, string | null> {
   const left = new Map(open.map(({run, streams}) => [run, streams]));
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
@@ -49,18 +57,44 @@ export function payersFor(
     take(run);
     kept.add(worker.name);
   }
-  const payers = new Map<string, string>();
+  const payers = new Map<string, string | null>();
   for (const name of slots) {
     const worker = workers.get(name);
     const isEmpty = worker === undefined || worker.phase === 'gone';
     if (!isEmpty && (kept.has(name) || !isSpare(worker))) continue;
-    const next = fixed.get(name) ?? [...left].find(([, streams]) => streams > 0)?.[0];
-    const run = next ?? (isEmpty ? open[0]?.run : undefined);
-    if (run === undefined) continue;
-    take(run);
+    const own = fixed.get(name);
+    const inNeed = [...left].filter(([, streams]) => streams > 0).map(([run]) => run);
+    const first = isEmpty && inNeed.length === 0 ? open.slice(0, 1).map(({run}) => run) : inNeed;
+    const asked = own === undefined ? first : [own];
+    if (asked.length === 0) continue;
+    const run = asked.find(run => pays(run, name)) ?? null;
+    if (run !== null) take(run);
     payers.set(name, run);
   }
   return payers;
+}
+
+/** Whether the run, and the pool, can pay for a node in the slot until it is gone again; what that costs is then set aside. */
+export type Purse = (run: string, slot: string) => boolean;
+
+/** `left` is what budgets leave beside the cost of what lives until it is gone; a run that is not named has nothing. */
+export function purseOf(
+  left: {runs: ReadonlyMap<string, number>; pool: number},
+  workers: ReadonlyMap<string, Worker>,
+  usdPerHourIn: (slot: string) => number | null,
+): Purse {
+  const runs = new Map(left.runs);
+  let {pool} = left;
+  return (run, slot) => {
+    const usd = toLeave(usdPerHourIn(slot) ?? 0);
+    // A node that is there is in the pool's costs already, whoever pays for it.
+    const ofPool = (workers.get(slot)?.phase ?? 'gone') === 'gone' ? usd : 0;
+    const ofRun = runs.get(run) ?? 0;
+    if (usd >= ofRun || (ofPool > 0 && ofPool >= pool)) return false;
+    runs.set(run, ofRun - usd);
+    pool -= ofPool;
+    return true;
+  };
 }
 
 /** It was made for a run, and works for none now. */
@@ -70,8 +104,8 @@ function isSpare({phase, work, charged_to}: Worker): boolean {
 }
 
 /** The worker as it is when another run pays for it: what it has cost so far is not that one's. */
-export function paidBy(worker: Worker, run: string | undefined): Worker {
-  return run === undefined || run === worker.charged_to || !isSpare(worker)
+export function paidBy(worker: Worker, run: string | null): Worker {
+  return run === null || run === worker.charged_to || !isSpare(worker)
     ? worker
     : {...worker, charged_to: run};
 }
@@ -109,6 +143,27 @@ export function costOfLiving(
   return {runs, total};
 }
 
+/**
+ * What the lives that have not ended cost from now on, if all are told to go: of each run, and together. One that is not READY may be
+ * so before it hears of that.
+ */
+export function costOfLeaving(workers: Iterable<Worker>): {runs: Map<string, number>; total: number} {
+  const runs = new Map<string, number>();
+  let total = 0;
+  for (const worker of workers) {
+    if (worker.phase === 'gone') continue;
+    const [run, usd] = [payerOf(worker), toLeave(worker.usd_per_hour ?? 0)];
+    if (run !== null) runs.set(run, (runs.get(run) ?? 0) + usd);
+    total += usd;
+  }
+  return {runs, total};
+}
+
+/** What a node of this price costs after it is told to go. */
+export function toLeave(usd_per_hour: number): number {
+  return (LEAVING_MS / HOUR_MS) * usd_per_hour;
+}
+
 /** Dollars an hour of the TPUs that a run had last, each as far as the run paid for it; null where none says what it cost. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
   let [usd, hours] = [0, 0];
@@ -121,17 +176,21 @@ export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | 
   return hours > 0 ? usd / hours : null;
 }
 
-/** Why a budget allows nothing more and what to do, or undefined while it does. What nobody knows the price of, no budget can allow. */
+/**
+ * Why a budget allows nothing more and what to do, or undefined while it does. It has to pay for TPUs until they are gone:
+ * `leaving_usd` is what that costs from now on. What nobody knows the price of, no budget can allow.
+ */
 export function overspent(
   whose: 'run' | 'pool',
   budget_usd: number | null,
-  spent_usd: number,
+  {spent_usd, leaving_usd}: {spent_usd: number; leaving_usd: number},
   isPriceKnown: boolean,
 ): string | undefined {
   if (budget_usd === null) return undefined;
   if (!isPriceKnown) return 'nobody knows what its TPUs cost; set prices/chips';
-  if (spent_usd < budget_usd) return undefined;
-  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`;
+  if (spent_usd + leaving_usd < budget_usd) return undefined;
+  const kept = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
+  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? kept : ''}`;
   return whose === 'run'
     ? `${spent}; configure a larger budget_usd`
     : `of the pool, ${spent}; scale it to a larger budget_usd`;

@@ -1,7 +1,16 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
-import {costOfLiving, overspent, pausedForMoney, totalOf} from '../core/cost.ts';
-import {parseWork, paths} from '../core/names.ts';
+import {
+  costOfLeaving,
+  costOfLiving,
+  overspent,
+  type Purse,
+  pausedForMoney,
+  purseOf,
+  toLeave,
+  totalOf,
+} from '../core/cost.ts';
+import {parseWork, parseWorkerName, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {LIST_PRICES, overList, type Prices, usdPerHour} from '../core/prices.ts';
 import {isRunnable, type Run} from '../core/run.ts';
@@ -40,24 +49,35 @@ export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string)
 }
 
 /**
- * Pauses every run whose budget, or whose pool's, is spent, and answers the workers that are there for such a run: they go at
- * once, because a shard that is finished costs as much as one that is not.
+ * Pauses every run whose budget, or whose pool's, is spent but for what it costs to let the TPUs go. Answers the workers that are
+ * there for such a run, which go at once, because a shard that is finished costs as much as one that is not; and what the others may
+ * have made.
  */
 export async function holdTheSpent(
   deps: Deps,
   pool: Pool,
   prices: Prices,
   {workers, runs, spent_usd}: Accounts,
-): Promise<Set<string>> {
+): Promise<{dismissed: Set<string>; pays: Purse}> {
   const living = costOfLiving(workers.values(), deps.now());
-  const isKnown = pool.zones.every(zone => priceOf(prices, pool, zone) !== null);
-  const poolIsOver = overspent('pool', pool.budget_usd, spent_usd + living.total, isKnown);
+  const leaving = costOfLeaving(workers.values());
+  const found = pool.zones.map(zone => priceOf(prices, pool, zone));
+  const isKnown = !found.includes(null);
+  // Who has no TPU needs the money for one: it would only come and go.
+  const one = toLeave(Math.max(...found.map(price => price ?? 0)));
+  const left = {runs: new Map<string, number>(), pool: Number.POSITIVE_INFINITY};
+  const ofPool = {spent_usd: spent_usd + living.total, leaving_usd: leaving.total || one};
+  const poolIsOver = overspent('pool', pool.budget_usd, ofPool, isKnown);
+  if (pool.budget_usd !== null) left.pool = pool.budget_usd - ofPool.spent_usd - leaving.total;
   const billed = new Map(runs.map(run => [run.run, run.spent_usd]));
   const over = new Set<string>();
   for (const run of await runsThatCost(deps, workers)) {
     if (run.pool !== pool.pool) continue;
     const spent = (billed.get(run.run) ?? run.spent_usd) + (living.runs.get(run.run) ?? 0);
-    const why = overspent('run', run.budget_usd, spent, isKnown) ?? poolIsOver;
+    const kept = leaving.runs.get(run.run) ?? 0;
+    left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent - kept);
+    const ofRun = {spent_usd: spent, leaving_usd: kept || one};
+    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? poolIsOver;
     if (!why) continue;
     over.add(run.run);
     if (!isRunnable(run)) continue;
@@ -67,7 +87,11 @@ export async function holdTheSpent(
   // One without work is another run's, or nobody's and goes.
   const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
   const named = [...workers.values()].filter(worker => poolIsOver || isAtWork(worker));
-  return new Set(named.map(worker => worker.name));
+  const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
+  return {
+    dismissed: new Set(named.map(worker => worker.name)),
+    pays: purseOf(left, workers, priceIn),
+  };
 }
 
 /** The open runs, and those that have ended and whose last workers are not done with them. */

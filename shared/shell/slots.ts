@@ -35,7 +35,12 @@ import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
-export type Plan = {pool: Pool; prices: Prices; payers: ReadonlyMap<string, string>; made_at_ms: number};
+export type Plan = {
+  pool: Pool;
+  prices: Prices;
+  payers: ReadonlyMap<string, string | null>;
+  made_at_ms: number;
+};
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
 const PLAN_LASTS_MS = 60_000;
@@ -144,7 +149,7 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
 function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
   const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
   const priced = pricedAt(decision.worker, () => priceOf(plan.prices, plan.pool, slot.place.zone));
-  const worker = paidBy(priced, plan.payers.get(slot.name));
+  const worker = paidBy(priced, plan.payers.get(slot.name) ?? null);
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)

@@ -152,7 +152,7 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps);
-  const dismissed = await holdTheSpent(deps, pool, prices, fleet);
+  const {dismissed, pays} = await holdTheSpent(deps, pool, prices, fleet);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );
@@ -163,7 +163,8 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
-  const payers = payersFor(wanted, workers, open, fixed);
+  const payers = payersFor(wanted, workers, open, fixed, pays);
+  for (const [name, run] of payers) if (run === null) wanted.delete(name);
   return {made_at_ms, workers, dismissed, pool, prices, wanted, payers};
 }
 

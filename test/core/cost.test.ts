@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
   accrue,
+  costOfLeaving,
   costOfLiving,
   overspent,
   paidBy,
   payersFor,
+  purseOf,
   totalOf,
   usdPerHourFor,
   usdPerMillionTokens,
@@ -92,7 +94,7 @@ describe('what a life costs', () => {
     const payers = payersFor([0, 1, 2, 3, 4, 5].map(slot), workers, open, fixed);
     assert.deepEqual(Object.fromEntries(payers), {[slot(1)]: 'urgent', [slot(4)]: 'other', [slot(5)]: 'own'});
     const spare = workers.get(slot(1)) ?? assert.fail();
-    const moved = accrue(paidBy(accrue(spare, T0 + HOUR), payers.get(slot(1))), T0 + 2 * HOUR);
+    const moved = accrue(paidBy(accrue(spare, T0 + HOUR), payers.get(slot(1)) ?? null), T0 + 2 * HOUR);
     assert.deepEqual(moved.costs, {ended: 3.6, urgent: 3.6});
   });
 
@@ -172,10 +174,59 @@ describe('prices that are given', () => {
 
 describe('a budget', () => {
   it('holds at its last cent, needs a price, and none is no limit', () => {
-    assert.equal(overspent('run', null, 1e9, false), undefined);
-    assert.equal(overspent('run', 10, 9.99, true), undefined);
-    assert.match(overspent('run', 10, 10, true) ?? '', /\$10\.00 of \$10\.00/);
-    assert.match(overspent('run', 10, 0, false) ?? '', /prices\/chips/);
+    const spent = (spent_usd: number) => ({spent_usd, leaving_usd: 0});
+    assert.equal(overspent('run', null, spent(1e9), false), undefined);
+    assert.equal(overspent('run', 10, spent(9.99), true), undefined);
+    assert.match(overspent('run', 10, spent(10), true) ?? '', /\$10\.00 of \$10\.00 are spent; /);
+    assert.match(overspent('run', 10, spent(0), false) ?? '', /prices\/chips/);
+  });
+
+  it('pays for TPUs until they are gone, and says what it keeps for that', () => {
+    assert.equal(overspent('run', 10, {spent_usd: 8, leaving_usd: 1.9}, true), undefined);
+    assert.match(
+      overspent('run', 10, {spent_usd: 8, leaving_usd: 2}, true) ?? '',
+      /^\$8\.00 of \$10\.00 are spent, and \$2\.00 are kept for the minutes that deleting TPUs takes; /,
+    );
+  });
+
+  it('keeps three minutes of each TPU that is not gone, also of one that is not READY yet', () => {
+    const workers = [
+      aPaid({work: 'one/000', usd_per_hour: 20}),
+      aPaid({phase: 'creating', ready_at: null, charged_to: 'one', usd_per_hour: 40}),
+      aPaid({phase: 'deleting', usd_per_hour: 60}),
+      aPaid({phase: 'gone', charged_to: 'one'}),
+    ];
+    const {runs, total} = costOfLeaving(workers);
+    assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
+  });
+});
+
+describe('what a budget leaves', () => {
+  const left = (pool: number, one: number, two: number) => ({
+    runs: new Map([
+      ['one', one],
+      ['two', two],
+    ]),
+    pool,
+  });
+  const payers = (of: ReturnType<typeof left>, workers = new Map<string, ReturnType<typeof aPaid>>()) => {
+    const open = ['one', 'two'].map(run => ({run, streams: 2}));
+    const pays = purseOf(of, workers, () => 20);
+    return [...payersFor([0, 1, 2].map(slot), workers, open, new Map(), pays).values()];
+  };
+
+  it('is for as many TPUs as it pays for until they are gone; the next run may have the others', () => {
+    assert.deepEqual(payers(left(9, 9, 9)), ['one', 'one', 'two']);
+    assert.deepEqual(payers(left(9, 1.5, 9)), ['one', 'two', 'two']);
+    assert.deepEqual(payers(left(9, 1.5, 1)), ['one', null, null]);
+    assert.deepEqual(payers(left(2.5, 9, 9)), ['one', 'one', null]);
+  });
+
+  it('of the pool has paid for a TPU that is there, whatever run is to pay for it', () => {
+    const spare = aPaid({name: slot(0), phase: 'booting', work: null, charged_to: 'ended'});
+    const workers = new Map([[slot(0), spare]]);
+    assert.deepEqual(payers(left(1.5, 9, 9), workers), ['one', 'one', null]);
+    assert.deepEqual(payers(left(9, 1, 1), workers), [null, null, null]);
   });
 });
 

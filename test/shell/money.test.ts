@@ -21,6 +21,23 @@ async function aWorldWith(run_json: object, set: Record<string, string> = {}): P
   return world;
 }
 
+/** Cloud TPU takes so long to delete a node. */
+function deleteIn(world: World, delete_s: number): void {
+  const settle = world.tpus.settle.bind(world.tpus);
+  const since = new Map<string, number>();
+  world.tpus.settle = () => {
+    const going = [...world.tpus.nodes.values()].filter(({name, state}) => {
+      if (state !== 'DELETING') return false;
+      const since_ms = since.get(name) ?? world.now;
+      since.set(name, since_ms);
+      return world.now - since_ms < delete_s * 1000;
+    });
+    for (const {name} of going) world.tpus.node(name).state = 'going';
+    settle();
+    for (const {name} of going) world.tpus.node(name).state = 'DELETING';
+  };
+}
+
 describe('money', () => {
   it('a run that is done says what it cost, and each life of a slot what it did', async () => {
     const world = await aWorldWith({});
@@ -35,16 +52,16 @@ describe('money', () => {
   });
 
   it('a spent budget pauses the run and takes its TPU at the next tick, with the shard in hand', async () => {
-    const world = await aWorldWith({budget_usd: 4 * USD_PER_MINUTE});
+    const world = await aWorldWith({budget_usd: 6 * USD_PER_MINUTE});
     await world.untilAsleep(20);
     const run = (await world.run('my-run')) ?? assert.fail();
     assert.equal(run.status, 'paused');
     assert.match(
       run.reason ?? '',
-      /budget allows no more: \$\d+\.\d\d of \$0\.72 are spent; configure a larger/,
+      /budget allows no more: \$0\.\d\d of \$1\.08 are spent, and \$0\.54 are kept for .*; configure a larger/,
     );
     assert.ok(
-      run.spent_usd >= 4 * USD_PER_MINUTE && run.spent_usd <= 7 * USD_PER_MINUTE,
+      run.spent_usd >= 3 * USD_PER_MINUTE && run.spent_usd <= 7 * USD_PER_MINUTE,
       String(run.spent_usd),
     );
     assert.deepEqual(
@@ -63,6 +80,57 @@ describe('money', () => {
     await world.assertStoredOnce('my-run', '000', someLines(60));
   });
 
+  for (const delete_s of [0, 60, 120])
+    for (const [whose, slots] of [
+      ['run', 1],
+      ['run', 20],
+      ['pool', 20],
+    ] as const)
+      it(`${slots} TPUs that take ${delete_s} s to delete pass the budget of their ${whose} by a tick at most`, async () => {
+        const world = new World({
+          ...ONE_SLOT,
+          GLEANER_WORKERS_PER_ZONE: String(slots),
+          GLEANER_STALL_S: '86400',
+          ...(whose === 'pool' ? {GLEANER_BUDGET_USD: String(slots)} : {}),
+        });
+        deleteIn(world, delete_s);
+        if (whose === 'run') world.objects.put('datasets/my-run/run.json', `{"budget_usd": ${slots}}`);
+        for (let index = 0; index < slots; index++) world.drop('my-run', index, someLines(60));
+        await world.minutes(4, 0);
+        assert.equal(world.agents.size, slots);
+        await world.minutes(16, 0);
+        assert.ok(world.isAsleep(), await world.describe());
+        const {spent_usd} = (await world.run('my-run')) ?? assert.fail();
+        assert.equal((await world.store.get('pools/tpu'))?.spent_usd, spent_usd);
+        assert.ok(spent_usd <= slots * (1 + 1.05 * USD_PER_MINUTE), `$${spent_usd} of $${slots}`);
+        assert.ok(spent_usd >= slots * (1 - 3 * USD_PER_MINUTE), `$${spent_usd} of $${slots}`);
+      });
+
+  it('a budget that does not pay for the end of a TPU makes none, and says why', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 2.9 * USD_PER_MINUTE}));
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep(5);
+    assert.match(
+      (await world.run('my-run'))?.reason ?? '',
+      /: \$0\.00 of \$0\.52 are spent, and \$0\.54 are kept/,
+    );
+    assert.deepEqual(world.tpus.made, []);
+  });
+
+  it('makes no more TPUs than the budget pays the end of, and another run has the other slots', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '5'});
+    const run_json = {budget_usd: 8 * USD_PER_MINUTE, priority: 1};
+    world.objects.put('datasets/my-run/run.json', JSON.stringify(run_json));
+    for (let index = 0; index < 9; index++) world.drop('my-run', index, someLines(2));
+    await world.deliverAll();
+    assert.deepEqual(world.tpus.made, ['tpu-us-central1-a-0#1', 'tpu-us-central1-a-1#1']);
+    world.drop('other', 0, someLines(2));
+    await world.deliverAll();
+    assert.equal((await world.worker('tpu-us-central1-a-2'))?.charged_to, 'other');
+    assert.equal(world.tpus.made.length, 3);
+  });
+
   it('a budget pays for TPUs that never come to work for it, and ends them', async () => {
     const world = new World({...ONE_SLOT, GLEANER_BOOT_S: '120'});
     world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 12 * USD_PER_MINUTE}));
@@ -72,7 +140,7 @@ describe('money', () => {
     await world.untilAsleep(240);
     const run = (await world.run('my-run')) ?? assert.fail();
     assert.equal(run.status, 'paused', await world.describe());
-    assert.ok(run.spent_usd >= 12 * USD_PER_MINUTE && run.spent_usd <= 16 * USD_PER_MINUTE);
+    assert.ok(run.spent_usd >= 9 * USD_PER_MINUTE && run.spent_usd <= 13 * USD_PER_MINUTE);
     assert.ok(world.tpus.made.length > 1);
   });
 
@@ -119,7 +187,7 @@ describe('money', () => {
   });
 
   it("a pool's budget holds for all its runs together", async () => {
-    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: String(3 * USD_PER_MINUTE)});
+    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: String(6 * USD_PER_MINUTE)});
     await world.untilAsleep(20);
     world.drop('other', 0, someLines(2));
     await world.untilAsleep(20);
@@ -154,7 +222,7 @@ describe('money', () => {
   });
 
   it('a pool whose budget is spent says that the pool is to be scaled', async () => {
-    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: '0.5', GLEANER_STALL_S: '86400'});
+    const world = await aWorldWith({}, {GLEANER_BUDGET_USD: '0.9', GLEANER_STALL_S: '86400'});
     await world.until('the pause', async () => (await world.run('my-run'))?.status === 'paused', 9, 1);
     assert.match((await world.run('my-run'))?.reason ?? '', /scale it to a larger budget_usd, then resume/);
   });

@@ -61,7 +61,7 @@ async function tickBesideABill(world: World): Promise<void> {
 
 describe('a function that was slow', () => {
   it('does not count a life twice that was billed meanwhile, and holds no budget against that', async () => {
-    const world = await atWork({budget_usd: 15 * USD_PER_MINUTE});
+    const world = await atWork({budget_usd: 18 * USD_PER_MINUTE});
     await world.minutes(10, 0);
     await tickBesideABill(world);
     assert.equal((await world.run('my-run'))?.status, 'active');
@@ -172,7 +172,7 @@ describe('a function that was slow', () => {
   });
 
   it('dismisses a TPU that nobody pays for, although it gave its stream back meanwhile', async () => {
-    const world = await atWork({budget_usd: 2 * USD_PER_MINUTE});
+    const world = await atWork({budget_usd: 5 * USD_PER_MINUTE});
     world.now += 5 * 60_000;
     const {store} = world.deps;
     world.deps = {

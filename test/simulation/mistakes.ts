@@ -210,7 +210,7 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'a budget that nobody looks at',
-    edits: [{file: 'shared/core/cost.ts', find: 'spent_usd < budget_usd', replace: 'spent_usd < 1e9'}],
+    edits: [{file: 'shared/core/cost.ts', find: 'leaving_usd < budget_usd', replace: 'leaving_usd < 1e9'}],
   },
   {
     name: 'a run that is complete while a worker is on its last stream',

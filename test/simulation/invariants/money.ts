@@ -1,5 +1,5 @@
 /** Money that is spent makes nothing and keeps nobody, and every life is billed for its time, once. */
-import {accrue, costOfLiving, payerOf} from '../../../shared/core/cost.ts';
+import {accrue, costOfLeaving, costOfLiving, payerOf} from '../../../shared/core/cost.ts';
 import {paths} from '../../../shared/core/names.ts';
 import type {Pool} from '../../../shared/core/pool.ts';
 import {LIST_PRICES} from '../../../shared/core/prices.ts';
@@ -42,7 +42,7 @@ export class Money {
     this.#isWiped = true;
   }
 
-  /** Nothing is made with money that is spent. */
+  /** Nothing is made with money that is spent, or that those that live cost until they are gone. */
   onWorker(name: string, before: Document, after: Document): void {
     if (!isBorn(before, after)) return;
     const allowed = this.#setting.faults.hang > 0 ? HUNG_MINUTES : 1;
@@ -53,12 +53,14 @@ export class Money {
     );
   }
 
+  /** With what the living cost until they are gone. */
   #spent(): {budget_usd: number | null; spent_usd: number} {
     const {clockwork, store} = this.#setting;
     const {budget_usd, spent_usd} = poolOf(this.#setting);
     if (budget_usd === null) return {budget_usd, spent_usd};
-    const living = costOfLiving(workersOf(store), clockwork.now - MOST_SKEW_MS);
-    return {budget_usd, spent_usd: spent_usd + living.total};
+    const workers = workersOf(store);
+    const living = costOfLiving(workers, clockwork.now - MOST_SKEW_MS);
+    return {budget_usd, spent_usd: spent_usd + living.total + costOfLeaving(workers).total};
   }
 
   /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
@@ -67,13 +69,17 @@ export class Money {
     const now = clockwork.now - MOST_SKEW_MS;
     const pool = poolOf(this.#setting);
     const workers = workersOf(store);
-    const living = costOfLiving(workers, now);
+    const [living, leaving] = [costOfLiving(workers, now), costOfLeaving(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
     const isPoor = (worker: Worker) => {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
-      const spent = (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0);
-      return isOver(pool.budget_usd, pool.spent_usd + living.total) || isOver(run?.budget_usd ?? null, spent);
+      const spent =
+        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (leaving.runs.get(id ?? '') ?? 0);
+      return (
+        isOver(pool.budget_usd, pool.spent_usd + living.total + leaving.total) ||
+        isOver(run?.budget_usd ?? null, spent)
+      );
     };
     return workers
       .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))
