@@ -71,7 +71,8 @@ export function aWorker(changes: Partial<Worker> = {}): Worker {
 
 /** What a look shows of a slot: the node of `aWorker` in this state, without a queued resource, unless the changes say otherwise. */
 export function found(state: string | null, changes: Partial<Found> = {}): Found {
-  return {kind: 'found', state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], ...changes};
+  const node = {state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], created_at: at(0)};
+  return {kind: 'found', ...node, ...changes};
 }
 
 /** The same in the list of all TPUs, with the labels of that life. */

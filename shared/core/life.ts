@@ -2,7 +2,16 @@
 import {causeOfDeath, type Death} from './death.ts';
 import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom, symptomText} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
-import {isAlive, isBlocked, NO_COSTS, NO_WORK, NOTHING_SHOWN, type Phase, type Worker} from './worker.ts';
+import {
+  isAlive,
+  isBlocked,
+  NO_COSTS,
+  NO_WORK,
+  NOTHING_SHOWN,
+  type Phase,
+  readySince,
+  type Worker,
+} from './worker.ts';
 
 /** Seconds; the defaults and the reasons for them are in `config.ts`. */
 export type Limits = {
@@ -40,6 +49,8 @@ export type Found = {
   queued: Queued | null;
   /** The lives that their labels name: one, if all is well. */
   incarnations: number[];
+  /** When the node was made. */
+  created_at: string;
 };
 
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
@@ -61,7 +72,7 @@ export function decideWorker(
   now: number,
 ): WorkerDecision {
   if (observation.kind === 'foreign') return decideForeign(worker, observation, wanted, limits, now);
-  const seen = withProvider(worker, observation, now);
+  const seen = afterLook(worker, observation, now);
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isMended = hasBeenMended(worker, seen);
   if (isMended) events.push(`${worker.name} is READY again and boots`);
@@ -118,7 +129,7 @@ function decideForeign(
     if (worker.phase === 'deleting') return askAgain(worker, 'delete', limits, now);
     const cause = 'its request waits behind a node of its name that is not ours';
     // As one that was never seen: a delete that comes again must look whose the node is.
-    const unseen = {...worker, ...NOTHING_SHOWN};
+    const unseen = {...worker, ...(worker.phase === 'gone' ? UNBILLED : {}), ...NOTHING_SHOWN};
     return toDeleting(unseen, `${worker.name} is lost: ${cause}; deleting it`, now, taken(cause));
   }
   if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
@@ -202,7 +213,7 @@ function decideLiving(
   if (worker.phase === 'creating') {
     if (observation.kind === 'found' && observation.state === 'READY')
       return {
-        worker: enter(worker, 'booting', now, {ready_at: worker.ready_at ?? iso(now)}),
+        worker: enter(worker, 'booting', now),
         actions: [],
         events: [`${worker.name} is READY and boots`],
       };
@@ -221,8 +232,7 @@ function outgrow(worker: Worker, {incarnations}: Found): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }
 
-function withProvider(worker: Worker, observation: Observation, now: number): Worker {
-  if (observation.kind !== 'found') return worker;
+function withProvider(worker: Worker, observation: Found, now: number): Worker {
   const shown = {
     provider_state: observation.state,
     health: observation.state === null ? null : observation.health,
@@ -238,6 +248,21 @@ function withProvider(worker: Worker, observation: Observation, now: number): Wo
   if (!isNews) return worker;
   const isSame = worker.provider_since_at !== null && standing(shown) === standing(worker);
   return {...worker, ...shown, symptoms, provider_since_at: isSame ? worker.provider_since_at : iso(now)};
+}
+
+/** What a life that is over has cost is on the bills already: only what its slot costs from now on comes to that. */
+const UNBILLED = {costs: {}, costs_at: null, ready_at: null};
+
+/** The worker with what a look has shown of it, before anything is decided. A node is paid for once it is READY, also one that must go. */
+export function afterLook(before: Worker, observation: Observation, now: number): Worker {
+  if (observation.kind !== 'found') return before;
+  const seen = withProvider(before, observation, now);
+  const worker = before.phase === 'gone' ? {...seen, ...UNBILLED} : seen;
+  if (worker.ready_at !== null || observation.state !== 'READY') return worker;
+  // What is being deleted was there before it became so, unless that was another life.
+  const isOwn = before.phase === 'deleting' && otherLife(before, observation) === undefined;
+  const bounds = [observation.created_at, before.provider_since_at, isOwn ? null : before.phase_since_at];
+  return {...worker, ready_at: readySince(bounds, now)};
 }
 
 function standing(shown: Shown): string {
@@ -289,8 +314,6 @@ function taken(cause: string): Death {
 
 function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {
-    // What a life that is over has cost is on the bills already.
-    ...(worker.phase === 'gone' ? {...NO_COSTS, ready_at: null} : {}),
     asked_at: iso(now),
     last_death: death?.cause ?? worker.last_death,
     ...IDLE,

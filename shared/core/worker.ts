@@ -16,7 +16,7 @@ export type Worker = Shown & {
   slot: number;
   phase: Phase;
   phase_since_at: string;
-  /** When the node of this life was first seen READY: from then on it is paid for. */
+  /** When the node of this life was first seen READY, or may have been if nobody could look: from then on it is paid for. */
   ready_at: string | null;
   /** Dollars an hour, as known when this life was asked for. */
   usd_per_hour: number | null;
@@ -129,6 +129,18 @@ export function isUnheard(worker: Worker, lease_s: number, now: number): boolean
   return isAdopted && isEarly && !isOlderThan(created_at, lease_s, now);
 }
 
+/** More than a few ticks: who has seen nothing new for longer may not have been able to look. */
+const UNSEEN_MS = 300_000;
+
+/**
+ * From when a node is paid for that is found READY `now`: from now, or, if nobody may have looked for long, from the last of the
+ * instants before which it was not READY. That is too early by what was left of making it then, or too late by less than `UNSEEN_MS`.
+ */
+export function readySince(bounds: readonly (string | null)[], now: number): string {
+  const since = Math.max(...bounds.map(at => (at === null ? 0 : msOf(at))));
+  return iso(now - since > UNSEEN_MS ? since : now);
+}
+
 /** The phases in which an agent may hold a lease and be heard. */
 export function isAlive(worker: Worker): boolean {
   return worker.phase === 'booting' || isSpeaking(worker);
@@ -190,10 +202,19 @@ export function heardFrom(
     ...said,
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
-    ready_at: worker.ready_at ?? iso(now),
+    ready_at: worker.ready_at ?? readyBySaying(worker, now),
     progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
     heartbeat_at: iso(now),
   };
+}
+
+/** Its agent speaks before any look has seen it READY. Of a request in the queue nobody knows yet when its node was begun. */
+function readyBySaying(
+  {provisioning, provider_state, provider_since_at, phase_since_at}: Worker,
+  now: number,
+) {
+  const isBegun = provisioning === 'node' || provider_state !== null;
+  return isBegun ? readySince([phase_since_at, provider_since_at], now) : iso(now);
 }
 
 function phaseAfter(worker: Worker, activity: string, work: string | null): Phase {

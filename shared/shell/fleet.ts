@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import type {Death} from '../core/death.ts';
-import {createRefused, type WorkerAction} from '../core/life.ts';
+import {afterLook, createRefused, type WorkerAction} from '../core/life.ts';
 import {newZone, refusedBy, type Zone} from '../core/placement.ts';
 import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
@@ -9,7 +9,7 @@ import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
-import {INCARNATION_LABEL, isSomebodyElses, MANAGED} from './nodes.ts';
+import {INCARNATION_LABEL, isSomebodyElses, lookAtNodes, MANAGED, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell, tellAlone} from './timeline.ts';
@@ -46,7 +46,7 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
   }
   try {
     if (message.action === 'create') await deps.tpus.create(await nodeRequest(deps, worker));
-    else if (!(await isSomebodyElses(deps, worker))) await deps.tpus.delete(worker.name, worker.zone);
+    else await deleteNode(deps, worker);
   } catch (error) {
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
@@ -54,6 +54,21 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     // It is asked for again, as long as the node is there.
     else await tellAlone(deps, {kind: 'worker', worker: worker.name, text: error.message});
   }
+}
+
+/** One that nobody has seen READY is looked at first: it may be somebody else's, or have been paid for all the while. */
+async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
+  if (worker.ready_at === null) {
+    const look = await lookAtNodes(deps);
+    if (isSomebodyElses(look, worker)) return;
+    await deps.store.transaction(async tx => {
+      const current = await workerRecords.get(tx, worker.name);
+      if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
+      const seen = afterLook(current, observe(look, current), deps.now());
+      if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
+    });
+  }
+  await deps.tpus.delete(worker.name, worker.zone);
 }
 
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {

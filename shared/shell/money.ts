@@ -1,6 +1,7 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
 import {
+  type Costs,
   costOfLeaving,
   costOfLiving,
   overspent,
@@ -16,7 +17,7 @@ import {LIST_PRICES, overList, type Prices, usdPerHour} from '../core/prices.ts'
 import {isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
-import type {Transaction} from '../ports.ts';
+import type {Document, Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {keepRunOrders} from './orders.ts';
@@ -153,9 +154,17 @@ export async function billsFor(
     }
     const total = sum(({costs}) => totalOf(costs));
     if (pool && total > 0) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
-    // A slot that is gone and is seen again ends no second time.
-    for (const {worker, path, attempt} of attempts)
-      if (attempt && attempt.gone_at === undefined)
-        tx.set(path, {...attempt, costs: worker.costs, cost_usd: totalOf(worker.costs), gone_at: iso(now)});
+    for (const {worker, path, attempt} of attempts) if (attempt) tx.set(path, billed(attempt, worker, now));
   };
+}
+
+/** The attempt with what its life has cost. One that ended before, and whose node was seen again, has cost that too. */
+function billed(attempt: Document, {costs, ready_at}: Worker, now: number): Document {
+  const gone = {gone_at: iso(now)};
+  if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};
+  if (ready_at === null) return attempt;
+  const all = {...(attempt.costs as Costs)};
+  for (const [run, usd] of Object.entries(costs)) all[run] = (all[run] ?? 0) + usd;
+  const first = {ready_at: attempt.ready_at ?? ready_at, seen_again_at: ready_at};
+  return {...attempt, ...first, costs: all, cost_usd: totalOf(all), ...gone};
 }

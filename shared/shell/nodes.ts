@@ -72,12 +72,11 @@ function isOurs(labels: Tpu['labels']): boolean {
 }
 
 /**
- * Whether the node of the worker's name is one that we did not make. Only of a worker that no look has shown this is asked: then its
- * create may have found the name taken.
+ * Whether the node of the worker's name is one that we did not make. Only of a worker that no look before has shown this is asked: then
+ * its create may have found the name taken.
  */
-export async function isSomebodyElses(deps: Deps, worker: Worker): Promise<boolean> {
+export function isSomebodyElses({tpus, unreachable}: Look, worker: Worker): boolean {
   if (worker.provider_state !== null || worker.queue_state !== null) return false;
-  const {tpus, unreachable} = await lookAtNodes(deps);
   const found = tpus.get(worker.name);
   if (!found && unreachable.includes(worker.zone))
     throw new TpuError('transient', worker.zone, `${worker.zone} does not say whose ${worker.name} is`);
@@ -96,8 +95,8 @@ export function observe(look: Look, worker: Worker): Observation {
   const tpu = look.tpus.get(worker.name);
   if (tpu && !isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
   if (tpu) {
-    const {state, health, symptoms, queued} = tpu;
-    return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu)};
+    const {state, health, symptoms, queued, created_at} = tpu;
+    return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
   }
   return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};
 }

@@ -343,14 +343,65 @@ describe('the life of a slot', () => {
     it('a slot that is gone and is seen again pays for nothing twice', () => {
       const given = aWorker({
         phase: 'gone',
+        phase_since_at: at(60),
         ready_at: at(0),
         usd_per_hour: 2,
         costs: {'my-run': 5},
         costs_at: at(60),
       });
-      const {worker} = decideWorker(given, found('READY'), 'unwanted', LIMITS, T0 + 120_000);
-      assert.deepEqual([worker.phase, worker.ready_at, worker.costs], ['deleting', null, {}]);
+      const seenAt = (seconds: number, state: string, created_at = at(0)) => {
+        const seen = found(state, {created_at});
+        const {worker} = decideWorker(given, seen, 'unwanted', LIMITS, T0 + seconds * 1000);
+        return [worker.phase, worker.ready_at, worker.costs, worker.costs_at];
+      };
+      assert.deepEqual(seenAt(120, 'READY'), ['deleting', at(120), {}, null]);
+      assert.deepEqual(seenAt(9000, 'READY'), ['deleting', at(60), {}, null]);
+      assert.deepEqual(seenAt(9000, 'READY', at(900)), ['deleting', at(900), {}, null]);
+      assert.deepEqual(seenAt(9000, 'CREATING'), ['deleting', null, {}, null]);
     });
+
+    for (const {name, changes, node, ready_s} of [
+      {name: 'a while ago', changes: {}, node: {created_at: at(8800)}, ready_s: 9000},
+      {name: 'long ago', changes: {}, node: {created_at: at(100)}, ready_s: 100},
+      {
+        name: 'long ago, and was not READY since',
+        changes: {provider_since_at: at(500)},
+        node: {},
+        ready_s: 500,
+      },
+      {name: 'by a clock that is behind', changes: {}, node: {created_at: at(-50)}, ready_s: 0},
+      {name: 'and has to go', changes: {phase: 'deleting', phase_since_at: at(400)}, node: {}, ready_s: 0},
+      {
+        name: 'in another life, and has to go',
+        changes: {phase: 'deleting', phase_since_at: at(400)},
+        node: {incarnations: [1]},
+        ready_s: 400,
+      },
+    ] as const)
+      it(`a node that is found READY and was made ${name} is paid for since ${ready_s} s`, () => {
+        const given = aWorker({phase: 'creating', asked_at: at(0), ...changes});
+        const seen = found('READY', {
+          ...node,
+          incarnations: [...('incarnations' in node ? node.incarnations : [2])],
+        });
+        const {worker} = decideWorker(given, seen, 'wanted', {...LIMITS, create_s: 9999}, T0 + 9_000_000);
+        assert.equal(worker.ready_at, at(ready_s));
+        assert.equal(
+          decideWorker(worker, seen, 'wanted', LIMITS, T0 + 9_100_000).worker.ready_at,
+          at(ready_s),
+        );
+      });
+
+    for (const [provisioning, ready_s] of [
+      ['node', 0],
+      ['queued-resource', 9000],
+    ] as const)
+      it(`an agent that speaks before its node was seen is paid for since ${ready_s} s, asked for as ${provisioning}`, () => {
+        const given = aWorker({phase: 'creating', provisioning});
+        const said = {...NO_WORK, activity: 'setup'};
+        assert.equal(heardFrom(given, said, T0 + 9_000_000).ready_at, at(ready_s));
+        assert.equal(heardFrom(given, said, T0 + 200_000).ready_at, at(200));
+      });
 
     it('a slot that a message took away is not made again, whoever wants it', () => {
       const {worker} = decideWorker(

@@ -9,6 +9,7 @@ const ONE_SLOT = {
   GLEANER_WORKERS_PER_ZONE: '1',
   GLEANER_ACCELERATOR: 'v6e-8',
 };
+const SLOT = 'tpu-us-central1-a-0';
 /** v6e-8 on spot, as the list has it. */
 const USD_PER_HOUR = 8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN);
 const USD_PER_MINUTE = USD_PER_HOUR / 60;
@@ -36,6 +37,20 @@ function deleteIn(world: World, delete_s: number): void {
     settle();
     for (const {name} of going) world.tpus.node(name).state = 'DELETING';
   };
+}
+
+/** The run, the pool and the one attempt say that the TPU cost so many hours, or some minutes more. */
+async function assertHoursBilled(world: World, hours: number, before_usd = 0): Promise<void> {
+  const attempts = await world.store.query(`workers/${SLOT}/attempts`);
+  const said = [await world.run('my-run'), await world.store.get('pools/tpu')].map(of => of?.spent_usd);
+  assert.deepEqual(
+    attempts.map(({data}) => data.cost_usd),
+    [said[0]],
+    String(said),
+  );
+  assert.equal(said[0], said[1]);
+  const paid_h = (Number(said[0]) - before_usd) / USD_PER_HOUR;
+  assert.ok(paid_h >= hours && paid_h < hours + 0.2, `${paid_h} hours`);
 }
 
 describe('money', () => {
@@ -197,6 +212,43 @@ describe('money', () => {
       assert.match(found.reason ?? '', /of the pool/);
     }
     assert.equal(world.tpus.made.length, 1);
+  });
+
+  it('a TPU is paid for since it was made where nobody could look for hours', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    world.tpus.unreachable.add('us-central1-a');
+    world.settle = () => world.tpus.settle();
+    await world.minutes(180);
+    world.tpus.unreachable.clear();
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep(9);
+    await assertHoursBilled(world, 3);
+  });
+
+  it('a TPU is paid for since it was made where nothing ran for hours', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    world.tpus.settle();
+    world.now += 3 * 3_600_000;
+    await world.minutes(1, 0);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep(9);
+    await assertHoursBilled(world, 3);
+  });
+
+  it('a TPU that comes after its slot was gone is paid for by the run that it was made for', async () => {
+    const world = await aWorldWith({});
+    const node = structuredClone(world.tpus.node(SLOT));
+    await world.untilAsleep();
+    const spent = (await world.run('my-run'))?.spent_usd ?? assert.fail();
+    world.tpus.nodes.set(SLOT, {...node, state: 'READY', created_at: new Date(world.now).toISOString()});
+    world.now += 5 * 3_600_000;
+    world.tickerOn = true;
+    await world.untilAsleep(9);
+    await assertHoursBilled(world, 5, spent);
   });
 
   it('what nobody knows the price of is not made for a run with a budget', async () => {
