@@ -21,6 +21,7 @@ import {writeResult} from './finish.ts';
 import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
 import {nextToList, takeMissedStreams, takeUnknown} from './intake.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
+import {keepOrdersOf} from './orders.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {
@@ -71,8 +72,9 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
     run => unlessBroken(deps, () => lookAt(run)).catch(error => failures.push(error)),
     RUNS_ABREAST,
   );
-  const busy = await lookAtWorkers(deps, look, fleet);
+  const {busy, held} = await lookAtWorkers(deps, look, fleet);
   await endSilentLeases(deps, fleet);
+  await keepOrdersOf(deps, held).catch(error => failures.push(error));
   // What cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
   // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.

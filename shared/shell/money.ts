@@ -14,13 +14,12 @@ import {
 import {parseWork, parseWorkerName, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {LIST_PRICES, overList, type Prices, usdPerHour} from '../core/prices.ts';
-import {isRunnable, type Run} from '../core/run.ts';
+import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {keepRunOrders} from './orders.ts';
 import {poolRecords, runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -51,15 +50,15 @@ export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string)
 
 /**
  * Pauses every run whose budget, or whose pool's, is spent but for what it costs to let the TPUs go. Answers the workers that are
- * there for such a run, which go at once, because a shard that is finished costs as much as one that is not; and what the others may
- * have made.
+ * there for such a run, which go at once, because a shard that is finished costs as much as one that is not; what the others may have
+ * made; and the runs whose orders are to be kept when all that is decided, again at every look, for it may have failed before.
  */
 export async function holdTheSpent(
   deps: Deps,
   pool: Pool,
   prices: Prices,
   {workers, runs, spent_usd}: Accounts,
-): Promise<{dismissed: Set<string>; pays: Purse}> {
+): Promise<{dismissed: Set<string>; pays: Purse; held: string[]}> {
   const living = costOfLiving(workers.values(), deps.now());
   const leaving = costOfLeaving(workers.values());
   const found = pool.zones.map(zone => priceOf(prices, pool, zone));
@@ -72,6 +71,7 @@ export async function holdTheSpent(
   if (pool.budget_usd !== null) left.pool = pool.budget_usd - ofPool.spent_usd - leaving.total;
   const billed = new Map(runs.map(run => [run.run, run.spent_usd]));
   const over = new Set<string>();
+  const held: string[] = [];
   for (const run of await runsThatCost(deps, workers)) {
     if (run.pool !== pool.pool) continue;
     const spent = (billed.get(run.run) ?? run.spent_usd) + (living.runs.get(run.run) ?? 0);
@@ -81,9 +81,8 @@ export async function holdTheSpent(
     const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? poolIsOver;
     if (!why) continue;
     over.add(run.run);
-    if (!isRunnable(run)) continue;
-    await pause(deps, run, why);
-    await keepRunOrders(deps, run.run);
+    if (isRunnable(run)) await pause(deps, run, why);
+    if (isOpen(run)) held.push(run.run);
   }
   // One without work is another run's, or nobody's and goes.
   const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
@@ -92,6 +91,7 @@ export async function holdTheSpent(
   return {
     dismissed: new Set(named.map(worker => worker.name)),
     pays: purseOf(left, workers, priceIn),
+    held,
   };
 }
 

@@ -9,6 +9,7 @@ import type {Run} from '../core/run.ts';
 import {newWorker} from '../core/worker.ts';
 import type {Document} from '../ports.ts';
 import {parseJson, provisioning} from '../schemas.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {readText} from './freeze.ts';
 import {HELD, poolRecords, runRecords, unlessBroken, workerRecords} from './records.ts';
@@ -62,6 +63,13 @@ export async function keepRunOrders(deps: Deps, run: string): Promise<void> {
     const isNothingSaid = orders.status === 'active' && orders.version === 0;
     return {orders, isNothingSaid: isNothingSaid && orders.cancelled_streams.length === 0};
   });
+}
+
+/** Those of several runs. What fails keeps no other waiting, and is thrown at the end. */
+export async function keepOrdersOf(deps: Deps, runs: readonly string[]): Promise<void> {
+  const failures: unknown[] = [];
+  await abreast(runs, run => keepRunOrders(deps, run).catch(error => failures.push(error)));
+  if (failures.length > 0) throw failures[0];
 }
 
 function ordersOf(run: Run): RunOrders {

@@ -11,6 +11,7 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
+import {keepOrdersOf} from './orders.ts';
 import {knownPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
@@ -37,6 +38,7 @@ export async function lookForWork(deps: Deps): Promise<void> {
   const plan = isNew ? await planAfterLook(deps, fleet) : first;
   const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
   await lookAtSlots(deps, NOT_LOOKED, slots, plan);
+  await keepOrdersOf(deps, plan.held);
 }
 
 /** The workers as documents say, what they cost, and the slots whose document cannot be read. */
@@ -107,12 +109,16 @@ export async function adoptUnknown(deps: Deps, worker: string): Promise<void> {
   await adoptNodes(deps, look, await readFleet(deps));
 }
 
-/** Decides about every slot that has a worker or should have one; true while any is not gone. */
-export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promise<boolean> {
+/** Decides about every slot that has a worker or should have one; busy while any is not gone. `held`: see `holdTheSpent`. */
+export async function lookAtWorkers(
+  deps: Deps,
+  look: Look,
+  fleet: Fleet,
+): Promise<{busy: boolean; held: string[]}> {
   const {workers, broken} = fleet;
   const areStraysLeft = await sweepStrays(deps, look);
   const plan = await planSlots(deps, fleet, look);
-  const {wanted, dismissed} = plan;
+  const {wanted, dismissed, held} = plan;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
   const slots: Slot[] = [];
@@ -121,8 +127,8 @@ export async function lookAtWorkers(deps: Deps, look: Look, fleet: Fleet): Promi
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
-  const busy = await lookAtSlots(deps, look, slots, plan);
-  return busy || areStraysLeft || [...broken].some(name => look.tpus.has(name));
+  const areSlotsLeft = await lookAtSlots(deps, look, slots, plan);
+  return {busy: areSlotsLeft || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held};
 }
 
 /** Deletes what has our label and no slot's name and zone: it can get no work, and costs. True while any is there. */
@@ -152,7 +158,7 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps);
-  const {dismissed, pays} = await holdTheSpent(deps, pool, prices, fleet);
+  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),
   );
@@ -165,7 +171,7 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {made_at_ms, workers, dismissed, pool, prices, wanted, payers};
+  return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers};
 }
 
 /**

@@ -251,6 +251,35 @@ describe('money', () => {
     await assertHoursBilled(world, 5, spent);
   });
 
+  it('a bucket that takes no orders keeps no spent run going, and has them when it takes them again', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '3'});
+    const runs = ['a', 'b', 'c'];
+    for (const run of runs) {
+      world.objects.put(`datasets/${run}/run.json`, JSON.stringify({budget_usd: 6 * USD_PER_MINUTE}));
+      world.drop(run, 0, someLines(60));
+    }
+    await world.until('work', () => world.agents.size === 3, 9, 1);
+    const {create} = world.deps.objects;
+    world.deps.objects.create = async (name, ...more) => {
+      if (name.includes('orders')) throw new Error('503 Service Unavailable');
+      return create(name, ...more);
+    };
+    const statuses = () => Promise.all(runs.map(async run => (await world.run(run))?.status));
+    for (let minute = 0; !(await statuses()).includes('paused'); minute++) {
+      assert.ok(minute < 9);
+      await world.minute(0).catch(error => assert.match(String(error), /503/));
+    }
+    assert.deepEqual(await statuses(), ['paused', 'paused', 'paused']);
+    const phases = (await world.store.query('workers')).map(({data}) => data.phase);
+    assert.deepEqual(phases, ['deleting', 'deleting', 'deleting']);
+    for (let minute = 0; minute < 5; minute++) await assert.rejects(world.minute(0), /503/);
+    assert.equal(world.tpus.nodes.size, 0);
+    world.deps.objects.create = create;
+    await world.untilAsleep(5);
+    for (const run of runs)
+      assert.match(world.objects.text(`activations/${run}/orders.json`), /"status": "paused"/);
+  });
+
   it('what nobody knows the price of is not made for a run with a budget', async () => {
     const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v9-8'});
     world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
