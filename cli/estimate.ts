@@ -67,8 +67,8 @@ export async function estimate(target: string, options: Options): Promise<void> 
     const {spec} = completeSpec(options.model ? {...found.input, model: options.model} : found.input, {
       default_model,
     });
-    const prices = store ? await readPrices({store, log: warn}) : LIST_PRICES;
     const {like, accelerator} = options;
+    const prices = store ? await readPrices({store, log: warn}, {accelerator}) : LIST_PRICES;
     const earlier = like === undefined ? undefined : await runLike(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     const sampled = await sample(spec, args, connection);

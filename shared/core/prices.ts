@@ -1,8 +1,8 @@
 /**
  * Dollars for an hour. Keys are a generation, `v6e`, for one chip of it, or a type, `v6e-8`, for one node of it; and either of them in a
- * region, `v6e@europe-west4`. A type goes before its generation, and a region before everywhere.
+ * region, `v6e@europe-west4`. A type goes before its generation, and a region before everywhere. Null is one that nobody knows.
  */
-export type Prices = Record<string, {usd: number; spot_usd: number}>;
+export type Prices = Record<string, {usd: number; spot_usd: number} | null>;
 
 /**
  * List prices. A generation alone is its price in the us regions, and for regions that are not named.
@@ -13,7 +13,7 @@ export type Prices = Record<string, {usd: number; spot_usd: number}>;
  *
  * v6e is in no source that was at hand: 2.70 is what was public in 2025, and spot the 50 % of the generation before.
  */
-export const LIST_PRICES: Prices = {
+export const LIST_PRICES: Record<string, {usd: number; spot_usd: number}> = {
   v2: {usd: 1.125, spot_usd: 0.3375},
   'v2@europe-west4': {usd: 1.2375, spot_usd: 0.37125},
   'v2@asia-east1': {usd: 1.305, spot_usd: 0.3915},
@@ -30,6 +30,8 @@ export const LIST_PRICES: Prices = {
 };
 
 export const LISTED_ON = '2026-11-21';
+
+export const GENERATIONS: readonly string[] = Object.keys(LIST_PRICES).filter(key => !key.includes('@'));
 
 /** Of a generation, whether its list price was compared with a public source. */
 export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
@@ -51,9 +53,16 @@ export function overList(given: Prices): Prices {
   return {...Object.fromEntries(Object.entries(LIST_PRICES).filter(isKept)), ...given};
 }
 
+/** Whether anything can have its price under this key: a generation, a type, or the accelerator that is asked for, perhaps in a region. */
+export function isPriceKey(key: string, accelerator: string): boolean {
+  const [what = '', ...regions] = key.split('@');
+  const isKnown = GENERATIONS.includes(what) || chipsOf(what) !== undefined || what === accelerator;
+  return isKnown && regions.length <= 1 && regions.every(region => /^[a-z]+-[a-z]+\d+$/.test(region));
+}
+
 function priceIn(prices: Prices, what: string, zone: string): Prices[string] | undefined {
-  const region = zone.slice(0, zone.lastIndexOf('-'));
-  return prices[`${what}@${region}`] ?? prices[what];
+  const inRegion = prices[`${what}@${zone.slice(0, zone.lastIndexOf('-'))}`];
+  return inRegion === undefined ? prices[what] : inRegion;
 }
 
 /** Whether a node's price is the list's, and not one of `prices/chips`. */
@@ -67,12 +76,13 @@ export function usdPerHour(
   prices: Prices,
   {accelerator, spot, zone}: {accelerator: string; spot: boolean; zone: string},
 ): number | null {
-  const usd = (price: Prices[string]) => (spot ? price.spot_usd : price.usd);
+  const usd = (price: Prices[string]) => price && (spot ? price.spot_usd : price.usd);
   const whole = priceIn(prices, accelerator, zone);
-  if (whole) return usd(whole);
+  if (whole !== undefined) return usd(whole);
   const type = chipsOf(accelerator);
   const chip = type && priceIn(prices, type.generation, zone);
-  return chip ? type.chips * usd(chip) : null;
+  const each = chip ? usd(chip) : null;
+  return type && each !== null ? type.chips * each : null;
 }
 
 /** The same of a node that may be in any of the zones; zones of which nobody knows it are left out. */

@@ -13,7 +13,7 @@ import {
 } from '../core/cost.ts';
 import {parseWork, parseWorkerName, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
-import {LIST_PRICES, overList, type Prices, usdPerHour} from '../core/prices.ts';
+import {GENERATIONS, isPriceKey, overList, type Prices, usdPerHour} from '../core/prices.ts';
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
@@ -24,7 +24,7 @@ import {poolRecords, runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
 
-const prices = z.record(z.string(), z.object({usd: z.number().min(0), spot_usd: z.number().min(0)}));
+const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
 
 /**
  * The workers; and the open runs, and what the pool has spent, as they were just before: of a life that ends in between, the bill does
@@ -36,12 +36,33 @@ export type Accounts = {
   spent_usd: number;
 };
 
-/** The list prices, and over them what `prices/chips` says. A document that is broken is logged and changes none. */
-export async function readPrices(deps: Pick<Deps, 'store' | 'log'>): Promise<Prices> {
-  const given = await deps.store.get(paths.prices());
-  if (!given) return LIST_PRICES;
-  const parsed = await unlessBroken(deps, async () => parseValue(prices, given, paths.prices()));
-  return overList(parsed ?? {});
+/**
+ * The list prices, and over them what `prices/chips` says, entry by entry. Of one that is broken nobody knows the price: the list's is
+ * what somebody wanted to change.
+ */
+export async function readPrices(
+  deps: Pick<Deps, 'store' | 'log'>,
+  {accelerator}: Pick<Pool, 'accelerator'>,
+): Promise<Prices> {
+  const given: Prices = {};
+  for (const [key, value] of Object.entries((await deps.store.get(paths.prices())) ?? {})) {
+    if (!isPriceKey(key, accelerator)) {
+      const known = `a generation (${GENERATIONS.join(', ')}; v5e is v5litepod), a type such as v6e-8`;
+      deps.log(
+        'ERROR',
+        `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`,
+      );
+      continue;
+    }
+    const parsed = await unlessBroken(deps, async () => parseValue(price, value, `${paths.prices()} ${key}`));
+    if (!parsed)
+      deps.log(
+        'ERROR',
+        `Nobody knows the price of ${key}: write {"usd": 2.7, "spot_usd": 1.35}, for an hour`,
+      );
+    given[key] = parsed ?? null;
+  }
+  return overList(given);
 }
 
 export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {

@@ -74,7 +74,8 @@ export async function adoptNodes(deps: Deps, look: Look, fleet: Fleet): Promise<
     return place && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
   });
   if (unknown.length === 0) return fleet;
-  const [pool, prices] = [await knownPool(deps), await readPrices(deps)];
+  const pool = await knownPool(deps);
+  const prices = await readPrices(deps, pool);
   await abreast(unknown, async ({tpu, place, incarnation}) => {
     const usd_per_hour = priceOf(prices, pool, place.zone);
     const adopted = await deps.store.transaction(async tx => {
@@ -157,7 +158,7 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const {workers, broken} = fleet;
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
-  const prices = await readPrices(deps);
+  const prices = await readPrices(deps, pool);
   const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet);
   const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
     deps.log('ERROR', error.message),

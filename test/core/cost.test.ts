@@ -12,7 +12,14 @@ import {
   usdPerHourFor,
   usdPerMillionTokens,
 } from '../../shared/core/cost.ts';
-import {chipsOf, LIST_PRICES, meanUsdPerHour, overList, usdPerHour} from '../../shared/core/prices.ts';
+import {
+  chipsOf,
+  isPriceKey,
+  LIST_PRICES,
+  meanUsdPerHour,
+  overList,
+  usdPerHour,
+} from '../../shared/core/prices.ts';
 import {at, aWorker, T0} from '../builders.ts';
 
 const HOUR = 3_600_000;
@@ -170,6 +177,31 @@ describe('prices that are given', () => {
     assert.equal(priceOf('v5p-2', 'us-east5-a'), 1);
     assert.equal(priceOf('v5p-2', 'europe-west4-b'), LIST_PRICES['v5p@europe-west4']?.spot_usd);
   });
+
+  it('and that nobody knows go before the list too', () => {
+    const prices = overList({v5litepod: null, 'v5p-2@us-east5': null});
+    const priceOf = (accelerator: string, zone: string) =>
+      usdPerHour(prices, {accelerator, spot: true, zone});
+    assert.equal(priceOf('v5litepod-1', 'europe-west4-b'), null);
+    assert.equal(priceOf('v5p-2', 'us-east5-a'), null);
+    assert.equal(priceOf('v5p-2', 'us-central1-a'), LIST_PRICES.v5p?.spot_usd);
+  });
+
+  for (const key of ['v6e', 'v6e-8', 'v9-8', 'v5litepod@us-south1', 'v6e-8@us-east5'])
+    it(`may be called ${key}`, () => assert.ok(isPriceKey(key, 'v9-8')));
+
+  for (const key of [
+    'v5e',
+    'V6E',
+    'v5e-8',
+    'v9-4',
+    'v9',
+    'v6e@us-east5-b',
+    'v6e@',
+    'v6e@us-east5@us-east5',
+    '',
+  ])
+    it(`may not be called "${key}"`, () => assert.ok(!isPriceKey(key, 'v9-8')));
 });
 
 describe('a budget', () => {

@@ -308,17 +308,36 @@ describe('money', () => {
     assert.match((await world.run('my-run'))?.reason ?? '', /scale it to a larger budget_usd, then resume/);
   });
 
-  it('prices/chips overrides the list, and a broken one is logged and changes nothing', async () => {
-    for (const [given, usd_per_hour] of [
-      [{v6e: {usd: 9, spot_usd: 2}}, 16],
-      [{v6e: 'cheap'}, USD_PER_HOUR],
-      [{'v6e-8@us-central1': {usd: 9, spot_usd: 5}, v6e: {usd: 9, spot_usd: 2}}, 5],
+  it('prices/chips overrides the list entry by entry, and what is wrong with one is logged', async () => {
+    const good = {usd: 9, spot_usd: 2};
+    for (const [given, usd_per_hour, logged] of [
+      [{v6e: good}, 16, /^$/],
+      [{v6e: 'cheap'}, null, /chips v6e is not valid: .*Nobody knows the price of v6e: write \{"usd"/],
+      [{v6e: {usd: 9, spot_usd: '2'}, v5p: good}, null, /v6e is not valid: spot_usd: .*write \{"usd"/],
+      [{v6e: good, 'v6e@us-central1': {usd: 9}}, null, /v6e@us-central1 is not valid: spot_usd/],
+      [{v6e: good, v5p: {}}, 16, /v5p is not valid/],
+      [{v6e: good, updated_at: '2026-01-01T00:00:00.000Z'}, 16, /has "updated_at", which has no price/],
+      [{v5e: good}, USD_PER_HOUR, /has "v5e", which has no price: write .*v5e is v5litepod/],
+      [{'V6E-8': good}, USD_PER_HOUR, /has "V6E-8"/],
+      [{'v6e@us-central1-a': good}, USD_PER_HOUR, /has "v6e@us-central1-a"/],
+      [{'v6e-8@us-central1': {usd: 9, spot_usd: 5}, v6e: good}, 5, /^$/],
     ] as const) {
       const world = new World(ONE_SLOT);
       await world.store.transaction(async tx => tx.set('prices/chips', given));
       world.drop('my-run', 0, someLines(2));
       await world.until('a worker', async () => (await world.worker('tpu-us-central1-a-0')) !== undefined, 9);
       assert.equal((await world.worker('tpu-us-central1-a-0'))?.usd_per_hour, usd_per_hour);
+      assert.match(world.logs.map(({message}) => message).join(), logged);
     }
+  });
+
+  it('a price of its TPUs that cannot be read is none that a budget can be held against', async () => {
+    const world = new World(ONE_SLOT);
+    await world.store.transaction(async tx => tx.set('prices/chips', {v6e: {usd: 9, spot_usd: '2'}}));
+    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep(20);
+    assert.match((await world.run('my-run'))?.reason ?? '', /set prices\/chips/);
+    assert.deepEqual(world.tpus.made, []);
   });
 });
