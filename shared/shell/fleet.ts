@@ -3,12 +3,14 @@ import type {z} from 'zod';
 import type {Death} from '../core/death.ts';
 import {afterLook, createRefused, type WorkerAction} from '../core/life.ts';
 import {newZone, refusedBy, type Zone} from '../core/placement.ts';
+import type {Pool} from '../core/pool.ts';
 import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
+import {priceOf, readPrices} from './money.ts';
 import {INCARNATION_LABEL, isSomebodyElses, lookAtNodes, MANAGED, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
@@ -45,7 +47,7 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     return;
   }
   try {
-    if (message.action === 'create') await deps.tpus.create(await nodeRequest(deps, worker));
+    if (message.action === 'create') await createNode(deps, worker);
     else await deleteNode(deps, worker);
   } catch (error) {
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
@@ -54,6 +56,26 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     // It is asked for again, as long as the node is there.
     else await tellAlone(deps, {kind: 'worker', worker: worker.name, text: error.message});
   }
+}
+
+/** A deployment may have changed the pool since the slot was decided about: then the next look decides, at the price of what is asked. */
+async function createNode(deps: Deps, worker: Worker): Promise<void> {
+  const pool = await readPool(deps);
+  const usd_per_hour = priceOf(await readPrices(deps, pool), pool, worker.zone);
+  if (usd_per_hour === worker.usd_per_hour) {
+    await deps.tpus.create(await nodeRequest(deps, pool, worker));
+    return;
+  }
+  await deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, worker.name);
+    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
+    const now = deps.now();
+    const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
+    const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
+    refuse(tx, current, {kind: 'asked', cause}, now);
+    const text = `${worker.name} is not created: ${cause}; the next look decides again`;
+    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+  });
 }
 
 /** One that nobody has seen READY is looked at first: it may be somebody else's, or have been paid for all the while. */
@@ -79,13 +101,16 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const zone = await zoneOf(deps, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     zoneRecords.set(tx, blocked);
-    const refused = createRefused(current, error.message, 0, now);
-    workerRecords.set(tx, refused);
-    const death: Death = {kind: 'setup', cause: error.message, refusal: error.kind};
-    recordAttempt(tx, current, {worker: refused, death}, now);
+    refuse(tx, current, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
+}
+
+function refuse(tx: Transaction, worker: Worker, death: Death, now: number): void {
+  const refused = createRefused(worker, death.cause, 0, now);
+  workerRecords.set(tx, refused);
+  recordAttempt(tx, worker, {worker: refused, death}, now);
 }
 
 /** What is known of the zone; a document that somebody broke says nothing. */
@@ -93,9 +118,8 @@ export async function zoneOf(deps: Deps, tx: Transaction, zone: string, now: num
   return (await unlessBroken(deps, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
 }
 
-async function nodeRequest(deps: Deps, worker: Worker): Promise<TpuRequest> {
+async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
-  const pool = await readPool(deps);
   return {
     name: worker.name,
     zone: worker.zone,

@@ -280,6 +280,34 @@ describe('money', () => {
       assert.match(world.objects.text(`activations/${run}/orders.json`), /"status": "paused"/);
   });
 
+  it('a TPU costs what is asked for, also where that was deployed after it was decided', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 100}));
+    world.drop('my-run', 0, someLines(2));
+    while (world.asked().length === 0) await world.deliverNext('object');
+    assert.equal((await world.worker(SLOT))?.usd_per_hour, USD_PER_HOUR);
+    world.redeploy({GLEANER_ACCELERATOR: 'v6e-16'});
+    await world.until('a node', () => world.tpus.made.length > 0, 9, 1);
+    assert.equal((await world.worker(SLOT))?.usd_per_hour, 2 * USD_PER_HOUR);
+    assert.deepEqual(world.tpus.made, [`${SLOT}#2`]);
+    assert.match(
+      (await world.timeline('worker')).join(),
+      /is not created: its price an hour is \$21.6 now, and was \$10.8/,
+    );
+    await world.untilAsleep();
+  });
+
+  it('and is not made where the budget does not pay for that', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 4 * USD_PER_MINUTE}));
+    world.drop('my-run', 0, someLines(2));
+    while (world.asked().length === 0) await world.deliverNext('object');
+    world.redeploy({GLEANER_ACCELERATOR: 'v6e-16'});
+    await world.untilAsleep(9);
+    assert.deepEqual(world.tpus.made, []);
+    assert.equal((await world.run('my-run'))?.status, 'paused');
+  });
+
   it('what nobody knows the price of is not made for a run with a budget', async () => {
     const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v9-8'});
     world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
