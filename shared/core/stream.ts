@@ -147,7 +147,8 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
 /** The stream with what the bucket holds, also where that is less than it said: whoever works on it goes on. */
 export function withRebuilt(stream: Stream, progress: Progress, now: number): Stream {
   const {status} = stream;
-  const rebuilt = {...stream, ...progress, updated_at: iso(now)};
+  const faults = progress.total_shards > stream.total_shards ? 0 : stream.faults;
+  const rebuilt = {...stream, ...progress, faults, updated_at: iso(now)};
   if (progress.finished) return {...rebuilt, status: 'completed', lease: null, last_error: null};
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
 }

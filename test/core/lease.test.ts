@@ -13,7 +13,7 @@ import {
   releaseLease,
   revokeLease,
 } from '../../shared/core/lease.ts';
-import {MAX_FAILURES, type Stream, withProgress} from '../../shared/core/stream.ts';
+import {MAX_FAILURES, type Stream, withProgress, withRebuilt} from '../../shared/core/stream.ts';
 import type {Worker} from '../../shared/core/worker.ts';
 import {aLeasedStream, aStream, at, aWorker, NOTHING_STORED, T0} from '../builders.ts';
 
@@ -231,7 +231,9 @@ describe('leases', () => {
 
   it('a stored shard shows that machines can do it: their faults are counted anew', () => {
     const progress = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9};
-    assert.equal(withProgress(aLeasedStream({faults: 4}), progress, T0).faults, 0);
+    for (const after of [withProgress, withRebuilt])
+      assert.equal(after(aLeasedStream({faults: 4}), progress, T0).faults, 0);
+    assert.equal(withRebuilt(aLeasedStream({faults: 4}), NOTHING_STORED, T0).faults, 4);
     assert.equal(withProgress(aLeasedStream({failures: 2}), progress, T0).failures, 2);
   });
 

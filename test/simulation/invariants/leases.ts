@@ -65,6 +65,8 @@ export class Leases {
   #checkTaken(path: string, held: Lease, isBlamed: boolean): void {
     const {clockwork, config, store} = this.#setting;
     if (this.#verdict.said || this.#verdict.isOrdered) return;
+    // Whoever stopped it may have died before the workers were told: the tick tells them.
+    if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isTheirs = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
     if (!worker || !isTheirs || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
@@ -75,7 +77,9 @@ export class Leases {
       () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
     );
     const since = worker.heartbeat_at ?? worker.phase_since_at;
-    const isSilent = clockwork.now - Date.parse(since) > config.lease_s * 1000 + MOST_SKEW_MS;
+    // Its last word was that it has the lease.
+    const hasClaimed = worker.claimed_at !== null && worker.claimed_at >= since;
+    const isSilent = hasClaimed && clockwork.now - Date.parse(since) > config.lease_s * 1000 + MOST_SKEW_MS;
     this.#verdict.check(
       isBlamed || !isSilent || nodeStanding(worker) === 'mending',
       () => `${path} was taken from ${held.worker}, who is silent since ${since}, and nobody counts it`,
