@@ -142,16 +142,26 @@ def test_a_body_that_leaves_early_leaves_nothing_running():
     assert len(made) < 5
 
 
+class Big:
+    """Knows how many of it there are."""
+
+    alive = 0
+
+    def __init__(self):
+        Big.alive += 1
+
+    def __del__(self):
+        Big.alive -= 1
+
+
+def until(is_true, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_an_item_that_was_handed_on_is_not_held_by_the_stage_behind():
-    class Big:
-        alive = 0
-
-        def __init__(self):
-            Big.alive += 1
-
-        def __del__(self):
-            Big.alive -= 1
-
     def make():
         for _ in range(3):
             yield Big()
@@ -162,5 +172,21 @@ def test_an_item_that_was_handed_on_is_not_held_by_the_stage_behind():
         items = pipeline.stage("make", make(), 1)
         for _ in range(3):
             next(items)
-        assert Big.alive == 0
+        until(lambda: Big.alive == 0)
         taken.set()
+
+
+def test_what_comes_after_an_item_comes_when_it_is_no_longer_held():
+    def make():
+        yield Big()
+
+    freed = []
+    with Pipeline() as pipeline:
+        items = pipeline.stage("make", make(), 1)
+
+        def then():
+            until(lambda: Big.alive == 0)  # the stage behind may be about to let go of it
+            freed.append(True)
+
+        pipeline.wait_until(pipeline.each("take", items, lambda _: None, 1, then))
+    assert freed == [True]

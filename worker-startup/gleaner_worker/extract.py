@@ -100,12 +100,14 @@ class _Extraction:
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
             encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
-            are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS)
+            are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS, self._note_freed)
             pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
             if control.mode == "flush":
                 # No shard that is encoded waits for another. What is not encoded is saved as it is: what is computed
                 # now, and the batches that are on the device when they are in.
-                late_are_stored = pipeline.each("late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS)
+                late_are_stored = pipeline.each(
+                    "late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS, self._note_freed
+                )
                 self._partials.save(list(self._unencoded))
                 pipeline.wait_until(lambda: shards.has_ended)
                 self._partials.save(list(self._unencoded))
@@ -245,6 +247,8 @@ class _Extraction:
 
     def _store(self, shard: EncodedShard) -> None:
         self._uploader.store(shard, self._pipeline)
+
+    def _note_freed(self) -> None:
         with self._lock:
             self._in_memory -= 1
         self._pipeline.notify()

@@ -56,15 +56,24 @@ class Pipeline:
         return handover
 
     def each(
-        self, name: str, items: "Handover[T]", call: Callable[[T], None], threads: int
+        self,
+        name: str,
+        items: "Handover[T]",
+        call: Callable[[T], None],
+        threads: int,
+        then: Callable[[], None] = lambda: None,
     ) -> Callable[[], bool]:
-        """Calls `call` for every item, on `threads` threads at once; returns what tells whether that is done."""
+        """Calls `call` for every item, on `threads` threads at once; returns what tells whether that is done.
+
+        then: called after each, when the item is held here no more.
+        """
         working = set(range(threads))
 
         def run(number: int) -> None:
             for item in items:
                 call(item)
                 del item
+                then()
             with self._changed:
                 working.remove(number)
                 self._changed.notify_all()
