@@ -52,7 +52,7 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
   it('gives up on a Pub/Sub that does not answer', async () => {
     process.env.PUBSUB_EMULATOR_HOST = '127.0.0.1:9';
     try {
-      const bus = openBus({project: 'bus', deadline_ms: 500});
+      const bus = openBus({project: 'bus', deadline_ms: 2000});
       await assert.rejects(bus.publish('control', {}), /Failed to publish to control: .*ECONNREFUSED/);
     } finally {
       process.env.PUBSUB_EMULATOR_HOST = host();

@@ -228,7 +228,7 @@ describe('Tpus: Cloud TPU', () => {
 
     it('FAILED at their end are a stock-out', async () => {
       await cloud().fault('stockout', zone);
-      await tpus.create(inQueue(1));
+      await tpus.create(inQueue(3));
       const [failed] = await listUntil(([one]) => one?.queued?.state === 'FAILED');
       assert.equal(failed?.queued?.error?.kind, 'no-capacity');
     });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {setTimeout as sleep} from 'node:timers/promises';
 import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {LocalCloud} from '../../local/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
@@ -27,13 +28,14 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     assert.equal((await client.resumeJob(job))[0].state, 'ENABLED');
     await until('it ticked', () => ticksOf(seen()).length >= 4);
     assert.equal((await client.pauseJob(job))[0].state, 'PAUSED');
-    await until('the last tick ended', () => seen().at(-1)?.function === 'on-tick-end');
+    // A tick that was under way then goes on, and may not have reached its function yet.
+    await until('the last tick was answered', async () => (await client.getJob(job))[0].status?.code === 0);
     const order = seen().map(line => line.function);
     order.forEach((name, i) => {
       assert.equal(name, i % 2 === 0 ? 'on-tick' : 'on-tick-end');
     });
-    await client.getJob(job);
-    assert.equal(ticksOf(seen()).length, order.length / 2);
+    await sleep(200);
+    assert.equal(seen().length, order.length);
     assert.ok(seen().every(line => line.function !== 'on-tick' || line.job === 'gleaner-tick'));
   });
 

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
@@ -126,14 +125,16 @@ describe('starting and ending a local cloud', () => {
   });
 
   it('ends on request, and leaves nothing running', async () => {
-    const {cloud} = await scratch.cloudWithFunctions();
-    const marker = cloud.dir;
-    const running = () =>
-      spawnSync('pgrep', ['-f', `${marker}|function-host.*${process.pid}`]).stdout.toString();
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    await fetch(`${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
+      method: 'POST',
+      body: 'a',
+    });
+    const host = await until('its function host has a call', () => seen()[0]?.pid);
     await fetch(`${cloud.url}/_local/shutdown`, {method: 'POST'});
     await cloud.closed;
     await assert.rejects(fetch(`${cloud.url}/_local`));
-    assert.equal(running(), '');
+    assert.throws(() => process.kill(host, 0), {code: 'ESRCH'});
     await cloud.close();
   });
 

@@ -178,7 +178,7 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     });
 
     it('preempt-with-notice: metadata and SIGTERM first, the end a while later', async () => {
-      const cloud = await scratch.cloud({preemption_notice_ms: 2500});
+      const cloud = await scratch.cloud({preemption_notice_ms: 5000});
       const script = `trap 'echo told; curl -s -H Metadata-Flavor:Google $URL/instance/preempted' TERM
 URL=http://$GCE_METADATA_HOST/computeMetadata/v1
 echo up; while true; do sleep 0.05; done`;

@@ -36,16 +36,19 @@ describe('a TPU VM', () => {
       return false;
     }
   };
-  const pidsIn = (text: string) => [...text.matchAll(/^pid (\d+)$/gm)].map(match => Number(match[1]));
+  const pidsIn = (text: string) => [...text.matchAll(/^pid (\d+)\n/gm)].map(match => Number(match[1]));
   const family = `#!/bin/bash
 trap '' TERM
 echo pid $$
 bash -c 'trap "" TERM HUP INT; echo pid $$; sleep 1000 & echo pid $!; wait; wait' &
 nohup sleep 1000 >/dev/null 2>&1 &
 echo pid $!
-sleep 0.2
-echo done
 wait`;
+  const familyOf = (cloud: LocalCloud) =>
+    until('all four have told their pids', () => {
+      const pids = pidsIn(printed(cloud));
+      return pids.length === 4 ? pids : undefined;
+    });
 
   it('has an environment of its own, and of ours only the way to the network', async () => {
     process.env.SECRET_OF_THE_USER = 'hush';
@@ -76,8 +79,7 @@ wait`;
   it('dies as a whole when it is preempted, whatever its processes ignore', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
-    const pids = pidsIn((await told(cloud, /.*done/s))[0]);
-    assert.equal(pids.length, 4);
+    const pids = await familyOf(cloud);
     assert.ok(pids.every(isAlive));
     await cloud.fault('preempt', 'vm');
     await until('all are gone', () => !pids.some(isAlive));
@@ -86,7 +88,7 @@ wait`;
   it('dies as a whole when the cloud is closed', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
-    const pids = pidsIn((await told(cloud, /.*done/s))[0]);
+    const pids = await familyOf(cloud);
     await cloud.close();
     await until('all are gone', () => !pids.some(isAlive));
   });
@@ -108,7 +110,7 @@ wait`;
   it('that someone kills from outside is noticed, and the node stays READY', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
-    const [leader = 0] = pidsIn((await told(cloud, /.*done/s))[0]);
+    const [leader = 0] = await familyOf(cloud);
     process.kill(-leader, 'SIGKILL');
     await until('it is noticed', async () => {
       const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {

@@ -27,7 +27,7 @@ function inEveryOrder(
       });
       await world.store.close();
     }
-  }).timeout(20_000);
+  });
 }
 
 /** Drops a stream of two lines while the others are somewhere in the middle, and delivers its event. */

@@ -108,7 +108,7 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     assert outputs(storage) == done
 
 
-def test_a_preempted_vm_is_gone_in_20_s_although_its_uploads_hang_and_has_stored_the_rest(
+def test_a_preempted_vm_is_gone_in_30_s_although_its_uploads_hang_and_has_stored_the_rest(
     cloud, storage, agent, tiny_folder
 ):
     """Four shards are on their way for ever; those that wait behind them are stored all the same."""
@@ -121,7 +121,7 @@ def test_a_preempted_vm_is_gone_in_20_s_although_its_uploads_hang_and_has_stored
     process.send_signal(signal.SIGTERM)
     noticed = time.monotonic()
     assert process.wait(60) == 0, process.stderr.read()
-    assert time.monotonic() - noticed < 20
+    assert time.monotonic() - noticed < 30
     assert release_of(cloud) == ("preempted", None)
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}

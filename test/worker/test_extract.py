@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import BUCKET, a_stream, a_work, bucket, outputs, put_manifest, run_extract, shard_gb, text_lines
+from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.loaded import load_model
 from gleaner_worker.records.samples import Sample, read_samples
 from gleaner_worker.shards.plan import batch_height, batch_width
+from gleaner_worker.shards.stored import StoredShards
 from gleaner_worker.spec import SITES
 from gleaner_worker.verify.run import verify_run
 from read_shards import read_shard, read_stream
@@ -462,7 +464,9 @@ def test_the_last_shard_is_stored_after_everything_else(storage, tmp_path, tiny_
     assert finals == ["false"] * (len(shards) - 1) + ["true"]
 
 
-def test_two_workers_on_one_stream_at_once_store_nothing_twice(storage, tmp_path, tiny_models, tiny_folder):
+def test_two_workers_on_one_stream_at_once_store_nothing_twice(
+    storage, tmp_path, tiny_models, tiny_folder, monkeypatch
+):
     resource = a_stream(storage, [*text_lines(80), "junk"])
     results = {}
 
@@ -474,13 +478,22 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(storage, tmp_path
         except Exception as error:  # shown by the assertion below
             results[epoch] = error
 
+    meeting = threading.Barrier(2, timeout=60)
+
+    def list_both(*arguments):
+        stored = StoredShards(*arguments)
+        meeting.wait()  # neither has stored anything yet
+        return stored
+
     created = []
     storage.faults = lambda what: created.append(what) if "ifGenerationMatch=0" in what else None
     threads = [threading.Thread(target=work, args=(epoch,)) for epoch in (1, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(extract_module, "StoredShards", list_both)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert results == {1: "completed", 2: "completed"}
     ok, problems, _ = verified(storage, tmp_path, tiny_folder, shard_size_gb=SMALL)
     assert ok, problems

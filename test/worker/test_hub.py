@@ -143,15 +143,16 @@ def test_a_download_that_was_ended_goes_on_with_the_next_process(hub, tmp_path, 
     hub.put(REPO, files)
     hub.faults = once(("slow", 0.01))
 
+    def received():
+        return sum(part.stat().st_size for part in tmp_path.glob("models/*/model.safetensors.part"))
+
     def check():
-        if hub.sent > 50_000:
+        if hub.sent > 50_000 and received() > 0:
             raise LeaseLost
 
     with pytest.raises(LeaseLost):
         find(hub, tmp_path, check=check)
-    (unfinished,) = kept(tmp_path)
-    (part,) = (name for name in os.listdir(tmp_path / "models" / unfinished) if name.endswith(".part"))
-    begin = os.path.getsize(tmp_path / "models" / unfinished / part)
+    begin = received()
     assert 0 < begin < len(files["model.safetensors"])
     assert files_of(find(hub, tmp_path).folder) == files
     assert [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"][-1] == f"bytes={begin}-"
@@ -190,7 +191,7 @@ def test_a_hub_that_is_away_for_a_moment_is_waited_for(hub, tmp_path, tiny_folde
 
 
 def test_a_hub_that_stays_away_is_given_up(hub, tmp_path, tiny_folder, monkeypatch):
-    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 0.3)
+    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 503 if server == "cdn" else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: it answers 503; let this machine reach it, or copy"
@@ -204,9 +205,9 @@ def test_a_hub_that_stays_away_is_given_up(hub, tmp_path, tiny_folder, monkeypat
 
 
 def test_a_file_that_only_trickles_in_is_given_up(hub, tmp_path, tiny_folder, monkeypatch):
-    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 0.3)
+    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
-    hub.faults = lambda server, method, path: ("slow", 0.1) if server == "cdn" else None
+    hub.faults = lambda server, method, path: ("slow", 0.5) if server == "cdn" else None
     with pytest.raises(Failure, match="model.safetensors comes too slowly"):
         find(hub, tmp_path)
 

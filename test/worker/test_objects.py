@@ -1,7 +1,6 @@
 import base64
 import http.client
 import io
-import time
 
 import google_crc32c
 import pytest
@@ -67,12 +66,18 @@ def test_what_was_damaged_on_its_way_up_is_not_stored(storage, size):
     assert not storage.objects
 
 
-@pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
-def test_an_upload_that_failed_half_way_begins_again_at_its_beginning(storage, size):
-    answers = [503, None, 503, None, None]
-    storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
+@pytest.mark.parametrize(
+    ("size", "answers"),
+    [(7, [503, 503, None]), (9 * 1024 * 1024, [503, None, 503, None, None])],  # a large one is begun, then sent
+    ids=str,
+)
+def test_an_upload_that_failed_half_way_begins_again_at_its_beginning(storage, monkeypatch, size, answers):
+    monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 60)
+    left = list(answers)
+    storage.faults = lambda what: left.pop(0) if "/upload/" in what else None
     data = bytes(range(256)) * (size // 256 + 1)
     assert bucket().create("a", Content(data), {}, "text/plain") is None
+    assert left == []
     assert storage.data(BUCKET, "a") == data
 
 
@@ -139,11 +144,9 @@ def test_a_lease_that_is_lost_while_waiting_or_uploading_ends_the_upload_there(s
             raise LeaseLost
 
     storage.faults = lambda what: (lost.append(1) or 503) if "/upload/" in what else None
-    started = time.monotonic()
     with pytest.raises(LeaseLost):
         bucket(check).create("a", Content(), {}, "text/plain")
-    uploads = [request for request in storage.requests if "/upload/" in request]
-    assert (len(uploads), time.monotonic() - started < 0.5) == (1, True)
+    assert sum("/upload/" in request for request in storage.requests) == 1
 
     class Long(Content):
         def read(self, size=-1):

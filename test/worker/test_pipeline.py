@@ -124,7 +124,8 @@ def test_a_lost_lease_is_seen_by_a_stage_that_only_waits(waiting):
             time.sleep(0.01)
         yield 1
 
-    threading.Timer(0.1, lost.set).start()
+    soon = threading.Timer(0.1, lost.set)
+    soon.start()
     started = time.monotonic()
     with pytest.raises(LeaseLost), Pipeline(check) as pipeline:
         if waiting == "for an item":
@@ -133,6 +134,7 @@ def test_a_lost_lease_is_seen_by_a_stage_that_only_waits(waiting):
             pipeline.stage("make", numbers(10), 1)
         pipeline.wait_until(lambda: False)
     assert time.monotonic() - started < 2
+    soon.join()  # it may still be on its way out
 
 
 def test_a_body_that_leaves_early_leaves_nothing_running():

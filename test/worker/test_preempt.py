@@ -68,12 +68,13 @@ class Interruption:
     """Asks for a flush when so many batches are in; counts them."""
 
     def __init__(self, monkeypatch, batches=10**9):
-        self.control, self.done = Control(), 0
+        self.control, self.done, self.shards = Control(), 0, set()
         put_batch = extract_module.put_batch
 
         def counting(*arguments):
             put_batch(*arguments)
             self.done += 1
+            self.shards.add(arguments[0].plan.number)
             if self.done == batches:
                 self.control.request("flush")
 
@@ -136,8 +137,9 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
 
     def slow(*arguments):
         encoded.append(1)
+        until(lambda: max(interruption.shards) > 1)  # there is one behind it
         control.request("flush")
-        time.sleep(0.5)
+        until(lambda: storage.names(BUCKET, f"{PARTIALS}shard_0001."))
         return encode(*arguments)
 
     with monkeypatch.context() as patch:

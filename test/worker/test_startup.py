@@ -200,7 +200,7 @@ def a_bundle(storage, cloud, change=lambda tar: None):
 
 def test_it_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
     digest = a_bundle(storage, cloud)
-    result = start(cloud, storage, home, PYTHONDONTWRITEBYTECODE="1")
+    result = start(cloud, storage, home, PYTHONDONTWRITEBYTECODE="1", UV_SLOW="2")  # time for a heartbeat
     assert result.returncode == 0, result.stderr
     assert result.stdout == "agent cpu False True\n"
     cloud.wait(lambda asked: asked)
