@@ -40,7 +40,7 @@ export class SceneBucket implements Objects {
   async head(name: string) {
     this.usage.class_b += 1;
     await this.#wait(1);
-    return this.#stored.get(name) ?? (name.startsWith('datasets/') ? contentOf(name) : undefined);
+    return this.#stored.get(name) ?? (/^datasets.*jsonl$/.test(name) ? contentOf(name) : undefined);
   }
 
   async read() {
