@@ -73,6 +73,8 @@ type StoredShard = Shard & {stored_at: string | null};
 type Look = {
   survey: StreamSurvey;
   known: Stream | undefined;
+  /** The content that counts: that of what is stored, or the one registered. */
+  crc32c: string;
   progress: Progress;
   shards: StoredShard[];
 };
@@ -97,6 +99,7 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
     survey: {...about, finding, stored_shards: progress.total_shards, why},
     known,
+    crc32c: shards[0]?.stream_crc32c ?? known?.crc32c ?? object.crc32c,
     progress,
     shards: shards.map(shard => ({...shard, stored_at: createdAt(listing, shard.object)})),
   });
@@ -208,7 +211,7 @@ async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promi
 /** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
 async function mend(
   deps: Deps,
-  {survey: {run, stream, why}, known, progress, shards}: Look,
+  {survey: {run, stream, why}, known, crc32c, progress, shards}: Look,
 ): Promise<boolean> {
   for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
     await deps.store.transaction(async tx => {
@@ -221,7 +224,7 @@ async function mend(
     const current = await streamRecords.get(tx, run, stream);
     if (!current || current.updated_at !== known?.updated_at) return false;
     const now = deps.now();
-    streamRecords.set(tx, withRebuilt(current, progress, now));
+    streamRecords.set(tx, {...withRebuilt(current, progress, now), crc32c});
     for (const {path} of extra) tx.delete(path);
     const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
     tell(tx, {kind: 'stream', run, stream, text}, now);

@@ -327,6 +327,31 @@ describe('a database that was lost, and a stream that lies in the bucket more th
     await world.assertStoredOnce('my-run', '000', someLines(12));
   });
 
+  it('is mended under the content that its shards are of, where a function died before it had counted them', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(6));
+    await world.untilAsleep();
+    const whole = await world.stream('my-run', '000');
+    world.drop('my-run', 0, someLines(6, 'other'));
+    await world.wipe();
+    const {objects} = world.deps;
+    const list: typeof objects.list = async (prefix, options) => {
+      if (prefix.startsWith('activations/') && (await world.stream('my-run', '000')))
+        throw new Error('it died');
+      return objects.list(prefix, options);
+    };
+    world.deps.objects = {...objects, list};
+    world.control({action: 'start', run: 'my-run'});
+    await world.deliverAll();
+    world.deps.objects = objects;
+    world.queue.length = 0;
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliver();
+    const {status, crc32c} = (await world.stream('my-run', '000')) ?? {};
+    assert.deepEqual({status, crc32c}, {status: 'completed', crc32c: whole?.crc32c});
+  });
+
   it('is failed when shards of two contents lie in the bucket', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(12));
