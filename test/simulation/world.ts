@@ -64,8 +64,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     store.wipe();
     invariants.onWipe();
     // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
-    if (chance.happens(0.5)) delivery.processes.killAll();
-    if (chance.happens(0.5)) people.startAll();
+    if (chance.happens(0.25)) delivery.processes.killAll();
+    if (chance.happens(0.25)) people.startAll();
     if (setting.faults.partition > 0) darken(setting);
   };
   if (setting.strikes('wipe')) {
