@@ -82,22 +82,29 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 }
 
 /**
- * Taken back from a worker that lives. One that begins anew in the midst of it, or says nothing any more, may have been brought down by
- * it, with its whole host, and would be again for ever: that counts among the faults.
+ * Taken back from a worker that lives: it asks anew for what it has, or its lease has run out. One that begins anew in the midst of it,
+ * or says nothing any more, may have been brought down by it, with its whole host, and would be again for ever: that counts among the
+ * faults.
  */
-export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
+export function freeFromLiving(
+  stream: Stream,
+  worker: Worker,
+  why: 'it asks' | 'it ran out',
+  now: number,
+): Stream {
   const free = revokeLease(stream, now);
-  const suspicion = suspicionOf(worker);
+  const hasBegunAnew = worker.claimed_at === null ? 'began anew in the midst of it' : undefined;
+  const suspicion = hasBegunAnew ?? (why === 'it ran out' ? silenceOf(worker) : undefined);
   return suspicion && free !== stream ? blame(free, `${worker.name} ${suspicion}`) : free;
 }
 
-function suspicionOf(worker: Worker): string | undefined {
+/** What counts of a worker whose lease has run out, unless Google has it in hand or it could not have worked at all. */
+function silenceOf(worker: Worker): string | undefined {
   const {claimed_at, heartbeat_at, symptoms} = worker;
-  if (claimed_at === null) return 'began anew in the midst of it';
   // Since Google has mended it, it has not been heard yet.
   const isMended = heartbeat_at === null || nodeStanding(worker) === 'mending';
   if (isMended || isBrokenBy(symptoms)) return undefined;
-  const isSilent = msOf(heartbeat_at) <= msOf(claimed_at);
+  const isSilent = claimed_at !== null && msOf(heartbeat_at) <= msOf(claimed_at);
   return isSilent ? 'fell silent at work on it' : undefined;
 }
 

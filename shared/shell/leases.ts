@@ -139,7 +139,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   // A request that was long on its way finds its sender at work on what a later one was given.
   if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
   // It has begun anew, and asks for what it had.
-  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
+  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, 'it asks', now) : current;
   if (!isClaimable(free)) {
     putBack(tx, free, worker, now);
     return undefined;
@@ -201,7 +201,7 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
         tell(tx, {kind: 'stream', ...about, text}, now);
       }
     }
-    const drains = run ? run.status === 'paused' : worker.drains;
+    const drains = isHeld && run ? run.status === 'paused' : worker.drains;
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
     const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
     // A host that Google has mended boots again too: that says nothing about its work.

@@ -201,7 +201,7 @@ async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
         return undefined;
       }
       const now = deps.now();
-      const free = freeFromLiving(stream, worker, now);
+      const free = freeFromLiving(stream, worker, 'it ran out', now);
       putBack(tx, free, worker, now);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
       const {run, epoch} = stream;
@@ -256,8 +256,10 @@ async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
  */
 export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
   const looked: StreamFacts[] = [];
+  const known = new Set<string>();
   let failed = 0;
   for await (const page of pages(deps, run.run, {})) {
+    for (const {id} of page) known.add(id);
     const streams = streamRecords.parseAll(page, (error, stream) => {
       deps.log('ERROR', error.message, {run: run.run});
       looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
@@ -268,7 +270,6 @@ export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number):
   const totals = totalsOf(looked);
   const next = summarizeRun(run, totals, cost_usd, deps.now());
   const again = () => lookAtEveryStream(deps, run, cost_usd);
-  const known = new Set(looked.map(({stream}) => stream));
   if (isOpen(run) && !isOpen(next) && (await takeUnknown(deps, run.run, known))) return again();
   if (next.status === 'completed' && !(await writeResult(deps, run))) return again();
   if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});

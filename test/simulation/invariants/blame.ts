@@ -2,6 +2,7 @@
 import {paths} from '../../../shared/core/names.ts';
 import type {Stream} from '../../../shared/core/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
 import type {Setting} from '../setting.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
@@ -31,27 +32,39 @@ export class Blame {
     const {said} = this.#verdict;
     const holder = this.#setting.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
     const known = {
+      isSilent: this.#isSilent(holder),
       death: holder ? String(holder.last_death) : null,
       wasWhole: said !== undefined && this.#ofWhole.has(said),
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, said, known);
     this.#verdict.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
   }
+
+  #isSilent(holder: Document | undefined): boolean {
+    const {clockwork, config} = this.#setting;
+    const silent_ms = clockwork.now - Date.parse(String(holder?.heartbeat_at));
+    return silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS;
+  }
 }
 
-/** `death` is what its holder died of last; `wasWhole`: all its shards were there before the worker said this. */
+/**
+ * `isSilent`: its holder has not been heard for the time of a lease; `death` is what it died of last; `wasWhole`: all shards of the stream
+ * were there before the worker said this.
+ */
 function breachOf(
   before: Stream,
   after: Stream,
   said: Said | undefined,
-  {death, wasWhole}: {death: string | null; wasWhole: boolean},
+  {isSilent, death, wasWhole}: {isSilent: boolean; death: string | null; wasWhole: boolean},
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
   const given = said?.action === 'release' ? said.outcome : undefined;
   const isMachines = given === 'failed' && said?.failure?.kind === 'infrastructure';
   const isOwn = given === 'completed' ? !wasWhole : given === 'failed' && !isMachines;
   const isSuspect = !said && /has said nothing|has stood still/.test(death ?? '');
-  const wasCut = !given && /began anew in the midst|fell silent at work/.test(after.last_error ?? '');
+  const hasBegunAnew = /began anew in the midst/.test(after.last_error ?? '');
+  const wasCut =
+    !given && (hasBegunAnew || (!said && isSilent && /fell silent at work/.test(after.last_error ?? '')));
   const isBadHost = /TPU initialization failed/.test(said?.failure?.reason ?? '');
   if (failures > 0 && !(failures === 1 && isOwn)) return 'has a failure that is not its own';
   if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || wasCut))
