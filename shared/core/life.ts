@@ -250,6 +250,9 @@ function withProvider(worker: Worker, observation: Found, now: number): Worker {
   return {...worker, ...shown, symptoms, provider_since_at: isSame ? worker.provider_since_at : iso(now)};
 }
 
+/** How often it is written down that a node is not READY yet. */
+const UNREADY_S = 120;
+
 /** What a life that is over has cost is on the bills already: only what its slot costs from now on comes to that. */
 const UNBILLED = {costs: {}, costs_at: null, ready_at: null};
 
@@ -258,10 +261,15 @@ export function afterLook(before: Worker, observation: Observation, now: number)
   if (observation.kind !== 'found') return before;
   const seen = withProvider(before, observation, now);
   const worker = before.phase === 'gone' ? {...seen, ...UNBILLED} : seen;
-  if (worker.ready_at !== null || observation.state !== 'READY') return worker;
+  if (worker.ready_at !== null) return worker;
+  if (observation.state !== 'READY') {
+    const isNews = worker.unready_at === null || isOlderThan(worker.unready_at, UNREADY_S, now);
+    return isNews && nodeStanding(worker) === 'coming' ? {...worker, unready_at: iso(now)} : worker;
+  }
   // What is being deleted was there before it became so, unless that was another life.
   const isOwn = before.phase === 'deleting' && otherLife(before, observation) === undefined;
-  const bounds = [observation.created_at, before.provider_since_at, isOwn ? null : before.phase_since_at];
+  const {provider_since_at, unready_at, phase_since_at} = before;
+  const bounds = [observation.created_at, provider_since_at, unready_at, isOwn ? null : phase_since_at];
   return {...worker, ready_at: readySince(bounds, now)};
 }
 

@@ -32,6 +32,8 @@ export type Worker = Shown & {
   valid_until_at: string | null;
   /** Since when Cloud TPU's words for it mean what they mean; see provider.ts. */
   provider_since_at: string | null;
+  /** When a look last found the node coming and not READY yet, give or take two minutes. */
+  unready_at: string | null;
   /** Of this node since it was READY, the newest last. */
   symptoms: Symptom[];
   /** What its agent said that this machine cannot do: it is to be replaced. */
@@ -160,6 +162,7 @@ export const NOTHING_SHOWN = {
   health: null,
   queue_state: null,
   provider_since_at: null,
+  unready_at: null,
   symptoms: [] as Symptom[],
 };
 
@@ -210,11 +213,11 @@ export function heardFrom(
 
 /** Its agent speaks before any look has seen it READY. Of a request in the queue nobody knows yet when its node was begun. */
 function readyBySaying(
-  {provisioning, provider_state, provider_since_at, phase_since_at}: Worker,
+  {provisioning, provider_state, provider_since_at, phase_since_at, unready_at}: Worker,
   now: number,
 ) {
   const isBegun = provisioning === 'node' || provider_state !== null;
-  return isBegun ? readySince([phase_since_at, provider_since_at], now) : iso(now);
+  return isBegun ? readySince([phase_since_at, provider_since_at, unready_at], now) : iso(now);
 }
 
 function phaseAfter(worker: Worker, activity: string, work: string | null): Phase {

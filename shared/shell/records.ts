@@ -100,6 +100,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   provisioning: z.enum(['node', 'queued-resource']).nullable().default(null),
   valid_until_at: instant.nullable().default(null),
   provider_since_at: instant.nullable().default(null),
+  unready_at: instant.nullable().default(null),
   symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: instant})).default([]),
   fault: text.nullable().default(null),
   heartbeat_at: instant.nullable(),

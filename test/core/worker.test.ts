@@ -392,6 +392,21 @@ describe('the life of a slot', () => {
         );
       });
 
+    it('a node that every look found coming is paid for since it is READY, however long that took', () => {
+      let worker = aWorker({phase: 'creating', asked_at: at(0)});
+      for (let minute = 1; minute <= 12; minute++) {
+        const seen = found(minute < 12 ? 'CREATING' : 'READY', {created_at: at(5)});
+        worker = decideWorker(
+          worker,
+          seen,
+          'wanted',
+          {...LIMITS, create_s: 9999},
+          T0 + minute * 60_000,
+        ).worker;
+      }
+      assert.equal(worker.ready_at, at(720));
+    });
+
     for (const [provisioning, ready_s] of [
       ['node', 0],
       ['queued-resource', 9000],
