@@ -11,7 +11,7 @@ import type {tpuMessage} from '../schemas.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {priceOf, readPrices} from './money.ts';
-import {INCARNATION_LABEL, isSomebodyElses, lookAtNodes, MANAGED, observe} from './nodes.ts';
+import {INCARNATION_LABEL, isSomebodyElses, lookAtNodes, MANAGED, NOT_LOOKED, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell, tellAlone} from './timeline.ts';
@@ -81,7 +81,12 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
 /** One that nobody has seen READY is looked at first: it may be somebody else's, or have been paid for all the while. */
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   if (worker.ready_at === null) {
-    const look = await lookAtNodes(deps);
+    const isOurs = worker.provider_state !== null || worker.queue_state !== null;
+    const look = await lookAtNodes(deps).catch((error: Error) => {
+      if (!isOurs) throw error;
+      deps.log('WARNING', error.message, {worker: worker.name});
+      return NOT_LOOKED;
+    });
     if (isSomebodyElses(look, worker)) return;
     await deps.store.transaction(async tx => {
       const current = await workerRecords.get(tx, worker.name);

@@ -116,8 +116,18 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
       if (parent?.spec) runs.set(run, parent);
     }).catch(error => failures.push(error)),
   );
-  await abreast(found, each =>
-    takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)),
+  const take = (streams: StreamObject[]) =>
+    abreast(streams, each => takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)));
+  const seen = (run: string) => deps.taken.get(run)?.streams.size ?? 0;
+  const before = new Map([...runs.keys()].map(run => [run, seen(run)]));
+  await take(found);
+  // Behind documents that are new to this process, others may be gone that it has seen: now it has seen all.
+  const grown = [...before].filter(([run, size]) => size > 0 && seen(run) > size);
+  await abreast(grown, ([run]) =>
+    unlessBroken(deps, async () => {
+      await seeRun(deps, run);
+      if (!deps.taken.has(run)) await take(found.filter(each => each.run === run));
+    }).catch(error => failures.push(error)),
   );
   const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
   if (next !== start)
@@ -161,7 +171,12 @@ async function takeMissed(
     // A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run.
     if (isMissed || (isUnfinished(known) && hasEnded(parent)))
       await registerStream(deps, object.name, run, stream);
-    else see(deps, run, object, stream);
+    else {
+      // Whoever made it again may have died before its shards were counted.
+      if (parent.rebuilt_at !== null && isUnfinished(known) && known.epoch === 0)
+        await advanceStream(deps, run, stream);
+      see(deps, run, object, stream);
+    }
   });
 }
 

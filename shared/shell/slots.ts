@@ -121,6 +121,7 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
       // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
+      if (change === 'asked' && !plan.payers.get(before.name)) continue;
       if (zone && change) zones.set(zone.zone, tellZone(deps, tx, zone, change, turn, now));
       const terms = pool && zone && change === 'asked' ? termsOf(deps, pool, zone, before, plan, now) : {};
       const worker = {...turn.worker, ...terms, updated_at: iso(now)};

@@ -38,7 +38,7 @@ describe('a small world', () => {
 
   it('holds when two functions die, at every so-many-th pair of calls (GLEANER_PAIRS=1: at all of them)', async () => {
     const {seed, calls} = await worldOfTwo();
-    const every = Number(process.env.GLEANER_PAIRS ?? 101);
+    const every = Number(process.env.GLEANER_PAIRS ?? 401);
     const found: string[] = [];
     let pair = 0;
     for (let first = 1; first <= calls; first += 0.5)
