@@ -94,8 +94,8 @@ async function countShards(
         await assertSpecHash(deps, tx, run, spec_hash);
         return {counted: await fail(deps, tx, current, all.reason, now), ...NOTHING_NEW};
       }
-      // The first that are counted may be of an earlier run of this name.
-      if (current.total_shards === 0) await assertSpecHash(deps, tx, run, spec_hash);
+      // What is there before anybody was given the stream may be of an earlier run of this name.
+      if (current.epoch === 0) await assertSpecHash(deps, tx, run, spec_hash);
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
       const moved = withProgress(current, some.progress, now);
