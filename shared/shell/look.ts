@@ -19,7 +19,7 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
 import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
-import {nextToList, takeMissedStreams, takeUnknown} from './intake.ts';
+import {nextToList, takeMissedStreams, takeUnknown} from './missed.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {readPool} from './pools.ts';

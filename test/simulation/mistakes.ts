@@ -281,7 +281,7 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'an instance that does not notice that the database was lost under it',
     edits: [
-      {file: 'shared/shell/intake.ts', find: 'if (isAnyGone || isAnyLeft) ', replace: 'if (isAnyLeft) '},
+      {file: 'shared/shell/missed.ts', find: 'if (isAnyGone || isAnyLeft) ', replace: 'if (isAnyLeft) '},
     ],
   },
   {

@@ -1,0 +1,117 @@
+/** Streams whose events never came, or whose documents are gone: the bucket is gone through for them. */
+import {paths} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
+import {isUnfinished} from '../core/stream.ts';
+import {iso} from '../core/time.ts';
+import {abreast} from './abreast.ts';
+import type {Deps} from './deps.ts';
+import {
+  ensureRun,
+  registerStream,
+  type StreamObject,
+  see,
+  streamsAmong,
+  streamsOf,
+  versionOf,
+} from './intake.ts';
+import {advanceStream} from './progress.ts';
+import {streamRecords, UNFINISHED, unlessBroken} from './records.ts';
+
+/** How many objects under `datasets/` one look goes through: a larger bucket takes several. */
+const MOST_LISTED = 5000;
+
+/**
+ * Takes the streams whose events never came, some thousand objects at each look, which goes on where the last one stopped. What
+ * this process has seen registered or refused it does not read again, unless its run shows that a document is gone since: an
+ * object's name and generation stand for one content for ever, and a Store may be lost, or edited, under a process that lives on.
+ */
+export async function takeMissedStreams(deps: Deps): Promise<void> {
+  const start = await nextToList(deps);
+  const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
+  const failures: unknown[] = [];
+  const found = streamsAmong(listed);
+  const runs = new Map<string, Run>();
+  await abreast([...new Set(found.map(({run}) => run))], run =>
+    unlessBroken(deps, async () => {
+      const parent = await seeRun(deps, run);
+      if (parent?.spec) runs.set(run, parent);
+    }).catch(error => failures.push(error)),
+  );
+  const take = (streams: StreamObject[]) =>
+    abreast(streams, each => takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)));
+  const seen = (run: string) => deps.taken.get(run)?.streams.size ?? 0;
+  const before = new Map([...runs.keys()].map(run => [run, seen(run)]));
+  await take(found);
+  // Behind documents that are new to this process, others may be gone that it has seen: now it has seen all.
+  const grown = [...before].filter(([run, size]) => size > 0 && seen(run) > size);
+  await abreast(grown, ([run]) =>
+    unlessBroken(deps, async () => {
+      await seeRun(deps, run);
+      if (!deps.taken.has(run)) await take(found.filter(each => each.run === run));
+    }).catch(error => failures.push(error)),
+  );
+  const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
+  if (next !== start)
+    await deps.store.transaction(async tx =>
+      tx.set(paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),
+    );
+  if (failures.length > 0) throw failures[0];
+}
+
+/** The name with which the next look goes on; empty when the last one came to the end. */
+export async function nextToList(deps: Deps): Promise<string> {
+  const progress = await deps.store.get(paths.progressOfLooks());
+  return typeof progress?.next === 'string' ? progress.next : '';
+}
+
+/**
+ * The run, made again if its document is gone or had no spec. What was seen of it is forgotten where its documents are fewer than
+ * were seen, or are not all done though it has ended: they are read again.
+ */
+async function seeRun(deps: Deps, run: string): Promise<Run | undefined> {
+  const parent = await ensureRun(deps, run);
+  const seen = deps.taken.get(run);
+  if (!parent || !seen) return parent;
+  const streams = paths.streams(run);
+  const isAnyGone = (await deps.store.count(streams)) < seen.streams.size;
+  const isAnyLeft = hasEnded(parent) && (await deps.store.count(streams, [UNFINISHED])) > 0;
+  if (isAnyGone || isAnyLeft) deps.taken.delete(run);
+  return parent;
+}
+
+/** Without a spec, the run waits for a good `run.json`, and its streams with it. */
+async function takeMissed(
+  deps: Deps,
+  {object, run, stream}: StreamObject,
+  parent: Run | undefined,
+): Promise<void> {
+  if (!parent || deps.taken.get(run)?.objects.has(versionOf(object))) return;
+  await unlessBroken(deps, async () => {
+    const known = await streamRecords.get(deps.store, run, stream);
+    const isMissed = known?.object !== object.name || known.generation !== object.generation;
+    // A look that died between the end of a run and its last check left a late stream behind: taking it again opens the run.
+    if (isMissed || (isUnfinished(known) && hasEnded(parent)))
+      await registerStream(deps, object.name, run, stream);
+    else {
+      // Whoever made it again may have died before its shards were counted.
+      if (parent.rebuilt_at !== null && isUnfinished(known) && known.epoch === 0)
+        await advanceStream(deps, run, stream);
+      see(deps, run, object, stream);
+    }
+  });
+}
+
+/** Registers the streams of a run that lie in the bucket and are none of these; true if one has a document now. */
+export async function takeUnknown(deps: Deps, run: string, known: ReadonlySet<string>): Promise<boolean> {
+  let isAny = false;
+  const unknown = (await streamsOf(deps, run)).filter(({stream}) => !known.has(stream));
+  await abreast(unknown, async ({object, stream}) => {
+    await registerStream(deps, object.name, run, stream);
+    isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
+  });
+  return isAny;
+}
+
+function hasEnded({status}: Run): boolean {
+  return status === 'completed' || status === 'failed';
+}
