@@ -72,7 +72,12 @@ def _in_own_process(name: str, folder: str, args: argparse.Namespace) -> Report 
     command = [sys.executable, "-m", __package__, name, "--folder", folder, "--json", result]
     command += ["--quick"] if args.quick else []
     command += ["--rounds", str(args.rounds)] if args.rounds else []
-    if subprocess.run(command, env=os.environ | _ENVIRONMENT | {"HF_HOME": os.path.join(folder, f"{name}-home")}).returncode != 0:
+    if (
+        subprocess.run(
+            command, env=os.environ | _ENVIRONMENT | {"HF_HOME": os.path.join(folder, f"{name}-home")}
+        ).returncode
+        != 0
+    ):
         return None
     with open(result, encoding="utf-8") as file:
         (raw,) = json.load(file)["reports"]

@@ -30,7 +30,11 @@ def run(place: Workplace) -> Report:
             rate = ", ".join(f"{name} {ids.size / min(s):.0f}" for name, s in (once | seconds).items())
             report.figures.append(
                 speed_up(
-                    f"{dtype}, {height} x {width} tokens, over {faster}", seconds[faster], seconds["ours"], 1.2, f"tok/s: {rate}"
+                    f"{dtype}, {height} x {width} tokens, over {faster}",
+                    seconds[faster],
+                    seconds["ours"],
+                    1.2,
+                    f"tok/s: {rate}",
                 )
             )
         del ours, theirs

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
+
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
 from gleaner_worker.model.loaded import Model, load_model
@@ -36,7 +37,9 @@ def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
 def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Sample]:
     """Of token ids [length] each; positions: "last" or "all"."""
     return [
-        Sample(i, np.asarray(ids, np.int32), np.array([len(ids) - 1], np.int32) if positions == "last" else None, "", False)
+        Sample(
+            i, np.asarray(ids, np.int32), np.array([len(ids) - 1], np.int32) if positions == "last" else None, "", False
+        )
         for i, ids in enumerate(rows)
     ]
 

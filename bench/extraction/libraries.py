@@ -14,11 +14,12 @@ import nnsight
 import numpy as np
 import torch
 from datasets import Dataset
-from gleaner_reader.facts import parse_tensors
 from sae_lens import CacheActivationsRunner, CacheActivationsRunnerConfig
 from safetensors.torch import save_file
 from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
+
+from gleaner_reader.facts import parse_tensors
 
 from .job import load, put_stream, store
 from .sink import running_sink
@@ -40,7 +41,9 @@ def run(place: Workplace) -> Report:
     with running_sink() as bucket:
         stream = put_stream(bucket, [{"tokens": row.tolist()} for row in ids])
         ours = load(place, place.spec(layers=[layer], dtype="fp32"))
-        sides: dict[str, Callable[[], np.ndarray | None]] = {"ours": lambda: store(place, ours, bucket, stream) and None}
+        sides: dict[str, Callable[[], np.ndarray | None]] = {
+            "ours": lambda: store(place, ours, bucket, stream) and None
+        }
         sides["SAELens"] = _sae_lens(place, ids, layer)
         lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
         bridge = TransformerBridge.boot_transformers(HUB_NAME, device="cpu")

@@ -2,9 +2,10 @@
 
 import os
 
-import gleaner_reader
 import ml_dtypes
 import numpy as np
+
+import gleaner_reader
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.write import encode_shard
 
@@ -22,9 +23,7 @@ def run(place: Workplace) -> Report:
     plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 256), "all")), True)
     values = np.random.default_rng(0).standard_normal((layers, plan.tokens, 896), np.float32).astype(ml_dtypes.bfloat16)
     stats = {f"resid_post.{layer}": {} for layer in range(layers)}
-    data = encode_shard(
-        "safetensors", plan, tuple(range(layers)), {"resid_post": values}, {}, _identity(plan), stats
-    )
+    data = encode_shard("safetensors", plan, tuple(range(layers)), {"resid_post": values}, {}, _identity(plan), stats)
     path = place.path("shard_0001.safetensors")
     with open(path, "wb") as file:
         file.write(data.read())

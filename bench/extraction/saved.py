@@ -27,7 +27,9 @@ def run(place: Workplace) -> Report:
                 place.rounds(5),
             )
             megabytes = ids.size * model.row_bytes / 1e6
-            detail = f"{megabytes:.0f} MB, {ids.size} tokens, forward only {ids.size / min(seconds['forward']):.0f} tok/s"
+            detail = (
+                f"{megabytes:.0f} MB, {ids.size} tokens, forward only {ids.size / min(seconds['forward']):.0f} tok/s"
+            )
             report.figures.append(speed_up(f"bf16, {what}", seconds["forward"], seconds["saved"], 0.95, detail))
             del model
     return report

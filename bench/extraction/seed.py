@@ -12,11 +12,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.weights import load_params
 from gleaner_worker.objects import Bucket, FileContent
 from gleaner_worker.records.arc import encode_task
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .job import load, put_stream, store
 from .sink import running_sink
@@ -52,7 +53,10 @@ def run(place: Workplace) -> Report:
             sides = {"seed": partial(seed.run, chosen[:_BATCH], bucket)}
             sides |= {d: partial(store, place, model, bucket, stream) for d, model in models_.items()}
             seconds = take_turns(sides, place.rounds(2), warm_up=place.is_quick)
-            each = {side: [s / (_BATCH if side == "seed" else len(chosen)) for s in times] for side, times in seconds.items()}
+            each = {
+                side: [s / (_BATCH if side == "seed" else len(chosen)) for s in times]
+                for side, times in seconds.items()
+            }
             lengths = [len(sample) for sample in ids[name]]
             detail = (
                 f"median {statistics.median(lengths):.0f} tokens, {sum(n > length for n in lengths)} of {len(lengths)} cut; "

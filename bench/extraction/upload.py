@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import ml_dtypes
 import numpy as np
+
 from gleaner_reader.checksums import crc32c
 from gleaner_worker.objects import Bucket
 from gleaner_worker.pipeline import Pipeline
@@ -46,7 +47,12 @@ def run(place: Workplace) -> Report:
 
 
 def _measure(
-    place: Workplace, bucket: Bucket, file_format: str, plan: ShardPlan, rows: dict[str, np.ndarray], target: float | None
+    place: Workplace,
+    bucket: Bucket,
+    file_format: str,
+    plan: ShardPlan,
+    rows: dict[str, np.ndarray],
+    target: float | None,
 ) -> Figure:
     layers = tuple(range(len(rows["resid_post"])))
     stats = {f"resid_post.{layer}": _STATS for layer in layers}

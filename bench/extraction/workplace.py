@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from tokenizers import Tokenizer
+
 from gleaner_worker.model.tiny import CONFIG, make_tiny_model
 from gleaner_worker.spec import parse_spec
-from tokenizers import Tokenizer
 
 _SHAPE = {
     "hidden_size": 896,

@@ -18,8 +18,8 @@ from environment import WORKER
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_saelens
 from gleaner_reader.facts import parse_tensors
-from stored_run import a_sample, encode, some_rows, store_run
 from gleaner_worker.shards.plan import ShardPlan
+from stored_run import a_sample, encode, some_rows, store_run
 
 CASES = [
     ("safetensors", "bf16", {}),

@@ -11,7 +11,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for name in ("worker", "reader"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), name))
 import environment  # noqa: F401  where the packages are
-
 import gleaner_reader
 from gleaner_reader.export import to_dictionary_learning, to_saelens
 from stored_run import store_run

@@ -8,10 +8,10 @@ import shutil
 import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0])
-import environment
-
 import hypothesis
 import pytest
+
+import environment
 
 hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("gleaner")

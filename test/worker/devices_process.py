@@ -9,8 +9,9 @@ import sys
 from itertools import groupby
 from types import SimpleNamespace
 
-import environment  # noqa: F401  (before the rest)
 import numpy as np
+
+import environment  # noqa: F401  (before the rest)
 
 
 def run(out, raw_spec, device_bytes):

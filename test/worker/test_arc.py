@@ -345,7 +345,9 @@ def test_a_prediction_that_is_too_long_is_rejected_alone(tiny_folder, tmp_path):
         if isinstance(item, Sample)
     ]
     limit = sorted(lengths)[4]
-    items = list(read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec | {"max_seq_length": limit}), 600, 999)))
+    items = list(
+        read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec | {"max_seq_length": limit}), 600, 999))
+    )
     assert [item.index for item in items] == [0, *range(8, 16)]
     assert [isinstance(item, Reject) for item in items[1:]] == [length > limit for length in lengths]
     assert {(item.line, item.samples) for item in items[1:] if isinstance(item, Reject)} == {(1, 1)}

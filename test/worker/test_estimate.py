@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+
 from gleaner_worker.estimate.__main__ import estimate
 from gleaner_worker.estimate.blocks import BLOCKS, FileSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
@@ -65,7 +66,10 @@ def test_a_sample_says_what_all_of_it_says(model, tmp_path, keys):
 
 
 def test_what_is_read_whole_is_exact(model, tmp_path):
-    sources = [a_file(tmp_path, "a.jsonl", "".join(lines(50, bad_every=10))), a_file(tmp_path, "b.jsonl", '{"text": "b"}\n')]
+    sources = [
+        a_file(tmp_path, "a.jsonl", "".join(lines(50, bad_every=10))),
+        a_file(tmp_path, "b.jsonl", '{"text": "b"}\n'),
+    ]
     totals = run(model, sources, tmp_path, 10**9)["totals"]
     assert [totals[name]["estimate"] for name in ("lines", "samples", "rejected")] == [51, 46, 5]
     assert all(total["low"] == total["estimate"] == total["high"] for total in totals.values())
@@ -144,7 +148,10 @@ def test_a_line_longer_than_all_blocks_is_counted_once(model, tmp_path):
     source = Metered(str(path))
     found = run(model, [source], tmp_path, 1_000_000)
     assert found["exact"] and found["sample"] == {"blocks": 1, "lines": 2, "bytes": source.size}
-    assert {name: found["totals"][name]["estimate"] for name in ("samples", "rejected")} == {"samples": 1, "rejected": 1}
+    assert {name: found["totals"][name]["estimate"] for name in ("samples", "rejected")} == {
+        "samples": 1,
+        "rejected": 1,
+    }
     assert source.read_bytes < 3 * source.size
 
 
@@ -165,7 +172,9 @@ def test_what_the_worker_would_refuse_is_refused_in_its_words(model, tmp_path):
         run("/nowhere", [source], tmp_path, 10**9)
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), b"\xef\xbb\xbf"], ids=["empty", "gzip of nothing", "a mark"])
+@pytest.mark.parametrize(
+    "content", [b"", gzip.compress(b""), b"\xef\xbb\xbf"], ids=["empty", "gzip of nothing", "a mark"]
+)
 def test_a_stream_without_a_line_is_named(model, tmp_path, content):
     sources = [a_file(tmp_path, "a.jsonl", '{"text": "a"}\n'), a_file(tmp_path, "none.jsonl", content)]
     with pytest.raises(Failure, match="/none.jsonl: it has no lines; upload it again"):

@@ -131,10 +131,20 @@ def test_no_config_whatsoever_makes_it_raise_anything_but_its_own_error(data):
     raw = data.draw(st.sampled_from([QWEN2, LLAMA, MISTRAL, GEMMA2, GEMMA3, golden.raw_config("qwen2-yarn")]))
     keys = sorted(raw) + ["layer_types", "rope_scaling", "rope_parameters", "head_dim", "sliding_window_pattern"]
     raw = raw | data.draw(st.dictionaries(st.sampled_from(keys), json_values, min_size=1, max_size=3))
-    scaling = st.fixed_dictionaries({"rope_type": st.sampled_from(["yarn", "llama3", "linear"])}, optional={
-        key: json_values | st.floats(0.01, 100)
-        for key in ("factor", "original_max_position_embeddings", "beta_fast", "mscale", "attention_factor", "truncate")
-    })
+    scaling = st.fixed_dictionaries(
+        {"rope_type": st.sampled_from(["yarn", "llama3", "linear"])},
+        optional={
+            key: json_values | st.floats(0.01, 100)
+            for key in (
+                "factor",
+                "original_max_position_embeddings",
+                "beta_fast",
+                "mscale",
+                "attention_factor",
+                "truncate",
+            )
+        },
+    )
     if data.draw(st.booleans()):
         raw["rope_scaling"] = data.draw(scaling)
     try:

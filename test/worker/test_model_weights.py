@@ -136,7 +136,9 @@ def test_a_tensor_that_is_in_two_files_is_an_error(tmp_path):
 def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     split_model(tmp_path)
     write_index(tmp_path, {"weight_map": {"x": "../model.safetensors"}})
-    with pytest.raises(Failure, match="Failed to read model.safetensors.index.json of my-model: '../model.safetensors'"):
+    with pytest.raises(
+        Failure, match="Failed to read model.safetensors.index.json of my-model: '../model.safetensors'"
+    ):
         load(tmp_path)
 
 

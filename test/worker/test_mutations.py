@@ -39,9 +39,10 @@ def shifted(key):
 
 def blocks(**changes):
     """Changes parameters of all layers."""
-    return lambda params: params | {
-        "blocks": params["blocks"] | {name: change(params["blocks"][name]) for name, change in changes.items()}
-    }
+    return lambda params: (
+        params
+        | {"blocks": params["blocks"] | {name: change(params["blocks"][name]) for name, change in changes.items()}}
+    )
 
 
 def heads_round_robin(config):

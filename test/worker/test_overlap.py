@@ -99,7 +99,13 @@ def until(is_true, timeout_s=120):
 def test_a_shard_that_is_as_large_as_the_memory_leaves_room_for_one_more_alone(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [extract_module._most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
+    assert [extract_module._most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
+        6,
+        6,
+        4,
+        2,
+        2,
+    ]
 
 
 def test_shards_are_uploaded_several_at_once_and_the_last_after_everything_else(storage, tmp_path, warm_models):

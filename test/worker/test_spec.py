@@ -56,7 +56,9 @@ def test_a_spec_that_the_control_plane_refuses_is_no_spec_here_either(case):
     assert [word for word in case["says"] if word not in caught.value.reason] == [], caught.value.reason
 
 
-@pytest.mark.parametrize("missing", ["model", "layers", "dtype", "format", "shard_size_gb", "max_seq_length", "over_long"])
+@pytest.mark.parametrize(
+    "missing", ["model", "layers", "dtype", "format", "shard_size_gb", "max_seq_length", "over_long"]
+)
 def test_a_key_that_every_release_froze_must_be_there(missing):
     with pytest.raises(Failure, match=missing):
         parse_spec({key: value for key, value in DEFAULTS.items() if key != missing})

@@ -80,13 +80,13 @@ def test_sourced_it_only_defines_its_functions():
 
 
 def test_memory_that_is_freed_is_used_again_and_asks_the_kernel_for_nothing():
-    faults = '''
+    faults = """
 import resource
 for size in [100_000_000] * 3:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     b"1" * size
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-'''
+"""
     kept = bash(f'source {SCRIPT}; keep_memory; exec "$@"', sys.executable, "-c", faults)
     first, *others = map(int, kept.stdout.split())
     assert first > 10_000 and max(others) < 1000, kept.stdout + kept.stderr

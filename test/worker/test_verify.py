@@ -25,9 +25,9 @@ from build import (
     text_lines,
 )
 from gleaner_reader.checksums import as_text, crc32c
-from gleaner_worker.shards.shard_bytes import bytes_of
 from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.pin import pin_model
+from gleaner_worker.shards.shard_bytes import bytes_of
 from gleaner_worker.shards.write import encode_tensors, parse_tensors
 from gleaner_worker.shards.zstd_seekable import compress
 from gleaner_worker.verify.run import verify_run

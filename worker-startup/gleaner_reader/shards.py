@@ -26,7 +26,7 @@ class Shards:
     def __init__(self, url: str, shards: Sequence["Shard"]):
         self.url = url
         self.shards = tuple(shards)
-        self._kept: OrderedDict[int, "Shard"] = OrderedDict()
+        self._kept: OrderedDict[int, Shard] = OrderedDict()
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Compiling what one batch shape runs, over all devices, and checking that it fits into their memory."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp

@@ -103,9 +103,7 @@ def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Iterato
     for item in items:
         if isinstance(item, Sample):
             more = capacity.sample_bytes(item)
-            while samples and (
-                size + more > capacity.shard_bytes or tokens + len(item.token_ids) > MAX_SHARD_TOKENS
-            ):
+            while samples and (size + more > capacity.shard_bytes or tokens + len(item.token_ids) > MAX_SHARD_TOKENS):
                 cut = _cut(samples, capacity)
                 taken, samples = samples[:cut], samples[cut:]
                 next_first = samples[0].index if samples else item.index
