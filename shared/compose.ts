@@ -4,6 +4,7 @@ import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
+import {openPing} from './google/ping.ts';
 import {openTicker} from './google/ticker.ts';
 import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
@@ -19,6 +20,7 @@ export function composeDeps(config: Config): Deps {
     bus: openBus({project}),
     tpus: openTpus({project, endpoint: endpoints.tpu, service_account: config.worker_service_account}),
     ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
+    ping: openPing({worker_api: config.worker_api}),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,

@@ -1,4 +1,5 @@
 import {z} from 'zod';
+import {NO_BOOTS} from './core/breakers.ts';
 import {isZone} from './core/names.ts';
 import {provisioning} from './schemas.ts';
 
@@ -153,6 +154,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       version: 0,
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
+      boots: NO_BOOTS,
     },
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,

@@ -147,6 +147,8 @@ export type TpuRequest = {
 export interface Tpus {
   /** All of the project, and the zones that gave no answer: what is in such a zone is not listed, and unknown, not gone. */
   list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
+  /** The node, its queued resource or both; undefined when Cloud TPU answers that neither exists. No answer is an error. */
+  get(name: string, zone: string): Promise<Tpu | undefined>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
   /** Whatever has the name there: the queued resource with its node, or the node. */
   delete(name: string, zone: string): Promise<'started' | 'absent'>;

@@ -37,7 +37,11 @@ const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
 
 /** What may stand in a message on topic `control`; published as docs/control.schema.json. */
 export const controlMessage = z.discriminatedUnion('action', [
-  z.strictObject({action: z.enum(['start', 'pause', 'resume', 'stop']), run: runId}),
+  z.strictObject({action: z.enum(['start', 'pause', 'stop']), run: runId}),
+  z
+    .strictObject({action: z.literal('resume'), run: runId.optional(), pool: poolName.optional()})
+    .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
+    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
   z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
   z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
   z.strictObject({action: z.enum(['recreate', 'delete']), worker: workerNameText}),
@@ -130,6 +134,8 @@ const progress = z.object({
 const sender = {worker: workerNameText, incarnation: count, host: count};
 
 export const workerRequest = z.discriminatedUnion('action', [
+  // The tick asks whether worker-api works.
+  z.object({action: z.literal('ping')}),
   z.object({
     action: z.literal('lease'),
     ...sender,

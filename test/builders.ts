@@ -5,6 +5,7 @@ import {NOTHING_STORED, type Shard} from '../shared/core/checkpoint.ts';
 import type {Found, Limits} from '../shared/core/life.ts';
 import {parseWorkerName, shardObject} from '../shared/core/names.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../shared/core/run.ts';
+import type {Moment} from '../shared/core/served.ts';
 import {newStream, type Stream} from '../shared/core/stream.ts';
 import {iso} from '../shared/core/time.ts';
 import {newWorker, type Worker} from '../shared/core/worker.ts';
@@ -119,6 +120,11 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
     final: 'true',
     ...changes,
   };
+}
+
+/** A moment at which worker-api has been answering all the time. */
+export function moment(now: number): Moment {
+  return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0}};
 }
 
 /** The least that must be set. */

@@ -117,6 +117,12 @@ export class MemoryTpus implements Tpus {
     return structuredClone({tpus, unreachable: [...this.unreachable]});
   }
 
+  async get(name: string, zone: string): Promise<Tpu | undefined> {
+    this.#reach(zone, `get ${name}`);
+    const node = this.nodes.get(name);
+    return node?.zone === zone ? structuredClone(node) : undefined;
+  }
+
   async create({name, zone, labels, metadata, queue}: TpuRequest): Promise<'started' | 'exists'> {
     this.#reach(zone, `create ${name}`);
     if (this.nodes.has(name)) return 'exists';

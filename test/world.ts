@@ -85,11 +85,15 @@ export class World {
     return {
       store: ports(this.store, ['get', 'query', 'count', 'sum', 'transaction', 'close']),
       objects: ports(this.objects, ['list', 'head', 'read', 'create', 'replace', 'delete']),
-      tpus: ports(this.tpus, ['list', 'create', 'delete']),
+      tpus: ports(this.tpus, ['list', 'get', 'create', 'delete']),
       bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, [
         'publish',
       ]),
       ticker: ports(this.#ticker, ['on', 'off']),
+      ping: async () => {
+        const {status, body} = await this.api({action: 'ping'});
+        if (status !== 200) throw new Error(`worker-api answered ${status}: ${JSON.stringify(body)}`);
+      },
       // No two looks at the clock are alike, as in the real world.
       now: () => ++this.now,
       log: (severity, message) => void this.logs.push({severity, message}),

@@ -54,10 +54,12 @@ async function measure(opened: Store, name: string, latency_ms: number): Promise
     bus: {publish: async () => String(++published)},
     tpus: {
       list: async () => ({tpus: nodes, unreachable: []}),
+      get: async name => nodes.find(node => node.name === name),
       create: async () => 'started',
       delete: async () => 'started',
     },
     ticker: {on: async () => {}, off: async () => {}},
+    ping: async () => {},
     now: () => now,
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     config: configOf(size),

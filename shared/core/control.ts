@@ -1,3 +1,4 @@
+import {NO_BOOTS, NO_MACHINE_DEATHS} from './breakers.ts';
 import {revokeLease} from './lease.ts';
 import {streamObject} from './names.ts';
 import type {Provisioning} from './placement.ts';
@@ -20,7 +21,8 @@ export type PoolSettings = {
 
 /** `if_version`: only if nobody else has changed it since the sender looked. */
 export type ControlMessage =
-  | {action: RunAction; run: string}
+  | {action: Exclude<RunAction, 'resume'>; run: string}
+  | {action: 'resume'; run?: string | undefined; pool?: string | undefined}
   | {action: 'retry'; run: string; stream?: string | undefined}
   | {action: 'cancel'; run: string; stream: string}
   | {action: 'rebuild'; run?: string | undefined}
@@ -54,8 +56,16 @@ export function decideRunAction(
   switch (action) {
     case 'start':
     case 'resume':
-      if (run.status === 'active' || run.status === 'paused')
-        return become('active', action === 'start' ? `${name} started` : `${name} resumed`);
+      if (run.status === 'active' || run.status === 'paused') {
+        const what =
+          run.status === 'active'
+            ? `${name} was active already`
+            : `${name} ${action === 'start' ? 'started' : 'resumed'}`;
+        const isClean = run.machine_deaths === 0 && run.machine_failed_streams === 0;
+        if (run.status === 'active' && isClean) return {kind: 'applied', next: run, what};
+        const next = {...run, status: 'active' as const, ...NO_MACHINE_DEATHS, updated_at: iso(now)};
+        return {kind: 'applied', next, what};
+      }
       if (action === 'start' && run.status !== 'cancelled')
         return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};
       return refuse();
@@ -181,6 +191,12 @@ export function decideScale(
   if (stale) return stale;
   const next = {...pool, ...given(settings), version: pool.version + 1};
   return {kind: 'applied', next, what: `pool ${pool.pool} has ${told(settings)}, version ${next.version}`};
+}
+
+/** `resume` of a pool: its creates go on, here and in each of its zones, and unheard boots are counted anew. */
+export function decideResumePool(pool: Pool): Decision<Pool> {
+  const what = pool.boots.stopped_at === null ? 'was not stopped' : 'creates nodes again';
+  return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
 }
 
 function staleFor(what: string, version: number, if_version: number | undefined) {

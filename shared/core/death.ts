@@ -1,29 +1,37 @@
 import type {Limits, Observation} from './life.ts';
 import {isBadHost, isBrokenBy, nodeStanding, queueStanding, type Refusal, symptomText} from './provider.ts';
+import {isServedFor, type Moment} from './served.ts';
 import {isOlderThan} from './time.ts';
 import type {Worker} from './worker.ts';
 
 /**
- * Why a life of a slot ended before its work did. `taken`: Cloud TPU took the node, or it was given back. `setup`: it never got
- * as far as working. `broken`: its machine cannot work, whatever it is given. `silent` and `hung`: its agent stopped talking, or
- * talked and did nothing, for which what it worked on may be the reason. `asked`: a message asked for it.
+ * Why an incarnation ended before its work did. `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its
+ * setup took too long. `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
+ * `crashed`: the agent released its stream with a failure of its machine. `silent`: the agent stopped speaking. `hung`: the agent
+ * speaks and makes no progress; the stream may be the reason for both. `asked`: a message asked for it.
  */
 export type Death = {
-  kind: 'taken' | 'setup' | 'broken' | 'silent' | 'hung' | 'asked';
+  kind: 'taken' | 'setup' | 'unheard' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
   cause: string;
   /** Its zone gave no node for it, and why. */
   refusal?: Refusal;
 };
+
+/** Whether the death says something about the run that the machine worked on. */
+export function isMachineDeath({kind}: Death): boolean {
+  return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
+}
 
 /** Why the node must be replaced, or undefined while it may live. `worker` shows what was observed already. */
 export function causeOfDeath(
   worker: Worker,
   observation: Observation,
   limits: Limits,
-  now: number,
+  moment: Moment,
 ): Death | undefined {
+  const {now, served} = moment;
   if (worker.fault !== null)
-    return {kind: isBadHost(worker.fault) ? 'broken' : 'taken', cause: `its agent said: ${worker.fault}`};
+    return {kind: isBadHost(worker.fault) ? 'broken' : 'crashed', cause: `its agent said: ${worker.fault}`};
   if (observation.kind === 'absent') return vanished(worker, limits, now);
   if (observation.kind === 'found') {
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
@@ -31,24 +39,24 @@ export function causeOfDeath(
   }
   // As it was seen last, also where nobody can look now.
   if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
-  const isLate = (limit_s: number) => isOlderThan(worker.phase_since_at, limit_s, now);
+  const isLate = (limit_s: number) => isServedFor(served, worker.phase_since_at, limit_s);
   switch (worker.phase) {
     case 'creating':
       return notReady(worker, limits, now);
     case 'booting':
       if (worker.heartbeat_at === null && isLate(limits.boot_s))
-        return {kind: 'setup', cause: `it is READY but said nothing within ${limits.boot_s} s`};
+        return {kind: 'unheard', cause: `it is READY but said nothing within ${limits.boot_s} s`};
       if (worker.heartbeat_at !== null && isLate(limits.setup_s))
         return {kind: 'setup', cause: `its setup took longer than ${limits.setup_s} s`};
-      return worker.heartbeat_at === null ? undefined : withClues(worker, silence(worker, limits, now));
+      return worker.heartbeat_at === null ? undefined : withClues(worker, silence(worker, limits, moment));
     default:
-      return withClues(worker, silence(worker, limits, now) ?? standstill(worker, limits, now));
+      return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
   }
 }
 
 /**
- * What was asked for and not seen yet may still come, for a while; what was seen and is not there any more has failed late, which is how
- * a zone with nothing left often says so.
+ * A node that was asked for and never shown may still come, for a while. A node that was shown while it was made and is absent now
+ * has failed late: zones without capacity often answer so.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (worker.phase !== 'creating') return {kind: 'taken', cause: 'it vanished from Cloud TPU'};
@@ -76,17 +84,17 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
 }
 
-function silence(worker: Worker, limits: Limits, now: number): Death | undefined {
-  if (!isOlderThan(worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s, now)) return undefined;
+function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
+  if (!isServedFor(served, worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s)) return undefined;
   return {kind: 'silent', cause: `it has said nothing for ${limits.silent_s} s`};
 }
 
 /** An agent that beats and does nothing new, not even ask for work: it hangs. Compiling and loading are slow, and end too. */
-function standstill(worker: Worker, limits: Limits, now: number): Death | undefined {
+function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
   const {activity, work} = worker;
   const limit_s =
     activity === 'compiling' ? limits.compile_s : activity === 'loading' ? limits.load_s : limits.stall_s;
-  if (!isOlderThan(worker.progress_at ?? worker.phase_since_at, limit_s, now)) return undefined;
+  if (!isServedFor(served, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;
   return {
     kind: 'hung',
     cause: `it has stood still for ${limit_s} s (${[activity, work].filter(Boolean).join(', ')})`,
@@ -113,10 +121,7 @@ function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death 
 
 function faultOfNode(worker: Worker): Death | undefined {
   const {provider_state} = worker;
-  const standing = nodeStanding(worker);
-  if (standing === null && worker.phase !== 'creating')
-    return {kind: 'taken', cause: `its node vanished; its queued resource is ${worker.queue_state}`};
-  if (standing !== 'over') return undefined;
+  if (nodeStanding(worker) !== 'over') return undefined;
   return {
     kind: 'taken',
     cause: provider_state === 'PREEMPTED' ? 'it was preempted' : `its state is ${provider_state}`,

@@ -1,10 +1,11 @@
 import type {Death} from './death.ts';
 import {isBadHost, isBrokenBy, nodeStanding} from './provider.ts';
 import type {Run} from './run.ts';
+import {isServedFor, type Served} from './served.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
-import {isOlderThan, iso, msOf} from './time.ts';
-import type {Worker} from './worker.ts';
+import {iso, msOf} from './time.ts';
+import type {Suspect, Worker} from './worker.ts';
 
 export type Holder = {worker: string; incarnation: number};
 
@@ -49,9 +50,9 @@ export function isHeldBy(stream: Stream, worker: Worker | undefined): boolean {
   return isTheirs && saysItHas(worker, {run: stream.run, stream: stream.stream, epoch});
 }
 
-/** Whether the worker has not said for too long that it has its lease: it is silent, or has begun anew and forgotten it. */
-export function hasRunOut(worker: Worker, lease_s: number, now: number): boolean {
-  return worker.work !== null && isOlderThan(worker.claimed_at ?? worker.phase_since_at, lease_s, now);
+/** Whether the worker has not claimed its lease for too long: it is silent, or its host restarted and forgot the lease. */
+export function hasRunOut(worker: Worker, lease_s: number, served: Served): boolean {
+  return worker.work !== null && isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s);
 }
 
 /**
@@ -82,30 +83,35 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 }
 
 /**
- * Taken back from a worker that lives: it asks anew for what it has, or its lease has run out. One that begins anew in the midst of it,
- * or says nothing any more, may have been brought down by it, with its whole host, and would be again for ever: that counts among the
- * faults.
+ * Takes the stream from a worker that still has a node: the worker asks for the stream again, or its lease has run out. A worker
+ * that restarted in the middle of the stream may have been brought down by the stream, so the stream is charged a fault.
  */
-export function freeFromLiving(
-  stream: Stream,
-  worker: Worker,
-  why: 'it asks' | 'it ran out',
-  now: number,
-): Stream {
+export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
   const free = revokeLease(stream, now);
-  const hasBegunAnew = worker.claimed_at === null ? 'began anew in the midst of it' : undefined;
-  const suspicion = hasBegunAnew ?? (why === 'it ran out' ? silenceOf(worker) : undefined);
-  return suspicion && free !== stream ? blame(free, `${worker.name} ${suspicion}`) : free;
+  const hasRestarted = worker.claimed_at === null;
+  return hasRestarted && free !== stream ? blame(free, `${worker.name} restarted in the middle of it`) : free;
 }
 
-/** What counts of a worker whose lease has run out, unless Google has it in hand or it could not have worked at all. */
-function silenceOf(worker: Worker): string | undefined {
-  const {claimed_at, heartbeat_at, symptoms} = worker;
-  // Since Google has mended it, it has not been heard yet.
-  const isMended = heartbeat_at === null || nodeStanding(worker) === 'mending';
-  if (isMended || isBrokenBy(symptoms)) return undefined;
+/**
+ * The stream that a silent worker loses with its lease. It is charged when the worker ends, and not while the worker is held or
+ * speaks again. Null where Google repairs the node, or where the node could not work at all.
+ */
+export function suspectOf(worker: Worker, {total_shards}: Stream): Suspect | null {
+  const {claimed_at, heartbeat_at, symptoms, work, epoch} = worker;
+  const isUnderRepair = heartbeat_at === null || nodeStanding(worker) === 'mending';
+  if (work === null || epoch === null || isUnderRepair || isBrokenBy(symptoms)) return null;
   const isSilent = claimed_at !== null && msOf(heartbeat_at) <= msOf(claimed_at);
-  return isSilent ? 'fell silent at work on it' : undefined;
+  return isSilent ? {work, epoch, total_shards} : null;
+}
+
+/** Charges a fault to the stream of a silent worker that ends, unless more of the stream was stored since. */
+export function chargeSuspect(stream: Stream, worker: Worker, death: Death, now: number): Stream {
+  const isOver = stream.status === 'completed' || stream.status === 'failed';
+  if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;
+  const charged = blame(stream, `${worker.name} died at work on it: ${death.cause}`);
+  // Another worker has it now, and ends or stores a shard before the stream is judged.
+  const {status} = stream.status === 'in_progress' ? stream : charged;
+  return {...charged, status, updated_at: iso(now)};
 }
 
 /**

@@ -1,6 +1,7 @@
 /** The decisions about a slot, from nothing but what is known of it and what is seen: worker.ts says what a slot is. */
 import {causeOfDeath, type Death} from './death.ts';
 import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom, symptomText} from './provider.ts';
+import {isServedFor, type Moment} from './served.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 import {
   isAlive,
@@ -13,7 +14,7 @@ import {
   type Worker,
 } from './worker.ts';
 
-/** Seconds; the defaults and the reasons for them are in `config.ts`. */
+/** Seconds; the defaults and the reasons for them are in `config.ts`. Limits on what agents say count served time: see served.ts. */
 export type Limits = {
   create_s: number;
   boot_s: number;
@@ -32,11 +33,14 @@ export type Limits = {
 };
 
 /**
- * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer, or nobody looked; nothing is concluded.
- * `foreign`: a node without our label, which somebody else made and which is not ours to delete; a request of ours may be in the queue
- * behind it.
+ * What Cloud TPU shows for the slot's name. `unknown`: its zone gave no answer; nothing is concluded.
+ * `missing`: a node that was shown before is not in the complete list of `listed_at`, which may be wrong.
+ * `absent`: `get` found no such node, or none was ever shown. `foreign`: a node without our label, which is not ours to delete;
+ * a request of ours may be in the queue behind it.
  */
-export type Observation = {kind: 'unknown'} | {kind: 'absent'} | Foreign | Found;
+export type Observation = {kind: 'unknown'} | Missing | {kind: 'absent'} | Foreign | Found;
+
+export type Missing = {kind: 'missing'; listed_at: string};
 
 export type Foreign = {kind: 'foreign'; isQueued: boolean};
 
@@ -61,6 +65,9 @@ export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: s
 /** Whether the pool needs the slot now. `dismissed`: it may not cost another minute, so it is not let finish what it has. */
 export type Wanted = 'wanted' | 'unwanted' | 'dismissed';
 
+/** Whether a silent worker ends now, or is held by the brake of its zone: see brake.ts. */
+export type Silence = 'ends' | 'held';
+
 /**
  * What the slot becomes and what is asked of Cloud TPU, from nothing but state: run twice, it asks once.
  */
@@ -69,15 +76,17 @@ export function decideWorker(
   observation: Observation,
   wanted: Wanted,
   limits: Limits,
-  now: number,
+  moment: Moment,
+  silence: Silence = 'ends',
 ): WorkerDecision {
+  const {now} = moment;
   if (observation.kind === 'foreign') return decideForeign(worker, observation, wanted, limits, now);
   const seen = afterLook(worker, observation, now);
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isMended = hasBeenMended(worker, seen);
   if (isMended) events.push(`${worker.name} is READY again and boots`);
   const booting = isMended ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
-  const decision = decideSeen(booting, observation, wanted, limits, now);
+  const decision = decideSeen(booting, observation, wanted, {limits, moment, silence});
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
 }
 
@@ -94,13 +103,16 @@ function bootsSince({phase, phase_since_at, heartbeat_at, provider_since_at}: Wo
   return msOf(phase_since_at) + (now - msOf(provider_since_at));
 }
 
+type Context = {limits: Limits; moment: Moment; silence: Silence};
+
 function decideSeen(
   worker: Worker,
   observation: Observation,
   wanted: Wanted,
-  limits: Limits,
-  now: number,
+  context: Context,
 ): WorkerDecision {
+  const {limits, moment} = context;
+  const {now} = moment;
   switch (worker.phase) {
     case 'gone':
       return decideGone(worker, observation, wanted, now);
@@ -111,7 +123,7 @@ function decideSeen(
     case 'idle':
     case 'working':
     case 'draining':
-      return decideLiving(worker, observation, wanted, limits, now);
+      return decideLiving(worker, observation, wanted, context);
     default:
       return worker.phase satisfies never;
   }
@@ -167,16 +179,17 @@ function decideDeleting(
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
-  return observation.kind === 'unknown' ? unchanged(worker) : askAgain(worker, 'delete', limits, now);
+  const isSeen = observation.kind === 'found' || observation.kind === 'foreign';
+  return isSeen ? askAgain(worker, 'delete', limits, now) : unchanged(worker);
 }
 
 function decideLiving(
   worker: Worker,
   observation: Observation,
   wanted: Wanted,
-  limits: Limits,
-  now: number,
+  {limits, moment, silence}: Context,
 ): WorkerDecision {
+  const {now, served} = moment;
   const other = otherLife(worker, observation);
   if (other !== undefined && observation.kind === 'found') {
     const death = taken(`the node of that name is incarnation ${other}, not ${worker.incarnation}`);
@@ -187,8 +200,8 @@ function decideLiving(
       death,
     );
   }
-  const death = causeOfDeath(worker, observation, limits, now);
-  if (death) {
+  const death = causeOfDeath(worker, observation, limits, moment);
+  if (death && !(death.kind === 'silent' && silence === 'held')) {
     // A node that never came up says what a refusal says: this zone has none to give now.
     const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
     const event = `${worker.name} is lost: ${death.cause}; deleting it`;
@@ -208,7 +221,7 @@ function decideLiving(
     return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
   if (worker.phase === 'draining' && worker.work === null)
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
-  if (worker.phase === 'draining' && isOlderThan(worker.phase_since_at, limits.drain_s, now))
+  if (worker.phase === 'draining' && isServedFor(served, worker.phase_since_at, limits.drain_s))
     return toDeleting(worker, `${worker.name} is not drained after ${limits.drain_s} s: deleting it`, now);
   if (worker.phase === 'creating') {
     if (observation.kind === 'found' && observation.state === 'READY')
@@ -244,10 +257,12 @@ function withProvider(worker: Worker, observation: Found, now: number): Worker {
     shown.health !== worker.health ||
     shown.queue_state !== worker.queue_state ||
     symptoms.length !== worker.symptoms.length ||
+    worker.missing_since_at !== null ||
     newSymptoms(worker, {symptoms}).length > 0;
   if (!isNews) return worker;
   const isSame = worker.provider_since_at !== null && standing(shown) === standing(worker);
-  return {...worker, ...shown, symptoms, provider_since_at: isSame ? worker.provider_since_at : iso(now)};
+  const provider_since_at = isSame ? worker.provider_since_at : iso(now);
+  return {...worker, ...shown, symptoms, provider_since_at, missing_since_at: null};
 }
 
 /** How often it is written down that a node is not READY yet. */
@@ -258,6 +273,8 @@ const UNBILLED = {costs: {}, costs_at: null, ready_at: null};
 
 /** The worker with what a look has shown of it, before anything is decided. A node is paid for once it is READY, also one that must go. */
 export function afterLook(before: Worker, observation: Observation, now: number): Worker {
+  if (observation.kind === 'missing' && before.missing_since_at === null)
+    return {...before, missing_since_at: observation.listed_at};
   if (observation.kind !== 'found') return before;
   const seen = withProvider(before, observation, now);
   const worker = before.phase === 'gone' ? {...seen, ...UNBILLED} : seen;
@@ -295,6 +312,9 @@ function newSymptoms(before: Worker, {symptoms}: Pick<Worker, 'symptoms'>): Symp
 function toCreating(worker: Worker, now: number): WorkerDecision {
   const creating = enter(worker, 'creating', now, {
     incarnation: worker.incarnation + 1,
+    born_at: iso(now),
+    hello_at: null,
+    suspect: null,
     asked_at: iso(now),
     ready_at: null,
     ...NO_COSTS,

@@ -182,6 +182,7 @@ export const paths = {
   prices: () => 'prices/chips',
   /** How far looks have come in what is too much for one of them. */
   progressOfLooks: () => 'looks/datasets',
+  served: () => 'system/served',
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,

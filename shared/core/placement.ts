@@ -1,3 +1,5 @@
+import type {Brake} from './brake.ts';
+import {type Boots, NO_BOOTS} from './breakers.ts';
 import type {Refusal} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
@@ -13,6 +15,9 @@ export type Zone = {
   losses: {ended_at: string; lived_s: number}[];
   /** When nodes were asked for, the newest last: those of the last hour. */
   creates: {asked_at: string}[];
+  boots: Boots;
+  /** Set while workers of the zone are silent. */
+  brake: Brake | null;
   updated_at: string;
 };
 
@@ -63,6 +68,8 @@ export function newZone(zone: string, now: number): Zone {
     sold_out_at: null,
     losses: [],
     creates: [],
+    boots: NO_BOOTS,
+    brake: null,
     updated_at: iso(now),
   };
 }

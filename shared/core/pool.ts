@@ -1,3 +1,4 @@
+import type {Boots} from './breakers.ts';
 import {workerName} from './names.ts';
 import type {Provisioning} from './placement.ts';
 import {isOlderThan} from './time.ts';
@@ -19,6 +20,7 @@ export type Pool = {
   budget_usd: number | null;
   /** What its TPUs that have ended cost. */
   spent_usd: number;
+  boots: Boots;
 };
 
 /** The pool's slots, the first zone's first: the order in which they are filled. */

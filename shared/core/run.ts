@@ -1,3 +1,4 @@
+import {type MachineDeaths, NO_MACHINE_DEATHS} from './breakers.ts';
 import type {StreamStatus} from './stream.ts';
 import {isOlderThan, iso} from './time.ts';
 
@@ -5,7 +6,7 @@ import {isOlderThan, iso} from './time.ts';
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
 /** Only what a worker needs to know is in `spec`; it is frozen, with its hash, when the first stream is accepted. */
-export type Run<Spec = {[key: string]: unknown}> = {
+export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   run: string;
   status: RunStatus;
   reason: string | null;
@@ -54,8 +55,14 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
-/** What people have said of a run so far: nothing. */
-export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null};
+/** A run as it begins: no message has changed it, and no machine has died at work on it. */
+export const NO_ORDERS = {
+  version: 0,
+  cancelled_streams: [],
+  stopped_at: null,
+  rebuilt_at: null,
+  ...NO_MACHINE_DEATHS,
+};
 
 /** What the streams of a run are together; `failed` is one of those that failed. */
 export type StreamTotals = typeof NO_STREAMS & {

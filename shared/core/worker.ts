@@ -9,6 +9,9 @@ import {isOlderThan, iso, msOf} from './time.ts';
  */
 export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
 
+/** A stream that may be the reason why its worker ends. It is charged when the worker does, unless more of it was stored since. */
+export type Suspect = {work: string; epoch: number; total_shards: number};
+
 export type Worker = Shown & {
   name: string;
   pool: string;
@@ -27,6 +30,9 @@ export type Worker = Shown & {
   charged_to: string | null;
   /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
   incarnation: number;
+  /** When this incarnation was asked for, and when its agent first spoke. */
+  born_at: string | null;
+  hello_at: string | null;
   /** How the node of this life was asked for, and until when the queue may give it. */
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
@@ -34,6 +40,8 @@ export type Worker = Shown & {
   provider_since_at: string | null;
   /** When a look last found the node coming and not READY yet, give or take two minutes. */
   unready_at: string | null;
+  /** Since when complete lists leave out a node that was shown before; null while it is shown. */
+  missing_since_at: string | null;
   /** Of this node since it was READY, the newest last. */
   symptoms: Symptom[];
   /** What its agent said that this machine cannot do: it is to be replaced. */
@@ -48,6 +56,8 @@ export type Worker = Shown & {
   claimed_at: string | null;
   /** Its run is paused: at its next heartbeat it is told to finish its shard and to give the stream back. */
   drains: boolean;
+  /** The stream, as in `work`, that it lost by falling silent or by a failure of its machine, and its shards by then. */
+  suspect: Suspect | null;
   samples_done: number | null;
   samples_total: number | null;
   tokens_done: number | null;
@@ -83,6 +93,9 @@ export function newWorker(
     usd_per_hour: null,
     ...NO_COSTS,
     incarnation: 0,
+    born_at: null,
+    hello_at: null,
+    suspect: null,
     ...NOTHING_SHOWN,
     provisioning: null,
     valid_until_at: null,
@@ -163,6 +176,7 @@ export const NOTHING_SHOWN = {
   queue_state: null,
   provider_since_at: null,
   unready_at: null,
+  missing_since_at: null,
   symptoms: [] as Symptom[],
 };
 
@@ -206,6 +220,8 @@ export function heardFrom(
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
     ready_at: worker.ready_at ?? readyBySaying(worker, now),
+    hello_at: worker.hello_at ?? iso(now),
+    suspect: worker.fault === null ? null : worker.suspect,
     progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
     heartbeat_at: iso(now),
   };

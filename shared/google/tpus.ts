@@ -75,6 +75,15 @@ export function openTpus({project, endpoint, service_account}: Options): Tpus {
       return {tpus, unreachable: [...unreachable]};
     },
 
+    async get(name, zone) {
+      const {client, words} = await open();
+      const [node, queued] = await Promise.all([
+        readOne(`get ${name}`, zone, () => client.getNode({name: nodePath(name, zone)}, CALL)),
+        readOne(`get ${name}`, zone, () => client.getQueuedResource({name: queuedPath(name, zone)}, CALL)),
+      ]);
+      return joined(node, queued, words)[0];
+    },
+
     async create(request) {
       const opened = await open();
       const {name, zone} = request;
@@ -202,6 +211,19 @@ async function readAll<T>(
     pageToken = page?.nextPageToken ?? '';
   } while (pageToken);
   return found;
+}
+
+/** The resource, or nothing when Cloud TPU answers that there is none. */
+async function readOne<T>(what: string, zone: string, read: () => Promise<[T, ...unknown[]]>): Promise<T[]> {
+  return repeating(what, zone, async () => {
+    try {
+      const [found] = await read();
+      return [found];
+    } catch (error) {
+      if (isNotFound(error)) return [];
+      throw error;
+    }
+  });
 }
 
 async function repeating<T>(what: string, zone: string, read: () => Promise<T>): Promise<T> {

@@ -1,5 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import {NO_BOOTS} from '../core/breakers.ts';
 import {
   type ControlMessage,
   cancelledAfter,
@@ -8,12 +9,13 @@ import {
   decideConfigure,
   decideDelete,
   decideRecreate,
+  decideResumePool,
   decideRetry,
   decideRunAction,
   decideScale,
 } from '../core/control.ts';
 import {paths, workerIdOf} from '../core/names.ts';
-import {slotsFor} from '../core/pool.ts';
+import {type Pool, slotsFor} from '../core/pool.ts';
 import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
@@ -21,12 +23,21 @@ import {Rejected} from '../errors.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {zoneOf} from './fleet.ts';
 import {holderOf, takeWork, tellHolders} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
 import {knownPool, readPool} from './pools.ts';
 import {rebuild} from './rebuild.ts';
-import {FAILED, poolRecords, runRecords, streamRecords, UNFINISHED, workerRecords} from './records.ts';
+import {
+  FAILED,
+  poolRecords,
+  runRecords,
+  streamRecords,
+  UNFINISHED,
+  workerRecords,
+  zoneRecords,
+} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell, tellAlone} from './timeline.ts';
 import {adoptUnknown} from './workers.ts';
@@ -88,8 +99,11 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
       await knownPool(deps);
       if (!(await deps.store.get(paths.worker(message.worker)))) await adoptUnknown(deps, message.worker);
       return '';
-    case 'pause':
     case 'resume':
+      if (message.run === undefined) return '';
+      if (!(await deps.store.get(paths.run(message.run)))) await registerRun(deps, message.run);
+      return '';
+    case 'pause':
     case 'stop':
     case 'configure':
     case 'retry':
@@ -103,8 +117,13 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
 
 async function keepOrders(deps: Deps, message: ControlMessage): Promise<void> {
   if (message.action === 'rebuild') return;
-  if ('run' in message) await keepRunOrders(deps, message.run);
+  if ('run' in message && message.run !== undefined) await keepRunOrders(deps, message.run);
   else await keepPoolOrders(deps);
+}
+
+async function readNamedPool(deps: Deps, tx: Transaction, pool: string | undefined): Promise<Pool> {
+  if (pool !== deps.config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
+  return poolRecords.get(tx, deps.config.pool);
 }
 
 async function apply(
@@ -131,9 +150,18 @@ async function apply(
     case 'resume':
     case 'stop': {
       const {action, run} = message;
-      return conclude(decideRunAction(action, run, await runRecords.get(tx, run), now), runRecords.set, {
-        run,
-      });
+      if (run !== undefined)
+        return conclude(decideRunAction(action, run, await runRecords.get(tx, run), now), runRecords.set, {
+          run,
+        });
+      const pool = await readNamedPool(deps, tx, 'pool' in message ? message.pool : undefined);
+      const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, zone, now)));
+      const resume = (tx: Transaction, next: Pool) => {
+        poolRecords.set(tx, next);
+        for (const zone of zones)
+          if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
+      };
+      return conclude(decideResumePool(pool), resume, {pool: pool.pool});
     }
     case 'configure': {
       const {action: _, run, if_version, ...settings} = message;
@@ -142,8 +170,7 @@ async function apply(
     }
     case 'scale': {
       const {action: _, pool, if_version, ...settings} = message;
-      if (pool !== deps.config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
-      const found = await poolRecords.get(tx, deps.config.pool);
+      const found = await readNamedPool(deps, tx, pool);
       return conclude(decideScale(found, settings, if_version), poolRecords.set, {pool});
     }
     case 'retry':

@@ -12,6 +12,8 @@ export type Deps = {
   objects: Objects;
   tpus: Tpus;
   ticker: Ticker;
+  /** Calls worker-api by the address that workers use; resolves when it has stored that it was called. */
+  ping: () => Promise<void>;
   now: Now;
   log: Log;
   config: Config;

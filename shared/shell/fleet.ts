@@ -11,7 +11,7 @@ import type {tpuMessage} from '../schemas.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {priceOf, readPrices} from './money.ts';
-import {INCARNATION_LABEL, isSomebodyElses, lookAtNodes, MANAGED, NOT_LOOKED, observe} from './nodes.ts';
+import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell, tellAlone} from './timeline.ts';
@@ -82,16 +82,16 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   if (worker.ready_at === null) {
     const isOurs = worker.provider_state !== null || worker.queue_state !== null;
-    const look = await lookAtNodes(deps).catch((error: Error) => {
+    const tpu = await deps.tpus.get(worker.name, worker.zone).catch((error: Error) => {
       if (!isOurs) throw error;
       deps.log('WARNING', error.message, {worker: worker.name});
-      return NOT_LOOKED;
+      return undefined;
     });
-    if (isSomebodyElses(look, worker)) return;
+    if (tpu && !isOurs && isForeign(tpu)) return;
     await deps.store.transaction(async tx => {
       const current = await workerRecords.get(tx, worker.name);
       if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
-      const seen = afterLook(current, observe(look, current), deps.now());
+      const seen = tpu ? afterLook(current, observationOf(tpu), deps.now()) : current;
       if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
     });
   }

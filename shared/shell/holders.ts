@@ -2,16 +2,17 @@
  * A lease stands in two documents, its stream's and its worker's. Whoever changes it reads both first and changes both in one
  * transaction: the worker's heartbeats look at the worker alone.
  */
+import {afterMachineFailedStream} from '../core/breakers.ts';
 import {isHeldBy, isLeasedTo, revokeLease} from '../core/lease.ts';
 import {parseWork, paths} from '../core/names.ts';
-import {isOpen} from '../core/run.ts';
+import {isOpen, type Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import {type Worker, withoutWork} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {LEASED, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
-import {tell} from './timeline.ts';
+import {tell, tellPaused} from './timeline.ts';
 
 /** The stream whose lease the worker has. */
 export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
@@ -39,17 +40,35 @@ export function takeWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
-/** The stream as it is without its holder; one that so many machines in a row have died over is parked, and that is told. */
-export function putBack(tx: Transaction, free: Stream, holder: Worker | undefined, now: number): void {
+/** The run of a stream that its machines have failed, to be counted there; read before anything is written. */
+export async function runOfFailed(deps: Deps, tx: Transaction, free: Stream): Promise<Run | undefined> {
+  return free.status === 'failed' ? unlessBroken(deps, () => runRecords.get(tx, free.run)) : undefined;
+}
+
+/** The stream without its holder. A stream that failed for its machines is recorded, and counted in `parent`, its run. */
+export function putBack(
+  tx: Transaction,
+  free: Stream,
+  holder: Worker | undefined,
+  now: number,
+  parent?: Run,
+): void {
   streamRecords.set(tx, free);
   takeWork(tx, holder);
   if (free.status !== 'failed') return;
+  if (parent) setMachineFailed(tx, parent, free, now);
   const {run, stream, epoch, faults, last_error} = free;
   const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
   tell(tx, {kind: 'stream', run, stream, epoch, text}, now);
 }
 
-/** Takes the lease from whoever has it. */
+export function setMachineFailed(tx: Transaction, parent: Run, {stream}: Stream, now: number): void {
+  const next = afterMachineFailedStream(parent, stream, now);
+  runRecords.set(tx, next);
+  tellPaused(tx, parent, next, now);
+}
+
+/** Takes the lease from its worker. */
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   takeWork(tx, holder);

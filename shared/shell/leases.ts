@@ -22,11 +22,12 @@ import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/wo
 import type {Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {putBack, workOf} from './holders.ts';
+import {putBack, runOfFailed, setMachineFailed, workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
 import {PENDING, runRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {storePing} from './service.ts';
 import {tell} from './timeline.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
@@ -36,7 +37,7 @@ type Heartbeat = Extract<WorkerRequest, {action: 'heartbeat'}>;
 type Release = Extract<WorkerRequest, {action: 'release'}>;
 
 /** What an agent on a TPU asks for and is told. Its words count only while its incarnation is the one the slot has now. */
-export function answerWorker(deps: Deps, request: WorkerRequest): Promise<WorkerAnswer> {
+export async function answerWorker(deps: Deps, request: WorkerRequest): Promise<WorkerAnswer> {
   switch (request.action) {
     case 'lease':
       return lease(deps, request);
@@ -44,6 +45,9 @@ export function answerWorker(deps: Deps, request: WorkerRequest): Promise<Worker
       return heartbeat(deps, request);
     case 'release':
       return release(deps, request);
+    case 'ping':
+      await storePing(deps);
+      return ok({action: 'pong'});
     default:
       return request satisfies never;
   }
@@ -139,9 +143,9 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   // A request that was long on its way finds its sender at work on what a later one was given.
   if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
   // It has begun anew, and asks for what it had.
-  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, 'it asks', now) : current;
+  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
-    putBack(tx, free, worker, now);
+    putBack(tx, free, worker, now, parent);
     return undefined;
   }
   const granted = grantLease(free, holder, now);
@@ -259,12 +263,17 @@ async function release(deps: Deps, request: Release): Promise<WorkerAnswer> {
         status: 409,
         body: say('stop', `the lease of ${run}/${stream} is not ${request.worker}'s any more`),
       };
+    const {kind, reason} = request.failure ?? {};
+    const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
+    const parent = isMachineFailed ? await runOfFailed(deps, tx, next) : undefined;
     if (next !== current) streamRecords.set(tx, next);
+    if (parent) setMachineFailed(tx, parent, next, now);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
-      // What this machine could not do, another may: it is replaced, and gets nothing before.
-      const {kind, reason} = request.failure ?? {};
+      // Another machine may do what this one could not: it is replaced, and gets nothing before.
       const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;
-      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), fault});
+      const {total_shards} = next;
+      const suspect = fault === null ? null : {work: worker.work, epoch, total_shards};
+      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), fault, suspect});
     }
     if (held)
       tell(

@@ -1,6 +1,6 @@
 import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {costOfLiving} from '../core/cost.ts';
-import {freeFromLiving, hasRunOut, isHeldBy} from '../core/lease.ts';
+import {freeFromLiving, hasRunOut, isHeldBy, suspectOf} from '../core/lease.ts';
 import {parseWork, paths, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
 import {
@@ -13,12 +13,13 @@ import {
   summarizeRun,
   totalsOf,
 } from '../core/run.ts';
+import type {Served} from '../core/served.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
 import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {writeResult} from './finish.ts';
-import {freeStream, holderOf, putBack, takeWork, tellHolders, workOf} from './holders.ts';
+import {freeStream, holderOf, putBack, runOfFailed, takeWork, tellHolders, workOf} from './holders.ts';
 import {nextToList, takeMissedStreams, takeUnknown} from './missed.ts';
 import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
@@ -72,8 +73,8 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
     run => unlessBroken(deps, () => lookAt(run)).catch(error => failures.push(error)),
     RUNS_ABREAST,
   );
-  const {busy, held} = await lookAtWorkers(deps, look, fleet);
-  await endSilentLeases(deps, fleet);
+  const {busy, held, served} = await lookAtWorkers(deps, look, fleet);
+  await endSilentLeases(deps, fleet, served);
   await keepOrdersOf(deps, held).catch(error => failures.push(error));
   // What cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
   if (failures.length > 0) throw failures[0];
@@ -188,8 +189,8 @@ async function endOrphanedLeases(deps: Deps, run: string, fleet: Fleet): Promise
  * A worker that lives and has not said for long that it has its lease, as under repair or after its host restarted, loses it.
  * Those that are dead have lost theirs before, with their death as the reason.
  */
-async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
-  const isLate = (worker: Worker) => hasRunOut(worker, deps.config.lease_s, deps.now());
+async function endSilentLeases(deps: Deps, fleet: Fleet, served: Served): Promise<void> {
+  const isLate = (worker: Worker) => hasRunOut(worker, deps.config.lease_s, served);
   const silent = [...fleet.workers.values()].filter(isLate);
   await abreast(silent, async ({name}) => {
     const freed = await deps.store.transaction(async tx => {
@@ -201,8 +202,9 @@ async function endSilentLeases(deps: Deps, fleet: Fleet): Promise<void> {
         return undefined;
       }
       const now = deps.now();
-      const free = freeFromLiving(stream, worker, 'it ran out', now);
-      putBack(tx, free, worker, now);
+      const free = freeFromLiving(stream, worker, now);
+      const parent = await runOfFailed(deps, tx, free);
+      putBack(tx, free, {...worker, suspect: suspectOf(worker, stream)}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
       const {run, epoch} = stream;
       tell(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);

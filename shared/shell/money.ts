@@ -20,7 +20,7 @@ import type {Worker} from '../core/worker.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {poolRecords, runRecords, unlessBroken} from './records.ts';
+import {runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
 
@@ -139,43 +139,42 @@ async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
   });
 }
 
-/**
- * Reads what lives that are over have to be added to; what it answers adds them. Called in the transaction that ends the lives, so
- * that each is counted once.
- */
-export async function billsFor(
-  deps: Deps,
-  tx: Transaction,
-  workers: readonly Worker[],
-  now: number,
-): Promise<() => void> {
-  if (workers.length === 0) return () => {};
-  // One that cannot be read is made again by the next look.
-  const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
-  const named = new Set(workers.flatMap(({costs}) => Object.keys(costs)));
-  const found = await Promise.all([...named].map(run => unlessBroken(deps, () => runRecords.get(tx, run))));
-  const runs = found.filter(run => run !== undefined);
-  const attempts = await Promise.all(
-    workers.map(async worker => {
+/** Incarnations that are over, and the documents of their attempts. */
+export type Bill = {worker: Worker; path: string; attempt: Document | undefined}[];
+
+export async function readBill(tx: Transaction, over: readonly Worker[]): Promise<Bill> {
+  return Promise.all(
+    over.map(async worker => {
       const path = paths.attempt(worker.name, worker.incarnation);
       return {worker, path, attempt: await tx.get(path)};
     }),
   );
-  const sum = (of: (worker: Worker) => number) => workers.reduce((total, worker) => total + of(worker), 0);
-  return () => {
-    for (const run of runs) {
-      const spent_usd = run.spent_usd + sum(({costs}) => costs[run.run] ?? 0);
-      // Of a run that has ended nobody else sums up what its last TPUs cost.
-      runRecords.set(tx, {
-        ...run,
-        spent_usd,
-        cost_usd: Math.max(run.cost_usd, spent_usd),
-        updated_at: iso(now),
-      });
-    }
-    const total = sum(({costs}) => totalOf(costs));
-    if (pool && total > 0) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
-    for (const {worker, path, attempt} of attempts) if (attempt) tx.set(path, billed(attempt, worker, now));
+}
+
+type Payers = {runs: ReadonlyMap<string, Run>; pool: Pool | undefined; bill: Bill};
+
+/**
+ * Adds the cost of incarnations that are over to their runs, their pool and their attempts. Called in the transaction that ends
+ * them, so that each is counted once.
+ */
+export function addBill<P extends Payers>(tx: Transaction, payers: P, now: number): P {
+  const {bill, pool} = payers;
+  if (bill.length === 0) return payers;
+  const sum = (of: (worker: Worker) => number) => bill.reduce((total, {worker}) => total + of(worker), 0);
+  const runs = new Map(payers.runs);
+  for (const [name, run] of runs) {
+    const usd = sum(({costs}) => costs[name] ?? 0);
+    if (usd === 0) continue;
+    const spent_usd = run.spent_usd + usd;
+    // A run that has ended is summed up by no later tick.
+    runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
+  }
+  for (const {worker, path, attempt} of bill) if (attempt) tx.set(path, billed(attempt, worker, now));
+  const total = sum(({costs}) => totalOf(costs));
+  return {
+    ...payers,
+    runs,
+    ...(pool && total > 0 ? {pool: {...pool, spent_usd: pool.spent_usd + total}} : {}),
   };
 }
 

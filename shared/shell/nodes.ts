@@ -1,10 +1,12 @@
 /** What Cloud TPU shows: every node and queued resource of ours at one instant, or that a zone gave no answer. */
 import type {Observation} from '../core/life.ts';
 import {parseWorkerName} from '../core/names.ts';
-import {msOf} from '../core/time.ts';
+import {queueStanding} from '../core/provider.ts';
+import {isServedFor, type Moment} from '../core/served.ts';
+import {iso, msOf} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
-import {TpuError} from '../errors.ts';
 import type {Tpu} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {readPool} from './pools.ts';
 
@@ -21,10 +23,12 @@ export type Look = {
   tpus: ReadonlyMap<string, Tpu>;
   strays: readonly Tpu[];
   unreachable: readonly string[];
+  /** Names that the list leaves out, and of which `get` answered that there is no such node. */
+  absent: ReadonlySet<string>;
 };
 
 /** Nothing was seen: it is older than whatever is known. */
-export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), strays: [], unreachable: []};
+export const NOT_LOOKED: Look = {at_ms: -1, tpus: new Map(), strays: [], unreachable: [], absent: new Set()};
 
 /** Nodes as Cloud TPU lists them now. */
 export async function lookAtNodes(deps: Deps): Promise<Look> {
@@ -35,7 +39,49 @@ export async function lookAtNodes(deps: Deps): Promise<Look> {
   for (const tpu of listed.tpus)
     if (parseWorkerName(tpu.name)?.zone === tpu.zone) tpus.set(tpu.name, tpu);
     else if (isManaged(tpu)) strays.push(tpu);
-  return {at_ms, tpus, strays, unreachable: listed.unreachable};
+  return {at_ms, tpus, strays, unreachable: listed.unreachable, absent: new Set()};
+}
+
+/** Seconds between two lists that both leave a node out. */
+const MISSING_S = 60;
+
+/**
+ * Asks Cloud TPU for each node that the list leaves out and that may be gone: one that is being deleted, or one that a list of a
+ * minute ago left out as well and that is unheard for a lease. An error says nothing about the node.
+ */
+export async function lookForMissing(
+  deps: Deps,
+  look: Look,
+  workers: ReadonlyMap<string, Worker>,
+  {served}: Moment,
+): Promise<Look> {
+  if (look === NOT_LOOKED) return look;
+  const {lease_s} = deps.config;
+  const missing = [...workers.values()].filter(worker => {
+    if (observe(look, worker).kind !== 'missing') return false;
+    if (worker.phase === 'deleting') return true;
+    const {heartbeat_at, phase_since_at, missing_since_at} = worker;
+    return (
+      isServedFor(served, heartbeat_at ?? phase_since_at, lease_s) &&
+      missing_since_at !== null &&
+      look.at_ms - msOf(missing_since_at) >= MISSING_S * 1000
+    );
+  });
+  const tpus = new Map(look.tpus);
+  const absent = new Set<string>();
+  await abreast(missing, async worker => {
+    const {name, zone} = worker;
+    try {
+      const tpu = await deps.tpus.get(name, zone);
+      if (tpu && !isLeftOut(tpu, worker)) tpus.set(name, tpu);
+      else absent.add(name);
+    } catch (error) {
+      deps.log('WARNING', `Failed to ask whether ${name} exists: ${(error as Error).message}`, {
+        worker: name,
+      });
+    }
+  });
+  return {...look, tpus, absent};
 }
 
 /** Whether there is, or may be, a node of ours, whatever documents say. */
@@ -71,17 +117,9 @@ function isOurs(labels: Tpu['labels']): boolean {
   return labels['managed-by'] === MANAGED['managed-by'];
 }
 
-/**
- * Whether the node of the worker's name is one that we did not make. Only of a worker that no look before has shown this is asked: then
- * its create may have found the name taken.
- */
-export function isSomebodyElses({tpus, unreachable}: Look, worker: Worker): boolean {
-  if (worker.provider_state !== null || worker.queue_state !== null) return false;
-  const found = tpus.get(worker.name);
-  if (!found && unreachable.includes(worker.zone))
-    throw new TpuError('transient', worker.zone, `${worker.zone} does not say whose ${worker.name} is`);
-  // What is deleted is the request in the queue, where there is one, with the node that came of it and no other.
-  return found !== undefined && !isManaged(found) && !isQueuedByUs(found);
+/** Whether neither the node nor its request in the queue is ours: its name was taken before we asked for it. */
+export function isForeign(tpu: Tpu): boolean {
+  return !isManaged(tpu) && !isQueuedByUs(tpu);
 }
 
 /**
@@ -93,12 +131,27 @@ export function observe(look: Look, worker: Worker): Observation {
   if (look.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
     return {kind: 'unknown'};
   const tpu = look.tpus.get(worker.name);
-  if (tpu && !isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
-  if (tpu) {
-    const {state, health, symptoms, queued, created_at} = tpu;
-    return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
-  }
-  return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};
+  if (look.absent.has(worker.name)) return {kind: 'absent'};
+  if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu);
+  if (look.unreachable.includes(worker.zone)) return {kind: 'unknown'};
+  const wasShown = worker.provider_state !== null || worker.queue_state !== null;
+  const isExpected = worker.phase === 'deleting' || (worker.phase !== 'gone' && wasShown);
+  return isExpected ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};
+}
+
+/**
+ * Only the queued resource is there, and the node was: the list of nodes may be incomplete where that of the queue is not. A queued
+ * resource that is over is evidence by itself.
+ */
+function isLeftOut({state, queued}: Tpu, {phase, provider_state}: Worker): boolean {
+  const isOver = queueStanding({queue_state: queued?.state ?? null}) === 'over';
+  return state === null && provider_state !== null && !isOver && phase !== 'deleting' && phase !== 'gone';
+}
+
+export function observationOf(tpu: Tpu): Observation {
+  if (!isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
+  const {state, health, symptoms, queued, created_at} = tpu;
+  return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
 }
 
 /** Empty without such a label: nothing says then that it is not the present life. */

@@ -4,10 +4,12 @@
  * documents of earlier releases lack it.
  */
 import {z} from 'zod';
+import {NO_BOOTS} from '../core/breakers.ts';
 import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
+import {NEVER_SERVED, type Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
@@ -67,6 +69,9 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
   rebuilt_at: instant.nullable().default(null),
+  machine_deaths: count.default(0),
+  machine_deaths_shards: count.default(0),
+  machine_failed_streams: count.default(0),
   streams_pending: count,
   streams_in_progress: count,
   streams_completed: count,
@@ -78,6 +83,28 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   total_bytes: count,
   created_at: instant,
   updated_at: instant,
+});
+
+const boots = z
+  .looseObject({
+    unheard: count,
+    unheard_at: instant.nullable(),
+    stopped_at: instant.nullable(),
+    tried_at: instant.nullable(),
+    bundle: text,
+  })
+  .default(NO_BOOTS);
+
+const brake = z.looseObject({
+  since_at: instant,
+  active_at: instant,
+  replaced: count,
+  probes_due: count,
+  bad_verdicts: count,
+  probed_at: instant.nullable(),
+  spoke_at: instant.nullable(),
+  held: count,
+  held_usd_per_hour: z.number().nullable(),
 });
 
 const workerDocument: z.ZodType<Worker> = z.looseObject({
@@ -93,6 +120,8 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   costs_at: instant.nullable(),
   charged_to: text.nullable(),
   incarnation: count,
+  born_at: instant.nullable().default(null),
+  hello_at: instant.nullable().default(null),
   provider_state: text.nullable(),
   health: text.nullable(),
   // Those with a default are newer than the first release, whose documents lack them.
@@ -101,6 +130,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   valid_until_at: instant.nullable().default(null),
   provider_since_at: instant.nullable().default(null),
   unready_at: instant.nullable().default(null),
+  missing_since_at: instant.nullable().default(null),
   symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: instant})).default([]),
   fault: text.nullable().default(null),
   heartbeat_at: instant.nullable(),
@@ -109,6 +139,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   epoch: count.nullable().default(null),
   claimed_at: instant.nullable().default(null),
   drains: z.boolean().default(false),
+  suspect: z.looseObject({work: text, epoch: count, total_shards: count}).nullable().default(null),
   samples_done: count.nullable(),
   samples_total: count.nullable(),
   tokens_done: count.nullable(),
@@ -132,6 +163,8 @@ const zoneDocument: z.ZodType<Zone> = z.looseObject({
   sold_out_at: instant.nullable().default(null),
   losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
   creates: z.array(z.looseObject({asked_at: instant})),
+  boots,
+  brake: brake.nullable().default(null),
   updated_at: instant,
 });
 
@@ -146,6 +179,13 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   version: count,
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
+  boots,
+});
+
+const servedDocument: z.ZodType<Served> = z.looseObject({
+  proven_at: instant.nullable(),
+  gaps: z.array(z.looseObject({from_at: instant, to_at: instant})),
+  failed_pings: count,
 });
 
 /** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
@@ -204,6 +244,13 @@ const streams = kind(streamDocument);
 const workers = kind(workerDocument);
 const zones = kind(zoneDocument);
 const pools = kind(poolDocument);
+const served = kind(servedDocument);
+
+export const servedRecord = {
+  get: async (from: Store | Transaction): Promise<Served> =>
+    (await served.get(from, paths.served())) ?? NEVER_SERVED,
+  set: (tx: Transaction, value: Served) => served.set(tx, paths.served(), value),
+};
 
 export const runRecords = {
   ...runs,
@@ -233,7 +280,7 @@ export const zoneRecords = {
 /** As messages have left it. What no message has changed, or can change, is as it is deployed now. */
 async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
   const found = await pools.get(from, paths.pool(deployed.pool));
-  if (found?.version === 0) return {...found, ...deployed, spent_usd: found.spent_usd};
+  if (found?.version === 0) return {...found, ...deployed, spent_usd: found.spent_usd, boots: found.boots};
   const {accelerator, runtime_version, spot} = deployed;
   return found && {...found, accelerator, runtime_version, spot};
 }

@@ -1,8 +1,15 @@
 /** Decides about slots, each by its document and what Cloud TPU shows of it, and writes what follows in one transaction. */
 import {accrue, paidBy, pricedAt} from '../core/cost.ts';
-import {freeFromDead} from '../core/lease.ts';
-import {decideWorker, type Wanted, type WorkerAction, type WorkerDecision} from '../core/life.ts';
-import {type Slot as Place, parseWorkerName} from '../core/names.ts';
+import {isMachineDeath} from '../core/death.ts';
+import {chargeSuspect, freeFromDead} from '../core/lease.ts';
+import {
+  decideWorker,
+  type Silence,
+  type Wanted,
+  type WorkerAction,
+  type WorkerDecision,
+} from '../core/life.ts';
+import {type Slot as Place, parseWork, parseWorkerName} from '../core/names.ts';
 import {
   allowance,
   askedFor,
@@ -18,6 +25,7 @@ import {
 import type {Pool} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
 import {nodeStanding, queueStanding} from '../core/provider.ts';
+import type {Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {isAlive, newWorker, type Worker} from '../core/worker.ts';
@@ -25,21 +33,35 @@ import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
-import {publishActions, zoneOf} from './fleet.ts';
+import {publishActions} from './fleet.ts';
 import {putBack, workOf} from './holders.ts';
-import {billsFor, priceOf} from './money.ts';
+import {priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
-import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {
+  changeZone,
+  countMachineDeath,
+  countUnheard,
+  grantBoot,
+  type Hush,
+  isHeldSilent,
+  readShared,
+  type Shared,
+  writeShared,
+} from './shared-documents.ts';
 import {tell} from './timeline.ts';
 
-/** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
-export type Plan = {
+/**
+ * The plan of a tick: prices, the run that pays for each slot, the time served, and what the brakes need to know. Money may be spent
+ * and work finished since `made_at_ms`.
+ */
+export type Plan = Hush & {
   pool: Pool;
   prices: Prices;
   payers: ReadonlyMap<string, string | null>;
   made_at_ms: number;
+  served: Served;
 };
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
@@ -58,21 +80,22 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 const MOST_SLOTS = 50;
 
 /**
- * Decides about slots; true while any is not gone. Most have nothing new to them, as what was read of them already shows, and are
- * let be. Of the others, those that change one document together take turns, many in a transaction.
+ * Decides about slots, and answers whether any is not gone and which silent workers are held. A slot whose document already shows
+ * that nothing changes is left alone. Slots that change one document together take turns, many in a transaction.
  */
 export async function lookAtSlots(
   deps: Deps,
   look: Look,
   slots: readonly Slot[],
   plan: Plan,
-): Promise<boolean> {
+): Promise<{busy: boolean; held: Worker[]}> {
   const now = deps.now();
+  const held: Worker[] = [];
   let busy = false;
   const turns = new Map<string, Slot[]>();
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);
-    const decision = decide(deps, look, slot, before, plan, now);
+    const decision = decide(deps, look, slot, before, plan, now, 'ends');
     if (decision.worker === before) busy ||= before.phase !== 'gone';
     else {
       const shared = sharedBy(before, decision) ?? slot.name;
@@ -80,10 +103,13 @@ export async function lookAtSlots(
     }
   }
   await abreast([...turns.values()], async queue => {
-    for (let first = 0; first < queue.length; first += MOST_SLOTS)
-      busy = (await decideSlots(deps, look, queue.slice(first, first + MOST_SLOTS), plan)) || busy;
+    for (let first = 0; first < queue.length; first += MOST_SLOTS) {
+      const decided = await decideSlots(deps, look, queue.slice(first, first + MOST_SLOTS), plan);
+      busy ||= decided.isAnyLeft;
+      held.push(...decided.held);
+    }
   });
-  return busy;
+  return {busy, held};
 }
 
 /** What the change writes beside the slot's own documents: its zone, or its pool and runs. */
@@ -96,38 +122,62 @@ function isOver(before: Worker, {worker}: WorkerDecision): boolean {
   return worker.phase === 'gone' && before.phase !== 'gone';
 }
 
-/** What became of a slot in the transaction that decides about it; `stream` is what a life that ends here leaves behind. */
-type Turn = WorkerDecision & {before: Worker; change: Change | undefined; stream: Stream | undefined};
+/**
+ * A decision about a slot, in the transaction that writes it. `stream` is leased to an incarnation that ends here; `suspected` was,
+ * until its worker fell silent.
+ */
+type Turn = WorkerDecision & {
+  slot: Slot;
+  before: Worker;
+  change: Change | undefined;
+  stream: Stream | undefined;
+  suspected: Stream | undefined;
+};
 
-/** Decides about slots by what they are now; true while any is not gone. */
-async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan: Plan): Promise<boolean> {
+type Decided = {actions: WorkerAction[]; freed: Stream[]; held: Worker[]; isAnyLeft: boolean};
+
+/** Decides about slots by what their documents say now. */
+async function decideSlots(
+  deps: Deps,
+  look: Look,
+  slots: readonly Slot[],
+  plan: Plan,
+): Promise<Pick<Decided, 'held' | 'isAnyLeft'>> {
   const {placement} = deps.config;
-  const {actions, freed, isAnyLeft} = await deps.store.transaction(async tx => {
+  const {actions, freed, held, isAnyLeft} = await deps.store.transaction(async (tx): Promise<Decided> => {
     const now = deps.now();
+    const moment = {now, served: plan.served};
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
     const turns = await decideTurns(deps, tx, look, current, plan, now);
-    const known = await readZones(deps, tx, turns, now);
-    const isAnyAsked = turns.some(({change}) => change === 'asked');
-    const pool = isAnyAsked ? await readPool(deps) : undefined;
     const over = turns.filter(turn => isOver(turn.before, turn)).map(({worker}) => worker);
-    const bills = await billsFor(deps, tx, over, now);
+    const before = await readShared(deps, tx, turns, over, now);
+    const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
 
-    const zones = new Map(known);
     const left = new Map(current.map(({worker}) => [worker.name, worker]));
     const actions: WorkerAction[] = [];
-    for (const turn of turns) {
-      const {before, change} = turn;
-      const zone = zones.get(before.zone);
-      // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
+    const held: Worker[] = [];
+    const freed: Stream[] = [];
+    for (const decided of turns) {
+      const {before} = decided;
+      const isHeld = isHeldSilent(deps, shared, decided, plan, moment);
+      if (isHeld) held.push(before);
+      const turn = isHeld ? withoutSilence(deps, look, decided, plan, now) : decided;
+      if (turn === undefined) continue;
+      const {change} = turn;
+      const zone = shared.zones.get(before.zone);
+      // Asked here again, because another tick may have asked the zone, or spent the money, since the slots were chosen.
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
       if (change === 'asked' && !plan.payers.get(before.name)) continue;
-      if (zone && change) zones.set(zone.zone, tellZone(deps, tx, zone, change, turn, now));
-      const terms = pool && zone && change === 'asked' ? termsOf(deps, pool, zone, before, plan, now) : {};
+      if (zone && change === 'asked' && !grantBoot(deps, shared, zone.zone, moment)) continue;
+      if (zone && change)
+        changeZone(shared, before.zone, zone => tellZone(deps, tx, zone, change, turn, now));
+      const terms =
+        zone && change === 'asked' ? termsOf(deps, shared.pool ?? plan.pool, zone, before, plan, now) : {};
       const worker = {...turn.worker, ...terms, updated_at: iso(now)};
       workerRecords.set(tx, worker);
       left.set(worker.name, worker);
-      if (isEnding(before, worker)) endLife(tx, turn, now);
+      if (isEnding(before, worker)) endLife(deps, tx, shared, turn, now);
       const about = {
         kind: 'worker',
         worker: worker.name,
@@ -135,20 +185,36 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
       } as const;
       for (const text of turn.events) tell(tx, {...about, text}, now);
       actions.push(...turn.actions);
+      if (turn.stream) freed.push(turn.stream);
     }
-    for (const [name, zone] of zones) if (zone !== known.get(name)) zoneRecords.set(tx, zone);
-    bills();
+    writeShared(tx, before, shared, now);
     const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
-    return {actions, freed: turns.flatMap(({stream}) => stream ?? []), isAnyLeft};
+    return {actions, freed, held, isAnyLeft};
   });
   await publishActions(deps, actions);
   // Shards whose events are still under way count before anybody else is given the stream.
   await abreast(freed, ({run, stream}) => unlessBroken(deps, () => advanceStream(deps, run, stream)));
-  return isAnyLeft;
+  return {held, isAnyLeft};
 }
 
-function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
-  const decision = decideWorker(before, observe(look, before), slot.wanted, deps.config.limits, now);
+function decide(
+  deps: Deps,
+  look: Look,
+  slot: Slot,
+  before: Worker,
+  plan: Plan,
+  now: number,
+  silence: Silence,
+): WorkerDecision {
+  const moment = {now, served: plan.served};
+  const decision = decideWorker(
+    before,
+    observe(look, before),
+    slot.wanted,
+    deps.config.limits,
+    moment,
+    silence,
+  );
   const priced = pricedAt(decision.worker, () => priceOf(plan.prices, plan.pool, slot.place.zone));
   const worker = paidBy(priced, plan.payers.get(slot.name) ?? null);
   if (worker === decision.worker) return decision;
@@ -171,15 +237,33 @@ async function decideTurns(
 ): Promise<Turn[]> {
   const changed = current
     .filter(({slot, worker}) => stillHolds(slot, worker))
-    .map(({slot, worker: before}) => ({before, ...decide(deps, look, slot, before, plan, now)}))
+    .map(({slot, worker: before}) => ({slot, before, ...decide(deps, look, slot, before, plan, now, 'ends')}))
     .filter(({before, worker}) => worker !== before);
   return Promise.all(
-    changed.map(async turn => ({
-      ...turn,
-      change: changeOf(turn.before, turn),
-      stream: isEnding(turn.before, turn.worker) ? await workOf(deps, tx, turn.before) : undefined,
-    })),
+    changed.map(async turn => {
+      const isOver = isEnding(turn.before, turn.worker);
+      return {
+        ...turn,
+        change: changeOf(turn.before, turn),
+        stream: isOver ? await workOf(deps, tx, turn.before) : undefined,
+        suspected: turn.death?.kind === 'silent' ? await suspectedBy(deps, tx, turn.before) : undefined,
+      };
+    }),
   );
+}
+
+async function suspectedBy(deps: Deps, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
+  const work = parseWork(suspect?.work ?? null);
+  return work && unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
+}
+
+/** The decision about a silent worker that is held, if it must go all the same or its node shows anything new. */
+function withoutSilence(deps: Deps, look: Look, turn: Turn, plan: Plan, now: number): Turn | undefined {
+  const {slot, before} = turn;
+  const decision = decide(deps, look, slot, before, plan, now, 'held');
+  if (decision.worker === before) return undefined;
+  const stream = isEnding(before, decision.worker) ? turn.stream : undefined;
+  return {slot, before, ...decision, change: changeOf(before, decision), stream, suspected: undefined};
 }
 
 /**
@@ -194,13 +278,6 @@ function stillHolds({wanted, seen}: Slot, worker: Worker): boolean {
 async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot: Slot; worker: Worker}> {
   const found = (await workerRecords.get(tx, slot.name)) ?? newWorker(slot.name, slot.place, now);
   return {slot, worker: accrue(found, now)};
-}
-
-/** Those of which something shows. */
-async function readZones(deps: Deps, tx: Transaction, turns: readonly Turn[], now: number) {
-  const names = turns.filter(({change}) => change).map(({before}) => before.zone);
-  const zones = await Promise.all([...new Set(names)].map(name => zoneOf(deps, tx, name, now)));
-  return new Map(zones.map(zone => [zone.zone, zone]));
 }
 
 /** How a node is asked for, at what price, and who pays. */
@@ -247,7 +324,8 @@ function zoneAfter(
     case 'refused':
       return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', limits, now);
     case 'lost': {
-      const neverWorked = death?.kind === 'setup' || death?.kind === 'broken' || before.phase === 'creating';
+      const isFailed = death !== undefined && ['setup', 'unheard', 'broken'].includes(death.kind);
+      const neverWorked = isFailed || before.phase === 'creating';
       return lostNode(zone, neverWorked ? null : (before.ready_at ?? before.phase_since_at), now);
     }
     default:
@@ -263,12 +341,16 @@ function hasEnded({phase}: Worker): boolean {
   return phase === 'deleting' || phase === 'gone';
 }
 
-/** Records the attempt, and frees what the slot worked on. */
-function endLife(tx: Transaction, turn: Turn, now: number): void {
-  const {before, stream, death} = turn;
+/** Records the attempt, frees the stream that the worker had, and charges the stream that a silent worker has lost before. */
+function endLife(deps: Deps, tx: Transaction, shared: Shared, turn: Turn, now: number): void {
+  const {before, stream, suspected, death} = turn;
   recordAttempt(tx, before, turn, now);
+  if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
   const free = stream && freeFromDead(stream, before.name, death, now);
-  if (free) putBack(tx, free, undefined, now);
+  const charged = death && suspected && chargeSuspect(suspected, before, death, now);
+  const next = free ?? charged;
+  if (next && next !== suspected) putBack(tx, next, undefined, now);
+  if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, next, now);
 }
 
 /** The zone after what its slot shows of it; a new rate is told. */

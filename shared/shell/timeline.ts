@@ -1,11 +1,12 @@
 import {hash} from 'node:crypto';
 import {paths} from '../core/names.ts';
+import type {Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Document, Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 
 export type TimelineEvent = {
-  kind: 'run' | 'stream' | 'shard' | 'worker' | 'rejected' | 'control';
+  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control';
   text: string;
   run?: string;
   stream?: string;
@@ -29,6 +30,11 @@ export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
   const id = hash('sha256', JSON.stringify([now, event])).slice(0, 20);
   const document: Document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
   tx.set(paths.event(id), document);
+}
+
+/** Records that a breaker has paused the run, if it has. */
+export function tellPaused(tx: Transaction, before: Run, {run, status, reason}: Run, now: number): void {
+  if (status !== before.status) tell(tx, {kind: 'run', run, text: `Run ${run} is ${status}: ${reason}`}, now);
 }
 
 /** Of what changes no document. */

@@ -1,8 +1,11 @@
 /** The fleet: which slots should have a TPU, and every node of ours that no document knows. */
+import {heardByZone} from '../core/brake.ts';
+import {isStopped, mayBoot} from '../core/breakers.ts';
 import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
-import {allowance} from '../core/placement.ts';
+import {allowance, type Zone} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
+import type {Moment, Served} from '../core/served.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
@@ -10,11 +13,20 @@ import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
-import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
+import {
+  incarnationsOf,
+  isManaged,
+  type Look,
+  lookAtNodes,
+  lookForMissing,
+  managed,
+  NOT_LOOKED,
+} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {knownPool} from './pools.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
+import {findLost, heedHellos, proveService, reportHeld} from './service.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
 import {tell, tellAlone} from './timeline.ts';
 
@@ -36,7 +48,8 @@ export async function lookForWork(deps: Deps): Promise<void> {
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
   const plan = isNew ? await planAfterLook(deps, fleet) : first;
-  const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
+  const isEmpty = (name: string) => (plan.workers.get(name)?.phase ?? 'gone') === 'gone';
+  const slots = [...plan.wanted].filter(isEmpty).flatMap(name => slotOf(name, 'wanted', plan.workers));
   await lookAtSlots(deps, NOT_LOOKED, slots, plan);
   await keepOrdersOf(deps, plan.held);
 }
@@ -57,7 +70,7 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
 
 async function planAfterLook(deps: Deps, fleet: Fleet) {
   const look = await lookAtNodes(deps);
-  return planSlots(deps, await adoptNodes(deps, look, fleet), look);
+  return planSlots(deps, await adoptNodes(deps, look, fleet), {look});
 }
 
 /**
@@ -115,10 +128,14 @@ export async function lookAtWorkers(
   deps: Deps,
   look: Look,
   fleet: Fleet,
-): Promise<{busy: boolean; held: string[]}> {
+): Promise<{busy: boolean; held: string[]; served: Served}> {
   const {workers, broken} = fleet;
   const areStraysLeft = await sweepStrays(deps, look);
-  const plan = await planSlots(deps, fleet, look);
+  const served = await proveService(deps, workers);
+  const moment = {now: deps.now(), served};
+  const zones = await readZones(deps);
+  await heedHellos(deps, zones, workers, moment);
+  const plan = await planSlots(deps, fleet, {look, served, zones});
   const {wanted, dismissed, held} = plan;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
@@ -128,8 +145,11 @@ export async function lookAtWorkers(
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
-  const areSlotsLeft = await lookAtSlots(deps, look, slots, plan);
-  return {busy: areSlotsLeft || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held};
+  const seen = await lookForMissing(deps, look, workers, moment);
+  const lost = await findLost(deps, workers, moment);
+  const decided = await lookAtSlots(deps, seen, slots, {...plan, lost});
+  await reportHeld(deps, zones, decided.held);
+  return {busy: decided.busy || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held, served};
 }
 
 /** Deletes what has our label and no slot's name and zone: it can get no work, and costs. True while any is there. */
@@ -150,29 +170,45 @@ async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
   return strays.length > 0;
 }
 
+/** What a tick has read before it plans; an event reads zones and served time itself, and no list. */
+type Known = {look?: Look; zones?: readonly Zone[]; served?: Served};
+
 /**
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
+async function planSlots(deps: Deps, fleet: Fleet, known: Known = {}) {
   const {workers, broken} = fleet;
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps, pool);
   const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet);
-  const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
-    deps.log('ERROR', error.message),
-  );
+  const {look, zones = await readZones(deps), served = await servedRecord.get(deps.store)} = known;
   const {open, fixed} = await whatIsLeft(deps, pool);
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
-  const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
+  const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, {now, served})]));
   const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers};
+  const heard = heardByZone(workers.values());
+  const lost: ReadonlySet<string> = new Set();
+  return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers, served, heard, lost};
+}
+
+async function readZones(deps: Deps): Promise<Zone[]> {
+  return zoneRecords.parseAll(await deps.store.query('zones'), error => deps.log('ERROR', error.message));
+}
+
+/** How many nodes the zone may be asked for now, by what it refused and lost, and by the stops of creates. */
+function createsIn({config}: Deps, pool: Pool, zone: Zone, moment: Moment): number {
+  const allowed = allowance(zone, config.placement, moment.now);
+  const {bundle} = config;
+  if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return allowed;
+  const isTime = mayBoot(pool.boots, bundle, moment) && mayBoot(zone.boots, bundle, moment);
+  return Math.min(allowed, (zone.brake?.probes_due ?? 0) + (isTime ? 1 : 0));
 }
 
 /**

@@ -15,7 +15,7 @@ import {
 } from '../../shared/core/lease.ts';
 import {MAX_FAILURES, type Stream, withProgress, withRebuilt} from '../../shared/core/stream.ts';
 import type {Worker} from '../../shared/core/worker.ts';
-import {aLeasedStream, aStream, at, aWorker, NOTHING_STORED, T0} from '../builders.ts';
+import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};
@@ -110,10 +110,10 @@ describe('leases', () => {
     });
 
   it('last for as long as their worker says that it has them, and a while longer', () => {
-    assert.equal(hasRunOut(holder, 180, T0 + 180_000), false);
-    assert.equal(hasRunOut(holder, 180, T0 + 180_001), true);
-    assert.equal(hasRunOut({...holder, claimed_at: at(100)}, 180, T0 + 180_001), false);
-    assert.equal(hasRunOut({...holder, work: null}, 180, T0 + 180_001), false);
+    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_000).served), false);
+    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_001).served), true);
+    assert.equal(hasRunOut({...holder, claimed_at: at(100)}, 180, moment(T0 + 180_001).served), false);
+    assert.equal(hasRunOut({...holder, work: null}, 180, moment(T0 + 180_001).served), false);
   });
 
   const claimable: {name: string; given: Stream; then: boolean}[] = [

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import {NO_BOOTS} from '../../shared/core/breakers.ts';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../shared/core/pool.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
 import {at, aWorker, T0} from '../builders.ts';
@@ -15,6 +16,7 @@ const POOL: Pool = {
   version: 0,
   budget_usd: null,
   spent_usd: 0,
+  boots: NO_BOOTS,
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',

@@ -3,7 +3,7 @@ import {protos} from '@google-cloud/tpu';
 import {decideWorker, type Found, type Limits} from '../../shared/core/life.ts';
 import {isBadHost, type Queued, type Symptom} from '../../shared/core/provider.ts';
 import type {Phase, Worker} from '../../shared/core/worker.ts';
-import {at, aWorker, LIMITS as COMMON_LIMITS, found, T0} from '../builders.ts';
+import {at, aWorker, LIMITS as COMMON_LIMITS, found, moment, T0} from '../builders.ts';
 
 const {Node, QueuedResourceState, Symptom: ApiSymptom} = protos.google.cloud.tpu.v2;
 const wordsOf = (words: object) => Object.keys(words).filter(word => !/^\d+$/.test(word));
@@ -84,7 +84,7 @@ function wellIn(phase: Phase, changes: Partial<Worker> = {}): Worker {
 }
 
 const decide = (worker: Worker, seen: Found, seconds = 0) =>
-  decideWorker(worker, seen, 'wanted', LIMITS, T0 + seconds * 1000);
+  decideWorker(worker, seen, 'wanted', LIMITS, moment(T0 + seconds * 1000));
 /** The same thing seen now and again later. */
 const later = (worker: Worker, seen: Found, seconds: number) =>
   decide(decide(worker, seen).worker, seen, seconds);
@@ -125,7 +125,7 @@ describe('what Cloud TPU says', () => {
             {kind: 'unknown'},
             'wanted',
             LIMITS,
-            T0 + (LIMITS.silent_s + 1) * 1000,
+            moment(T0 + (LIMITS.silent_s + 1) * 1000),
           );
           assert.equal(unseen.death?.kind, silent.death?.kind, 'also where nobody could look');
           const late = decide(worker, seen, LIMITS.repair_s + 1);
@@ -136,7 +136,7 @@ describe('what Cloud TPU says', () => {
   describe('of a queued resource', () => {
     for (const [state, {creating}] of Object.entries(QUEUE))
       for (const phase of PHASES) {
-        const isLost = phase !== 'creating' || creating === 'lost';
+        const isLost = phase === 'deleting' || phase === 'gone' || creating === 'lost';
         it(`without a node, ${phase} and ${state}: ${isLost ? 'deleting' : phase}`, () => {
           const given = wellIn(phase, {provisioning: 'queued-resource', valid_until_at: at(7200)});
           const {worker, actions} = decide(given, found(null, {queued: inQueue(state)}));
@@ -207,9 +207,9 @@ describe('what Cloud TPU says', () => {
     const absent = {kind: 'absent'} as const;
     for (const seen of [found('CREATING'), found(null, {queued: inQueue('PROVISIONING')})]) {
       const {worker} = decide(wellIn('creating'), seen);
-      const {worker: after, death} = decideWorker(worker, absent, 'wanted', LIMITS, T0 + 60_000);
+      const {worker: after, death} = decideWorker(worker, absent, 'wanted', LIMITS, moment(T0 + 60_000));
       assert.deepEqual([after.phase, death?.kind], ['deleting', 'setup']);
-      const {worker: gone} = decideWorker(after, absent, 'wanted', LIMITS, T0 + 120_000);
+      const {worker: gone} = decideWorker(after, absent, 'wanted', LIMITS, moment(T0 + 120_000));
       assert.deepEqual([gone.phase, gone.blocked_until_at], ['gone', at(60 + LIMITS.retry_s)]);
     }
   });
@@ -227,7 +227,7 @@ describe('what Cloud TPU says', () => {
           ['booting', null, undefined],
         );
         assert.equal(decide(back.worker, found('READY'), 800 + LIMITS.boot_s).worker.phase, 'booting');
-        assert.equal(decide(back.worker, found('READY'), 801 + LIMITS.boot_s).death?.kind, 'setup');
+        assert.equal(decide(back.worker, found('READY'), 801 + LIMITS.boot_s).death?.kind, 'unheard');
       });
 
       it(`${what} through which an agent speaks changes nothing`, () => {
@@ -310,15 +310,15 @@ describe('what Cloud TPU says', () => {
 
     it('a machine that failed otherwise is replaced as well, and says nothing bad of its zone', () => {
       const {worker, death} = decide(wellIn('idle', {fault: 'the disk is full'}), found('READY'));
-      assert.deepEqual([worker.phase, death?.kind], ['deleting', 'taken']);
+      assert.deepEqual([worker.phase, death?.kind], ['deleting', 'crashed']);
     });
 
     it('the next life begins without what was said of this one', () => {
       const fault = texts[0] ?? '';
       const seen = found('READY', {symptoms: [symptomNow()]});
       const dead = decide(wellIn('working', {fault}), seen, 10).worker;
-      const gone = decideWorker(dead, {kind: 'absent'}, 'wanted', LIMITS, T0 + 60_000).worker;
-      const {worker} = decideWorker(gone, {kind: 'absent'}, 'wanted', LIMITS, T0 + 120_000);
+      const gone = decideWorker(dead, {kind: 'absent'}, 'wanted', LIMITS, moment(T0 + 60_000)).worker;
+      const {worker} = decideWorker(gone, {kind: 'absent'}, 'wanted', LIMITS, moment(T0 + 120_000));
       assert.deepEqual(
         [worker.phase, worker.fault, worker.symptoms, worker.provider_state, worker.provider_since_at],
         ['creating', null, [], null, null],

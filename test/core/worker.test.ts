@@ -10,7 +10,7 @@ import {
   type Phase,
   type Worker,
 } from '../../shared/core/worker.ts';
-import {at, aWorker, found, LIMITS, T0} from '../builders.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../builders.ts';
 
 const FOREIGN = {kind: 'foreign', isQueued: false} as const;
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
@@ -60,7 +60,13 @@ const shown = (state: string) => ({
 });
 
 function decide(worker: Worker, observation: Observation, {wanted = true, seconds = 0} = {}) {
-  return decideWorker(worker, observation, wanted ? 'wanted' : 'unwanted', LIMITS, T0 + seconds * 1000);
+  return decideWorker(
+    worker,
+    observation,
+    wanted ? 'wanted' : 'unwanted',
+    LIMITS,
+    moment(T0 + seconds * 1000),
+  );
 }
 
 describe('the life of a slot', () => {
@@ -336,7 +342,7 @@ describe('the life of a slot', () => {
 
     for (const phase of LIVING)
       it(`${phase} and dismissed is deleted at once`, () => {
-        const decision = decideWorker(wellIn(phase), node('READY'), 'dismissed', LIMITS, T0);
+        const decision = decideWorker(wellIn(phase), node('READY'), 'dismissed', LIMITS, moment(T0));
         assert.deepEqual([decision.worker.phase, decision.actions[0]?.kind], ['deleting', 'delete']);
       });
 
@@ -351,7 +357,7 @@ describe('the life of a slot', () => {
       });
       const seenAt = (seconds: number, state: string, created_at = at(0)) => {
         const seen = found(state, {created_at});
-        const {worker} = decideWorker(given, seen, 'unwanted', LIMITS, T0 + seconds * 1000);
+        const {worker} = decideWorker(given, seen, 'unwanted', LIMITS, moment(T0 + seconds * 1000));
         return [worker.phase, worker.ready_at, worker.costs, worker.costs_at];
       };
       assert.deepEqual(seenAt(120, 'READY'), ['deleting', at(120), {}, null]);
@@ -384,10 +390,16 @@ describe('the life of a slot', () => {
           ...node,
           incarnations: [...('incarnations' in node ? node.incarnations : [2])],
         });
-        const {worker} = decideWorker(given, seen, 'wanted', {...LIMITS, create_s: 9999}, T0 + 9_000_000);
+        const {worker} = decideWorker(
+          given,
+          seen,
+          'wanted',
+          {...LIMITS, create_s: 9999},
+          moment(T0 + 9_000_000),
+        );
         assert.equal(worker.ready_at, at(ready_s));
         assert.equal(
-          decideWorker(worker, seen, 'wanted', LIMITS, T0 + 9_100_000).worker.ready_at,
+          decideWorker(worker, seen, 'wanted', LIMITS, moment(T0 + 9_100_000)).worker.ready_at,
           at(ready_s),
         );
       });
@@ -401,7 +413,7 @@ describe('the life of a slot', () => {
           seen,
           'wanted',
           {...LIMITS, create_s: 9999},
-          T0 + minute * 60_000,
+          moment(T0 + minute * 60_000),
         ).worker;
       }
       assert.equal(worker.ready_at, at(720));
@@ -424,7 +436,7 @@ describe('the life of a slot', () => {
         {kind: 'absent'},
         'wanted',
         LIMITS,
-        T0,
+        moment(T0),
       );
       assert.equal(worker.phase, 'gone');
     });
@@ -436,7 +448,7 @@ describe('the life of a slot', () => {
         heartbeat_at: at(900),
         progress_at: at(900),
       });
-      const {worker, events} = decideWorker(given, found('READY'), 'wanted', LIMITS, T0 + 901_000);
+      const {worker, events} = decideWorker(given, found('READY'), 'wanted', LIMITS, moment(T0 + 901_000));
       assert.equal(worker.phase, 'deleting');
       assert.match(events.join(), /is not drained after 900 s/);
     });
@@ -446,7 +458,7 @@ describe('the life of a slot', () => {
       let died_s = 0;
       for (let s = 60; s < 86_400 && !died_s; s += 60) {
         const state = Math.floor(s / 300) % 2 === 0 ? 'READY' : 'RESTARTING';
-        const decision = decideWorker(worker, found(state), 'wanted', LIMITS, T0 + s * 1000);
+        const decision = decideWorker(worker, found(state), 'wanted', LIMITS, moment(T0 + s * 1000));
         worker = decision.worker;
         if (decision.death) died_s = s;
       }
@@ -606,7 +618,7 @@ describe('the life of a slot', () => {
     const created: number[] = [];
     for (let minute = 0; minute < 60; minute++) {
       now += 60_000;
-      const decision = decideWorker(worker, observation, wanted ? 'wanted' : 'unwanted', LIMITS, now);
+      const decision = decideWorker(worker, observation, wanted ? 'wanted' : 'unwanted', LIMITS, moment(now));
       worker = decision.worker;
       // Cloud TPU goes on by itself, and then with what was asked of it.
       if (observation.kind === 'unknown' || observation.kind === 'foreign') observation = {kind: 'absent'};

@@ -256,7 +256,7 @@ describe('a host that restarts', () => {
     }
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.faults, stream?.failures, restarts], ['failed', 5, 0, 5]);
-    assert.match(stream?.last_error ?? '', /began anew in the midst of it/);
+    assert.match(stream?.last_error ?? '', /restarted in the middle of it/);
     assert.match((await world.timeline('stream')).join(), /parked after 5 machines/);
     await world.untilAsleep();
   });
@@ -653,7 +653,7 @@ describe('a stream that cannot be finished', () => {
     }
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.faults, stream?.failures], ['failed', 5, 0]);
-    assert.match(stream?.last_error ?? '', /fell silent at work on it/);
+    assert.match(stream?.last_error ?? '', /died at work on it: it has said nothing/);
     assert.equal(world.tpus.made.length, 5);
     await world.untilAsleep();
   });

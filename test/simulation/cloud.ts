@@ -166,16 +166,28 @@ export class SimTpus {
         const queue = call('tpus.list the queue', () => this.#listQueue());
         return joined(...(await Promise.all([nodes, queue])));
       },
+      get: (name, zone) => call('tpus.get', () => this.#get(name, zone)),
       create: request => call('tpus.create', () => this.#create(request)),
       delete: (name, zone) => call('tpus.delete', () => this.#delete(name, zone)),
     };
   }
 
-  /** A list may be behind: it shows then what was so a while ago. What is there it always has. */
+  #get(name: string, zone: string): Tpu | undefined {
+    this.#reach(zone, `get ${name}`);
+    const {tpus} = joined(this.#nodesAt(false), this.#listQueue());
+    return tpus.find(tpu => tpu.name === name && tpu.zone === zone);
+  }
+
+  /** A list may be behind and show an earlier state, or leave nodes out that are there. */
   #listNodes(): Listed {
+    const {tpus, unreachable} = this.#nodesAt(this.#setting.strikes('stale'));
+    if (!this.#setting.strikes('omission')) return {tpus, unreachable};
+    return {tpus: tpus.filter(() => this.#setting.chance.happens(0.5)), unreachable};
+  }
+
+  #nodesAt(isStale: boolean): Listed {
     const unreachable = this.#unreachable();
     const since = this.#setting.clockwork.now - STALE_MS;
-    const isStale = this.#setting.strikes('stale');
     const ghosts = this.#lately.filter(node => node.changed_at > since && !this.nodes.has(node.name));
     const all = [...this.nodes.values(), ...(isStale ? ghosts : [])];
     const tpus = all.filter(({zone}) => !unreachable.includes(zone));

@@ -28,6 +28,8 @@ const RUNS = all<RunStatus>({active: true, paused: true, completed: true, failed
 const DEATHS = all<Death['kind'] | 'not-needed'>({
   taken: true,
   setup: true,
+  unheard: true,
+  crashed: true,
   broken: true,
   silent: true,
   hung: true,

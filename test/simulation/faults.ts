@@ -44,6 +44,10 @@ export type Faults = {
   ill: number;
   /** A list of nodes shows them as they were up to 90 seconds ago, also those that are gone. */
   stale: number;
+  /** A list leaves out half of the nodes that are there. */
+  omission: number;
+  /** worker-api does not answer: of every ten minutes. */
+  outage: number;
   /** The zone has nothing to give, is over quota, or does not answer: of every ten minutes. */
   stockout: number;
   quota: number;
@@ -93,6 +97,8 @@ const MOST: Faults = {
   bad_host: 0.3,
   ill: 0.5,
   stale: 0.5,
+  omission: 0.2,
+  outage: 0.3,
   stockout: 0.4,
   quota: 0.2,
   partition: 0.3,

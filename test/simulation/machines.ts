@@ -191,7 +191,7 @@ export class Machines {
       setting.after(isLate ? setting.minutes(1, 20) : this.#functions.latency(), () => {
         if (from.isDead && !isLate) return;
         const isCut = this.#isCut(cut);
-        if (isCut || setting.strikes('refusal')) answer({status: 503, body: {}});
+        if (isCut || setting.isApiOut || setting.strikes('refusal')) answer({status: 503, body: {}});
         else this.#serve(body, answer);
       });
       setting.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));

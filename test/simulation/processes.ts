@@ -1,4 +1,5 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
+import type {Request, Response} from '@google-cloud/functions-framework';
 import type {Document} from '../../shared/ports.ts';
 import type {Deps} from '../../shared/shell/deps.ts';
 import type {Code, Codes} from './code.ts';
@@ -54,7 +55,7 @@ export class Processes {
   }
 
   /** What the process works with, on behalf of `actor`. */
-  deps(process: Process, actor: Actor): Deps {
+  deps(process: Process, actor?: Actor): Deps {
     const setting = this.#setting;
     const call = this.calls(process, actor);
     return {
@@ -66,6 +67,7 @@ export class Processes {
         on: () => call('ticker.on', () => this.#tick(true)),
         off: () => call('ticker.off', () => this.#tick(false)),
       },
+      ping: () => this.#ping(call),
       now: () => setting.clockwork.now + process.skew_ms,
       log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
       config: setting.config,
@@ -73,6 +75,22 @@ export class Processes {
       specs: process.specs,
       startupScript: async () => '#!/bin/bash\n',
     };
+  }
+
+  /** Through an instance of worker-api, as a worker's request. */
+  async #ping(call: Call): Promise<void> {
+    await call('ping', () => {
+      if (this.#setting.isApiOut) throw new Error('worker-api is away');
+    });
+    const process = this.instance();
+    const response = {
+      statusCode: 0,
+      status: (statusCode: number) => Object.assign(response, {statusCode}),
+      json() {},
+    };
+    const request = {body: {action: 'ping'}} as Request;
+    await process.code.workerApi(this.deps(process), request, response as unknown as Response);
+    if (response.statusCode !== 200) throw new Error(`worker-api answered ${response.statusCode}`);
   }
 
   #tick(on: boolean): void {

@@ -75,6 +75,8 @@ export class Setting {
   /** A handler that has not ended by then is called again, beside itself if it is only slow. */
   readonly ack_deadline_ms: number;
   faults: Faults = CALM;
+  /** worker-api answers neither workers nor the tick. */
+  isApiOut = false;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);

@@ -84,6 +84,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
 
   setting.note(() => 'the storm is over');
   setting.faults = CALM;
+  setting.isApiOut = false;
   tpus.removeForeign();
   for (const zone of tpus.zones.values())
     Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
@@ -120,6 +121,7 @@ function blow(setting: Setting, machines: Machines): void {
     setting.note(() => `${name} ${JSON.stringify(zone)}`);
     if (setting.strikes('storm')) machines.storm(name);
   }
+  setting.isApiOut = setting.strikes('outage');
   setting.after(setting.minutes(3, 12), () => blow(setting, machines));
 }
 

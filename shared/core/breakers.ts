@@ -1,0 +1,103 @@
+/** Breakers stop what fails again and again: the creates of a pool or zone whose nodes never speak, and a run that ends machines. */
+import {isServedFor, type Moment} from './served.ts';
+import {iso} from './time.ts';
+
+/** How boots of a pool or of a zone have ended lately. A node that Cloud TPU took does not count. */
+export type Boots = {
+  /** Boots in a row that stayed unheard, of which `unheard_at` is the last. */
+  unheard: number;
+  unheard_at: string | null;
+  /** Since when no node is created but one an hour, and when the last of these was. */
+  stopped_at: string | null;
+  tried_at: string | null;
+  /** The worker bundle that these nodes ran. */
+  bundle: string;
+};
+
+const MOST_UNHEARD = 5;
+/** Seconds of served time between two boots that are tried during a stop. */
+const TRY_S = 3600;
+
+export const NO_BOOTS: Boots = {unheard: 0, unheard_at: null, stopped_at: null, tried_at: null, bundle: ''};
+
+export function afterUnheardBoot(boots: Boots, bundle: string, now: number): Boots {
+  const before = boots.bundle === bundle ? boots : NO_BOOTS;
+  const unheard = before.unheard + 1;
+  const stopped_at = before.stopped_at ?? (unheard >= MOST_UNHEARD ? iso(now) : null);
+  return {...before, unheard, unheard_at: iso(now), stopped_at, bundle};
+}
+
+/** A worker spoke for the first time at `hello_at`. */
+export function afterHello(boots: Boots, hello_at: string): Boots {
+  return boots.unheard_at !== null && hello_at > boots.unheard_at ? NO_BOOTS : boots;
+}
+
+export function isStopped(boots: Boots, bundle: string): boolean {
+  return boots.stopped_at !== null && boots.bundle === bundle;
+}
+
+/** Whether a node may be created: nothing is stopped, or an hour has passed since the last try. */
+export function mayBoot(boots: Boots, bundle: string, {served}: Moment): boolean {
+  return !isStopped(boots, bundle) || isServedFor(served, boots.tried_at ?? boots.stopped_at, TRY_S);
+}
+
+export function afterTry(boots: Boots, bundle: string, now: number): Boots {
+  return isStopped(boots, bundle) ? {...boots, tried_at: iso(now)} : boots;
+}
+
+/** Machine deaths of a run since it was resumed last. */
+export type MachineDeaths = {
+  /** Machines in a row that died at work on the run without a shard of it stored between, and the shards of the run by then. */
+  machine_deaths: number;
+  machine_deaths_shards: number;
+  /** Streams that failed for the deaths of their machines. */
+  machine_failed_streams: number;
+};
+
+export const NO_MACHINE_DEATHS: MachineDeaths = {
+  machine_deaths: 0,
+  machine_deaths_shards: 0,
+  machine_failed_streams: 0,
+};
+
+const MOST_MACHINE_DEATHS = 10;
+const MOST_MACHINE_FAILED_STREAMS = 3;
+
+/** What the breaker needs to know of a run. */
+type Breakable = MachineDeaths & {
+  status: string;
+  reason: string | null;
+  total_shards: number;
+  updated_at: string;
+};
+
+/** The run after `worker` died at work on it. */
+export function afterMachineDeath<R extends Breakable>(
+  run: R,
+  worker: string,
+  cause: string,
+  now: number,
+): R {
+  const isStored = run.total_shards > run.machine_deaths_shards;
+  const machine_deaths = isStored ? 1 : run.machine_deaths + 1;
+  const counted = {...run, machine_deaths, machine_deaths_shards: run.total_shards, updated_at: iso(now)};
+  if (machine_deaths < MOST_MACHINE_DEATHS) return counted;
+  const why = `${machine_deaths} machines in a row died at work on it, and no shard was stored`;
+  return paused(counted, `${why}; the last was ${worker}: ${cause}`);
+}
+
+/** The run after a stream of it failed for the deaths of its machines. */
+export function afterMachineFailedStream<R extends Breakable>(run: R, stream: string, now: number): R {
+  const machine_failed_streams = run.machine_failed_streams + 1;
+  const counted = {...run, machine_failed_streams, updated_at: iso(now)};
+  if (machine_failed_streams < MOST_MACHINE_FAILED_STREAMS) return counted;
+  return paused(
+    counted,
+    `${machine_failed_streams} streams failed for the deaths of their machines, the last was ${stream}`,
+  );
+}
+
+function paused<R extends Breakable>(run: R, why: string): R {
+  if (run.status !== 'active') return run;
+  return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`};
+}

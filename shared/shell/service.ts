@@ -1,0 +1,156 @@
+/** Proofs that worker-api works, and what they say of silent workers: see core/served.ts and core/brake.ts. */
+import {afterHellos, LONGEST_SILENCE_S, withHeld} from '../core/brake.ts';
+import {afterHello} from '../core/breakers.ts';
+import {outputPrefix, parseWork, shardListingStart} from '../core/names.ts';
+import type {Zone} from '../core/placement.ts';
+import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../core/served.ts';
+import {isOlderThan, msOf} from '../core/time.ts';
+import {isAlive, type Worker} from '../core/worker.ts';
+import type {Transaction} from '../ports.ts';
+import {abreast} from './abreast.ts';
+import type {Deps} from './deps.ts';
+import {zoneOf} from './fleet.ts';
+import {poolRecords, servedRecord, zoneRecords} from './records.ts';
+import {tell} from './timeline.ts';
+
+/** Failed pings in a row that are an alert of their own while heartbeats arrive. */
+const MOST_FAILED_PINGS = 3;
+
+/** Stores that worker-api answered, which is what a ping asks for. */
+export async function storePing(deps: Deps): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const served = await servedRecord.get(tx);
+    servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0});
+  });
+}
+
+/** Pings worker-api while a worker lives, and answers the time served so far. */
+export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
+  const living = [...workers.values()].filter(({phase}) => phase !== 'gone' && phase !== 'deleting');
+  if (living.length === 0) return servedRecord.get(deps.store);
+  const known = await servedRecord.get(deps.store);
+  const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
+  // After ticks were missed, heartbeats say how much of the time between was served.
+  if (known.proven_at === null || isOlderThan(known.proven_at, PROOF_S, deps.now()))
+    await storeProofs(deps, heartbeats, 0);
+  try {
+    await deps.ping();
+  } catch (error) {
+    const {failed_pings, proven_at} = await storeProofs(deps, heartbeats, 1);
+    const areHeard = proven_at !== null && !isOlderThan(proven_at, PROOF_S, deps.now());
+    const why = `Failed to ping worker-api, ${failed_pings} times in a row: ${(error as Error).message}`;
+    if (failed_pings >= MOST_FAILED_PINGS && areHeard)
+      deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`);
+    else deps.log('WARNING', `${why}. No silence counts until worker-api answers`);
+  }
+  return servedRecord.get(deps.store);
+}
+
+async function storeProofs(deps: Deps, proofs: readonly number[], failed: number): Promise<Served> {
+  return deps.store.transaction(async tx => {
+    const known = await servedRecord.get(tx);
+    const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, known);
+    const served = failed > 0 ? {...proven, failed_pings: proven.failed_pings + failed} : proven;
+    if (served !== known) servedRecord.set(tx, served);
+    return served;
+  });
+}
+
+/** Workers that have been silent for longer than any brake holds, and of which no shard was stored in that time. */
+export async function findLost(
+  deps: Deps,
+  workers: ReadonlyMap<string, Worker>,
+  {now, served}: Moment,
+): Promise<Set<string>> {
+  const silent = [...workers.values()].filter(
+    worker => isAlive(worker) && isServedFor(served, worker.heartbeat_at, LONGEST_SILENCE_S),
+  );
+  const lost = new Set<string>();
+  await abreast(silent, async ({name, suspect}) => {
+    const work = parseWork(suspect?.work ?? null);
+    if (suspect && work) {
+      const {run, stream} = work;
+      const start = shardListingStart(run, stream, suspect.total_shards + 1);
+      const shards = await deps.objects.list(outputPrefix(run, stream), {start});
+      const isOwn = ({metadata}: {metadata: Record<string, string>}) =>
+        metadata.epoch === String(suspect.epoch);
+      const isRecent = ({created_at}: {created_at: string}) =>
+        !isOlderThan(created_at, LONGEST_SILENCE_S, now);
+      if (shards.some(shard => isOwn(shard) && isRecent(shard))) return;
+    }
+    lost.add(name);
+  });
+  return lost;
+}
+
+/** Lets first words of workers end the brakes of their zones, and the stops of creates there and in their pool. */
+export async function heedHellos(
+  deps: Deps,
+  zones: readonly Zone[],
+  workers: ReadonlyMap<string, Worker>,
+  moment: Moment,
+): Promise<void> {
+  const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
+  await abreast(zones, async seen => {
+    const its = byZone.get(seen.zone) ?? [];
+    const hello_at = lastHello(its);
+    const change = (zone: Zone): Zone => {
+      const brake = zone.brake && afterHellos(zone.brake, its, moment);
+      const boots = hello_at === undefined ? zone.boots : afterHello(zone.boots, hello_at);
+      return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
+    };
+    if (change(seen) !== seen) await changeZoneDocument(deps, seen.zone, change);
+  });
+  const hello_at = lastHello([...workers.values()]);
+  const pool = await poolRecords.get(deps.store, deps.config.pool);
+  if (hello_at === undefined || afterHello(pool.boots, hello_at) === pool.boots) return;
+  await deps.store.transaction(async tx => {
+    const current = await poolRecords.get(tx, deps.config.pool);
+    poolRecords.set(tx, {...current, boots: afterHello(current.boots, hello_at)});
+  });
+}
+
+function lastHello(workers: readonly Worker[]): string | undefined {
+  return workers
+    .flatMap(({hello_at}) => hello_at ?? [])
+    .sort()
+    .at(-1);
+}
+
+/** Writes down which silent workers each zone holds, and says what they cost. */
+export async function reportHeld(deps: Deps, zones: readonly Zone[], held: readonly Worker[]): Promise<void> {
+  const byZone = Map.groupBy(held, ({zone}) => zone);
+  const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
+  await abreast([...names], async name => {
+    const workers = byZone.get(name) ?? [];
+    const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
+    if (workers.length > 0) deps.log('ERROR', text);
+    await changeZoneDocument(deps, name, (zone, tx) => {
+      if (!zone.brake) return zone;
+      const brake = withHeld(zone.brake, workers);
+      if (brake.held === zone.brake.held && brake.held_usd_per_hour === zone.brake.held_usd_per_hour)
+        return zone;
+      tell(tx, {kind: 'zone', text}, deps.now());
+      return {...zone, brake};
+    });
+  });
+}
+
+function alertOf(zone: string, workers: readonly Worker[]): string {
+  const usd = workers.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
+  const names = workers.slice(0, 5).map(({name}) => name);
+  const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
+  return `${zone} holds ${workers.length} silent workers for $${usd.toFixed(2)} an hour until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
+}
+
+async function changeZoneDocument(
+  deps: Deps,
+  name: string,
+  change: (zone: Zone, tx: Transaction) => Zone,
+): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const zone = await zoneOf(deps, tx, name, deps.now());
+    const next = change(zone, tx);
+    if (next !== zone) zoneRecords.set(tx, next);
+  });
+}
