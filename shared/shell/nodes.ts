@@ -135,7 +135,7 @@ export function observe(look: Look, worker: Worker): Observation {
   if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu);
   if (look.unreachable.includes(worker.zone)) return {kind: 'unknown'};
   const wasShown = worker.provider_state !== null || worker.queue_state !== null;
-  const isExpected = worker.phase === 'deleting' || (worker.phase !== 'gone' && wasShown);
+  const isExpected = worker.phase !== 'gone' && (worker.phase !== 'creating' || wasShown);
   return isExpected ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};
 }
 

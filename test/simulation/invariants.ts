@@ -7,6 +7,7 @@ import {Leases} from './invariants/leases.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
 import {Progress} from './invariants/progress.ts';
+import {Silence} from './invariants/silence.ts';
 import {type BegunTick, Ticks} from './invariants/ticks.ts';
 import {type Actor, type Said, Verdict} from './invariants/verdict.ts';
 import {Words} from './invariants/words.ts';
@@ -21,6 +22,7 @@ export class Invariants {
   readonly #blame: Blame;
   readonly #progress: Progress;
   readonly #nodes: Nodes;
+  readonly #silence: Silence;
   readonly #zones: Zones;
   readonly #money: Money;
   readonly #words: Words;
@@ -33,6 +35,7 @@ export class Invariants {
     this.#blame = new Blame(setting, this.#verdict);
     this.#progress = new Progress(setting, this.#verdict);
     this.#nodes = new Nodes(setting, this.#verdict);
+    this.#silence = new Silence(setting, this.#verdict);
     this.#zones = new Zones(setting, this.#verdict);
     this.#money = new Money(setting, this.#verdict);
     this.#words = new Words(setting, this.#verdict);
@@ -73,6 +76,7 @@ export class Invariants {
         this.#leases.onWorker(id, before, after);
         if (!before) break;
         this.#nodes.onWorker(id, before, after);
+        this.#silence.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
         this.#words.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
@@ -121,6 +125,10 @@ export class Invariants {
     this.#nodes.onNodeDeleted(node);
   }
 
+  onOutage(isOut: boolean): void {
+    this.#silence.onOutage(isOut);
+  }
+
   onTickBegun(): BegunTick {
     return this.#ticks.onTickBegun();
   }
@@ -159,6 +167,7 @@ export class Invariants {
 
   onWipe(): void {
     this.#nodes.onWipe();
+    this.#silence.onWipe();
     this.#zones.onWipe();
     this.#money.onWipe();
     this.#words.onWipe();

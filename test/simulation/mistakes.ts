@@ -94,8 +94,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/lease.ts',
-        find: 'isOlderThan(worker.claimed_at ?? worker.phase_since_at, lease_s, now)',
-        replace: 'lease_s < now',
+        find: 'isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s)',
+        replace: '(lease_s > 0 && isServedFor(served, worker.claimed_at, 0))',
       },
     ],
   },
@@ -104,8 +104,39 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/lease.ts',
-        find: "return isSilent ? 'fell silent at work on it' : undefined;",
-        replace: 'return isSilent ? undefined : undefined;',
+        find: 'return isSilent ? {work, epoch, total_shards} : null;',
+        replace: 'return isSilent && work === null ? {work, epoch, total_shards} : null;',
+      },
+    ],
+  },
+  {
+    name: 'silence that counts while worker-api is away',
+    edits: [
+      {
+        file: 'shared/core/served.ts',
+        find: 'if (proof_ms - last_ms <= PROOF_S * 1000) return',
+        replace: 'if (proof_ms - last_ms <= PROOF_S * 1_000_000) return',
+      },
+    ],
+  },
+  {
+    name: 'a zone whose silent workers all end at once',
+    edits: [
+      {
+        file: 'shared/core/brake.ts',
+        find: 'if (brake.replaced < shareOf(heard))',
+        replace: 'if (brake.replaced < 10 * shareOf(heard))',
+      },
+    ],
+  },
+  {
+    name: 'a worker that ends because one list leaves it out',
+    edits: [
+      {
+        file: 'shared/shell/nodes.ts',
+        find: "  return isExpected ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};",
+        replace:
+          "  return isExpected && look.at_ms < 0 ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};",
       },
     ],
   },

@@ -85,6 +85,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   setting.note(() => 'the storm is over');
   setting.faults = CALM;
   setting.isApiOut = false;
+  invariants.onOutage(false);
   tpus.removeForeign();
   for (const zone of tpus.zones.values())
     Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
@@ -122,6 +123,7 @@ function blow(setting: Setting, machines: Machines): void {
     if (setting.strikes('storm')) machines.storm(name);
   }
   setting.isApiOut = setting.strikes('outage');
+  setting.invariants.onOutage(setting.isApiOut);
   setting.after(setting.minutes(3, 12), () => blow(setting, machines));
 }
 

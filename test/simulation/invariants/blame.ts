@@ -2,7 +2,6 @@
 import {paths} from '../../../shared/core/names.ts';
 import type {Stream} from '../../../shared/core/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
 import type {Setting} from '../setting.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
@@ -32,7 +31,7 @@ export class Blame {
     const {said} = this.#verdict;
     const holder = this.#setting.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
     const known = {
-      isSilent: this.#isSilent(holder),
+      isCharge: !said && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
       wasWhole: said !== undefined && this.#ofWhole.has(said),
     };
@@ -40,34 +39,32 @@ export class Blame {
     this.#verdict.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
   }
 
-  #isSilent(holder: Document | undefined): boolean {
-    const {clockwork, config} = this.#setting;
-    const silent_ms = clockwork.now - Date.parse(String(holder?.heartbeat_at));
-    return silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS;
+  /** The silent worker that the stream is charged for ends now. */
+  #isCharge(last_error: string): boolean {
+    const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
+    return this.#setting.store.peek(paths.worker(name))?.phase === 'deleting';
   }
 }
 
 /**
- * `isSilent`: its holder has not been heard for the time of a lease; `death` is what it died of last; `wasWhole`: all shards of the stream
- * were there before the worker said this.
+ * `isCharge`: a silent worker that lost the stream ends now. `death`: the last death of its holder. `wasWhole`: all shards of the
+ * stream were stored before the worker said this.
  */
 function breachOf(
   before: Stream,
   after: Stream,
   said: Said | undefined,
-  {isSilent, death, wasWhole}: {isSilent: boolean; death: string | null; wasWhole: boolean},
+  {isCharge, death, wasWhole}: {isCharge: boolean; death: string | null; wasWhole: boolean},
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
   const given = said?.action === 'release' ? said.outcome : undefined;
   const isMachines = given === 'failed' && said?.failure?.kind === 'infrastructure';
   const isOwn = given === 'completed' ? !wasWhole : given === 'failed' && !isMachines;
   const isSuspect = !said && /has said nothing|has stood still/.test(death ?? '');
-  const hasBegunAnew = /began anew in the midst/.test(after.last_error ?? '');
-  const wasCut =
-    !given && (hasBegunAnew || (!said && isSilent && /fell silent at work/.test(after.last_error ?? '')));
+  const hasRestarted = !given && /restarted in the middle of it/.test(after.last_error ?? '');
   const isBadHost = /TPU initialization failed/.test(said?.failure?.reason ?? '');
   if (failures > 0 && !(failures === 1 && isOwn)) return 'has a failure that is not its own';
-  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || wasCut))
+  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || isCharge || hasRestarted))
     return 'is blamed for what it cannot have done';
   const isGivenBack = before.lease !== null && after.status === 'pending';
   if (isGivenBack && isOwn && failures === 0) return 'has failed, and nobody counts it';
@@ -77,7 +74,8 @@ function breachOf(
     return 'stored a shard, and is blamed still';
   const isTooMuch = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;
   const hasCounted = failures > 0 || faults > 0;
-  if (hasCounted && isTooMuch !== (after.status === 'failed'))
+  // A stream that another worker has by now is judged when that worker ends.
+  if (hasCounted && after.status !== 'in_progress' && isTooMuch !== (after.status === 'failed'))
     return `is ${after.status} after ${after.failures} failures and ${after.faults} faults`;
   if (before.status === 'failed' && after.status === 'pending' && after.failures + after.faults > 0)
     return 'is tried again with what was held against it';

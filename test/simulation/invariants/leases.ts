@@ -1,6 +1,6 @@
 /** Who has which stream, who may take it away, and what its worker is told of it. */
 import {paths} from '../../../shared/core/names.ts';
-import {nodeStanding} from '../../../shared/core/provider.ts';
+
 import {isAlive, type Worker} from '../../../shared/core/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
@@ -27,7 +27,7 @@ export class Leases {
   onStream(path: string, before: Document | undefined, after: Document): void {
     const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
     if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
-    if (held && after.status === 'pending') this.#checkTaken(path, held, after.faults !== before?.faults);
+    if (held && after.status === 'pending') this.#checkTaken(path, held);
     const isLeased = after.status === 'in_progress';
     this.#verdict.check(
       isLeased === (lease !== null),
@@ -58,11 +58,8 @@ export class Leases {
     );
   }
 
-  /**
-   * Who lives, and has said lately that it has a lease, loses it by its own word or a person's alone. Whose silence nothing but its
-   * stream explains does not lose it at no fault of the stream's.
-   */
-  #checkTaken(path: string, held: Lease, isBlamed: boolean): void {
+  /** A worker that lives, and claimed its lease lately, loses it by its own word or a person's alone. */
+  #checkTaken(path: string, held: Lease): void {
     const {clockwork, config, store} = this.#setting;
     if (this.#verdict.said || this.#verdict.isOrdered) return;
     // Whoever stopped it may have died before the workers were told: the tick tells them.
@@ -75,14 +72,6 @@ export class Leases {
     this.#verdict.check(
       silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
       () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
-    );
-    const since = worker.heartbeat_at ?? worker.phase_since_at;
-    // Its last word was that it has the lease.
-    const hasClaimed = worker.claimed_at !== null && worker.claimed_at >= since;
-    const isSilent = hasClaimed && clockwork.now - Date.parse(since) > config.lease_s * 1000 + MOST_SKEW_MS;
-    this.#verdict.check(
-      isBlamed || !isSilent || nodeStanding(worker) === 'mending',
-      () => `${path} was taken from ${held.worker}, who is silent since ${since}, and nobody counts it`,
     );
   }
 

@@ -1,0 +1,94 @@
+/** Silence: what is our own fault ends no worker, and the silence of many ends few before a new worker has spoken. */
+import type {Suspect} from '../../../shared/core/worker.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {MOST_SKEW_MS} from '../faults.ts';
+import type {Setting} from '../setting.ts';
+import type {Verdict} from './verdict.ts';
+
+/** The promises of the brake, in words of its own: a zone of these worlds has two nodes at most, so its share is one. */
+const RETURNS_MS = 600_000;
+const BAD_VERDICTS = 2;
+const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
+
+type Episode = {ended_at: number; bad_verdicts: number};
+
+export class Silence {
+  readonly #setting: Setting;
+  readonly #verdict: Verdict;
+  readonly #outages: {from: number; to: number}[] = [];
+  /** By zone: the silent worker that ended last, since no worker has spoken for the first time. */
+  readonly #episodes = new Map<string, Episode>();
+
+  constructor(setting: Setting, verdict: Verdict) {
+    this.#setting = setting;
+    this.#verdict = verdict;
+  }
+
+  onOutage(isOut: boolean): void {
+    const {now} = this.#setting.clockwork;
+    const last = this.#outages.at(-1);
+    if (last && last.to > now) last.to = now;
+    if (isOut) this.#outages.push({from: now, to: Number.POSITIVE_INFINITY});
+  }
+
+  onWorker(name: string, before: Document, after: Document): void {
+    const zone = String(after.zone);
+    if (after.hello_at !== null && before.hello_at === null) this.#episodes.delete(zone);
+    if (after.phase !== 'deleting' || before.phase === 'deleting') return;
+    const cause = after.last_death === before.last_death ? '' : String(after.last_death);
+    const episode = this.#episodes.get(zone);
+    if (/READY but said nothing/.test(cause) && episode) episode.bad_verdicts += 1;
+    if (/^it vanished from Cloud TPU/.test(cause))
+      this.#checkSilence(name, before, this.#setting.config.lease_s);
+    if (!/^it has said nothing for/.test(cause)) return;
+    this.#checkSilence(name, before, this.#setting.config.limits.silent_s);
+    this.#checkShare(name, zone, before);
+    this.#checkCharge(before);
+  }
+
+  /** Time in which worker-api did not answer is not the worker's silence. */
+  #checkSilence(name: string, before: Document, limit_s: number): void {
+    const {now} = this.#setting.clockwork;
+    const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
+    const lost = this.#outages.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
+    const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
+    this.#verdict.check(
+      silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,
+      () => `${name} ended after ${silent_ms} ms in which it could have been heard and was not`,
+    );
+  }
+
+  #checkShare(name: string, zone: string, before: Document): void {
+    const {now} = this.#setting.clockwork;
+    const last = this.#episodes.get(zone);
+    const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
+    const mayEnd =
+      last === undefined ||
+      now - last.ended_at > RETURNS_MS - 2 * MOST_SKEW_MS ||
+      last.bad_verdicts >= BAD_VERDICTS ||
+      now - since > SILENT_FOR_GOOD_MS - 2 * MOST_SKEW_MS;
+    this.#verdict.check(
+      mayEnd,
+      () => `${name} ended silent ${now - (last?.ended_at ?? 0)} ms after another of ${zone}`,
+    );
+    this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
+  }
+
+  /** A stream that its silent worker lost is charged with the worker's end, unless more of it was stored since. */
+  #checkCharge(before: Document): void {
+    const suspect = before.suspect as Suspect | null;
+    const work = suspect?.work.replace('/', '/streams/');
+    const stream = work && this.#setting.store.peek(`runs/${work}`);
+    if (!suspect || !stream || stream.status === 'completed' || stream.status === 'failed') return;
+    if (Number(stream.total_shards) > suspect.total_shards) return;
+    this.#setting.after(0, () => {
+      const after = this.#setting.store.peek(`runs/${work}`);
+      const isCharged = Number(after?.faults) > Number(stream.faults) || after?.status === 'completed';
+      this.#verdict.check(isCharged, () => `runs/${work} lost its silent worker, and no fault is counted`);
+    });
+  }
+
+  onWipe(): void {
+    this.#episodes.clear();
+  }
+}
