@@ -106,6 +106,8 @@ export class MemoryTpus implements Tpus {
   /** Zones that have nothing to give, and zones that do not answer. */
   readonly soldOut = new Set<string>();
   readonly unreachable = new Set<string>();
+  /** Zones whose nodes lists leave out, though the zones answer. */
+  readonly omitted = new Set<string>();
   readonly #now: Now;
 
   constructor(now: Now) {
@@ -113,7 +115,9 @@ export class MemoryTpus implements Tpus {
   }
 
   async list(): Promise<{tpus: Tpu[]; unreachable: string[]}> {
-    const tpus = [...this.nodes.values()].filter(({zone}) => !this.unreachable.has(zone));
+    const tpus = [...this.nodes.values()].filter(
+      ({zone}) => !this.unreachable.has(zone) && !this.omitted.has(zone),
+    );
     return structuredClone({tpus, unreachable: [...this.unreachable]});
   }
 

@@ -56,6 +56,12 @@ export class World {
   readonly agents = new Map<string, Agent>();
   readonly zombies: Agent[] = [];
   tickerOn = false;
+  /** worker-api answers neither agents nor pings. */
+  isApiOut = false;
+  /** The tick may not call worker-api, though agents may. */
+  isPingRefused = false;
+  /** Agents that never speak, by the name and incarnation of their worker. */
+  isStillborn: (name: string, incarnation: number) => boolean = () => false;
   deps: Deps;
   store: Store;
   #messages = 0;
@@ -91,6 +97,7 @@ export class World {
       ]),
       ticker: ports(this.#ticker, ['on', 'off']),
       ping: async () => {
+        if (this.isPingRefused) throw new Error('worker-api answered 403');
         const {status, body} = await this.api({action: 'ping'});
         if (status !== 200) throw new Error(`worker-api answered ${status}: ${JSON.stringify(body)}`);
       },
@@ -175,6 +182,7 @@ export class World {
   }
 
   async api(body: object): Promise<{status: number; body: Record<string, unknown>}> {
+    if (this.isApiOut) return {status: 503, body: {}};
     const answer = {status: 0, body: {}};
     const response = {
       status: (status: number) => Object.assign(response, {statusCode: status}),
@@ -216,6 +224,7 @@ export class World {
       body => this.api(body),
       this.deps.objects,
     );
+    agent.silent = this.isStillborn(name, incarnation);
     this.agents.set(name, agent);
     return agent;
   }

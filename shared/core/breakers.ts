@@ -1,6 +1,5 @@
 /** Breakers stop what fails again and again: the creates of a pool or zone whose nodes never speak, and a run that ends machines. */
-import {isServedFor, type Moment} from './served.ts';
-import {iso} from './time.ts';
+import {isOlderThan, iso} from './time.ts';
 
 /** How boots of a pool or of a zone have ended lately. A node that Cloud TPU took does not count. */
 export type Boots = {
@@ -15,7 +14,7 @@ export type Boots = {
 };
 
 const MOST_UNHEARD = 5;
-/** Seconds of served time between two boots that are tried during a stop. */
+/** Seconds between two boots that are tried during a stop. By the clock: without a living worker no time is served. */
 const TRY_S = 3600;
 
 export const NO_BOOTS: Boots = {unheard: 0, unheard_at: null, stopped_at: null, tried_at: null, bundle: ''};
@@ -37,8 +36,8 @@ export function isStopped(boots: Boots, bundle: string): boolean {
 }
 
 /** Whether a node may be created: nothing is stopped, or an hour has passed since the last try. */
-export function mayBoot(boots: Boots, bundle: string, {served}: Moment): boolean {
-  return !isStopped(boots, bundle) || isServedFor(served, boots.tried_at ?? boots.stopped_at, TRY_S);
+export function mayBoot(boots: Boots, bundle: string, now: number): boolean {
+  return !isStopped(boots, bundle) || isOlderThan(boots.tried_at ?? boots.stopped_at, TRY_S, now);
 }
 
 export function afterTry(boots: Boots, bundle: string, now: number): Boots {

@@ -116,19 +116,19 @@ export function isHeldSilent(
 }
 
 /** Whether a node may be created: probes always, others while the boots of the pool and of the zone are not stopped. */
-export function grantBoot({config}: Deps, shared: Shared, name: string, moment: Moment): boolean {
+export function grantBoot({config}: Deps, shared: Shared, name: string, now: number): boolean {
   const zone = shared.zones.get(name);
   const {pool} = shared;
   if (!zone || !pool) return false;
   const {bundle} = config;
   const isProbe = zone.brake !== null && zone.brake.probes_due > 0;
-  const mayTry = mayBoot(pool.boots, bundle, moment) && mayBoot(zone.boots, bundle, moment);
+  const mayTry = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
   if (!isProbe && !mayTry) return false;
   if (isProbe)
     changeZone(shared, name, ({brake, ...zone}) => ({...zone, brake: brake && afterCreate(brake)}));
   else if (isStopped(pool.boots, bundle) || isStopped(zone.boots, bundle)) {
-    shared.pool = {...pool, boots: afterTry(pool.boots, bundle, moment.now)};
-    changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, bundle, moment.now)}));
+    shared.pool = {...pool, boots: afterTry(pool.boots, bundle, now)};
+    changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, bundle, now)}));
   }
   return true;
 }

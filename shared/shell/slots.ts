@@ -169,7 +169,7 @@ async function decideSlots(
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
       if (change === 'asked' && !plan.payers.get(before.name)) continue;
-      if (zone && change === 'asked' && !grantBoot(deps, shared, zone.zone, moment)) continue;
+      if (zone && change === 'asked' && !grantBoot(deps, shared, zone.zone, now)) continue;
       if (zone && change)
         changeZone(shared, before.zone, zone => tellZone(deps, tx, zone, change, turn, now));
       const terms =

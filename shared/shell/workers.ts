@@ -5,7 +5,7 @@ import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
-import type {Moment, Served} from '../core/served.ts';
+import type {Served} from '../core/served.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
@@ -187,7 +187,7 @@ async function planSlots(deps: Deps, fleet: Fleet, known: Known = {}) {
   const {open, fixed} = await whatIsLeft(deps, pool);
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
-  const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, {now, served})]));
+  const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
   const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
@@ -203,11 +203,11 @@ async function readZones(deps: Deps): Promise<Zone[]> {
 }
 
 /** How many nodes the zone may be asked for now, by what it refused and lost, and by the stops of creates. */
-function createsIn({config}: Deps, pool: Pool, zone: Zone, moment: Moment): number {
-  const allowed = allowance(zone, config.placement, moment.now);
+function createsIn({config}: Deps, pool: Pool, zone: Zone, now: number): number {
+  const allowed = allowance(zone, config.placement, now);
   const {bundle} = config;
   if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return allowed;
-  const isTime = mayBoot(pool.boots, bundle, moment) && mayBoot(zone.boots, bundle, moment);
+  const isTime = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
   return Math.min(allowed, (zone.brake?.probes_due ?? 0) + (isTime ? 1 : 0));
 }
 
