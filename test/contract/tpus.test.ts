@@ -65,6 +65,30 @@ describe('Tpus: Cloud TPU', () => {
     assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);
   });
 
+  it('are found one by one as the list shows them, nodes and requests in the queue', async () => {
+    await tpus.create(aRequest());
+    const queue = {
+      valid_until_at: new Date(Date.now() + 3_600_000).toISOString(),
+      request_id: '5f5d5f4c-30fe-4f0a-9c5e-6a2b7c8d9e0f',
+    };
+    await tpus.create(aRequest({name: 'tpu-us-central1-a-1', queue}));
+    const listed = await listUntil(found => found.filter(({state}) => state === 'READY').length === 2);
+    for (const tpu of listed) assert.deepEqual(await tpus.get(tpu.name, tpu.zone), tpu);
+  });
+
+  it('that do not exist are found absent', async () => {
+    assert.equal(await tpus.get('tpu-us-central1-a-0', 'us-central1-a'), undefined);
+  });
+
+  it('in a zone without an answer are not found absent: get throws', async () => {
+    await tpus.create(aRequest());
+    await cloud().fault('unreachable', 'us-central1-a');
+    await assert.rejects(tpus.get('tpu-us-central1-a-0', 'us-central1-a'), {
+      name: 'TpuError',
+      kind: 'transient',
+    });
+  });
+
   it('are asked for with all that the request says', async () => {
     const {project, url} = cloud();
     const service_account = 'worker@p.iam.gserviceaccount.com';
