@@ -167,7 +167,17 @@ function decideDeleting(
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
-  return observation.kind === 'unknown' ? unchanged(worker) : askAgain(worker, 'delete', limits, now);
+  if (observation.kind === 'unknown') return unchanged(worker);
+  const ask_again_s = isGoing(observation) ? limits.ask_again_s : Math.min(UNHEARD_S, limits.ask_again_s);
+  return askAgain(worker, 'delete', {...limits, ask_again_s}, now);
+}
+
+/** A node that is not going by the next tick may never have been told to: the function died before it published. */
+const UNHEARD_S = 30;
+
+function isGoing(observation: Observation): boolean {
+  if (observation.kind !== 'found') return false;
+  return observation.state === 'DELETING' || observation.queued?.state === 'DELETING';
 }
 
 function decideLiving(

@@ -19,19 +19,20 @@ import type {Pool} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
 import {nodeStanding, queueStanding} from '../core/provider.ts';
 import type {Stream} from '../core/stream.ts';
-import {iso} from '../core/time.ts';
+import {iso, msOf} from '../core/time.ts';
 import {isAlive, newWorker, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
+import type {Failures} from './failures.ts';
 import {publishActions, zoneOf} from './fleet.ts';
 import {putBack, workOf} from './holders.ts';
 import {billsFor, priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
@@ -58,31 +59,65 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 const MOST_SLOTS = 50;
 
 /**
- * Decides about slots; true while any is not gone. Most have nothing new to them, as what was read of them already shows, and are
- * let be. Of the others, those that change one document together take turns, many in a transaction.
+ * Decides about slots; true while any is not gone. Skips every slot whose decision changes nothing. Publishes deletes before it
+ * decides about any other slot. Slots that change one document together take turns, many in a transaction.
  */
 export async function lookAtSlots(
   deps: Deps,
   look: Look,
   slots: readonly Slot[],
   plan: Plan,
+  failures: Failures,
 ): Promise<boolean> {
   const now = deps.now();
   let busy = false;
-  const turns = new Map<string, Slot[]>();
+  const deletes = new Map<string, Slot[]>();
+  const others = new Map<string, Slot[]>();
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);
     const decision = decide(deps, look, slot, before, plan, now);
     if (decision.worker === before) busy ||= before.phase !== 'gone';
     else {
+      const turns = decision.actions.some(({kind}) => kind === 'delete') ? deletes : others;
       const shared = sharedBy(before, decision) ?? slot.name;
       turns.set(shared, [...(turns.get(shared) ?? []), slot]);
     }
   }
-  await abreast([...turns.values()], async queue => {
-    for (let first = 0; first < queue.length; first += MOST_SLOTS)
-      busy = (await decideSlots(deps, look, queue.slice(first, first + MOST_SLOTS), plan)) || busy;
-  });
+  for (const turns of [deletes, others])
+    await abreast([...turns.values()], async queue => {
+      for (let first = 0; first < queue.length; first += MOST_SLOTS) {
+        const batch = queue.slice(first, first + MOST_SLOTS);
+        busy = (await decideBatch(deps, look, batch, plan, failures)) || busy;
+      }
+    });
+  return busy;
+}
+
+/**
+ * Decides about slots together. A batch that fails is tried once more and then slot by slot, so that one document stops no
+ * other slot; true while any slot is not gone.
+ */
+async function decideBatch(
+  deps: Deps,
+  look: Look,
+  batch: readonly Slot[],
+  plan: Plan,
+  failures: Failures,
+): Promise<boolean> {
+  const began_ms = deps.now();
+  for (const lost_since_ms of [Number.POSITIVE_INFINITY, began_ms])
+    try {
+      return await decideSlots(deps, look, batch, {...plan, lost_since_ms}, failures);
+    } catch (error) {
+      const names = batch.map(({name}) => name).join(', ');
+      deps.log('WARNING', `Failed to decide about ${names}, trying again: ${(error as Error).message}`);
+    }
+  let busy = false;
+  for (const slot of batch) {
+    const alone = () => decideSlots(deps, look, [slot], {...plan, lost_since_ms: began_ms}, failures);
+    const isLeft = await failures.isolate(`decide about ${slot.name}`, alone);
+    busy ||= isLeft ?? true;
+  }
   return busy;
 }
 
@@ -99,8 +134,17 @@ function isOver(before: Worker, {worker}: WorkerDecision): boolean {
 /** What became of a slot in the transaction that decides about it; `stream` is what a life that ends here leaves behind. */
 type Turn = WorkerDecision & {before: Worker; change: Change | undefined; stream: Stream | undefined};
 
+/** `lost_since_ms`: an action that was asked for since then may have been committed and not published. */
+type Attempt = Plan & {lost_since_ms: number};
+
 /** Decides about slots by what they are now; true while any is not gone. */
-async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan: Plan): Promise<boolean> {
+async function decideSlots(
+  deps: Deps,
+  look: Look,
+  slots: readonly Slot[],
+  plan: Attempt,
+  failures: Failures,
+): Promise<boolean> {
   const {placement} = deps.config;
   const {actions, freed, isAnyLeft} = await deps.store.transaction(async tx => {
     const now = deps.now();
@@ -114,7 +158,7 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
 
     const zones = new Map(known);
     const left = new Map(current.map(({worker}) => [worker.name, worker]));
-    const actions: WorkerAction[] = [];
+    const actions = current.flatMap(({worker}) => lostAction(worker, plan));
     for (const turn of turns) {
       const {before, change} = turn;
       const zone = zones.get(before.zone);
@@ -141,10 +185,20 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
     const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
     return {actions, freed: turns.flatMap(({stream}) => stream ?? []), isAnyLeft};
   });
-  await publishActions(deps, actions);
-  // Shards whose events are still under way count before anybody else is given the stream.
-  await abreast(freed, ({run, stream}) => unlessBroken(deps, () => advanceStream(deps, run, stream)));
+  const asked = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
+  await failures.isolate(`publish ${asked}`, () => publishActions(deps, actions));
+  // A shard whose event is under way counts before another worker is given the stream.
+  await abreast(freed, ({run, stream}) =>
+    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
+  );
   return isAnyLeft;
+}
+
+/** The action of a commit whose answer was lost: its message is published by the next attempt. */
+function lostAction({name, phase, incarnation, asked_at}: Worker, {lost_since_ms}: Attempt): WorkerAction[] {
+  if (asked_at === null || msOf(asked_at) < lost_since_ms) return [];
+  if (phase !== 'creating' && phase !== 'deleting') return [];
+  return [{kind: phase === 'creating' ? 'create' : 'delete', worker: name, incarnation}];
 }
 
 function decide(deps: Deps, look: Look, slot: Slot, before: Worker, plan: Plan, now: number): WorkerDecision {
@@ -196,7 +250,7 @@ async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot
   return {slot, worker: accrue(found, now)};
 }
 
-/** Those of which something shows. */
+/** Loads the zone document of every slot whose decision affects its zone. */
 async function readZones(deps: Deps, tx: Transaction, turns: readonly Turn[], now: number) {
   const names = turns.filter(({change}) => change).map(({before}) => before.zone);
   const zones = await Promise.all([...new Set(names)].map(name => zoneOf(deps, tx, name, now)));

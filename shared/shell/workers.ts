@@ -9,6 +9,7 @@ import {TpuError} from '../errors.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {Failures} from './failures.ts';
 import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
@@ -31,14 +32,16 @@ const MOST_AT_ONCE = 32;
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
   if ((await deps.store.count('workers', [LIVING])) > MOST_AT_ONCE) return;
+  const failures = new Failures(deps);
   const fleet = await readFleet(deps);
-  const first = await planSlots(deps, fleet);
+  const first = await planSlots(deps, fleet, failures);
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
-  const plan = isNew ? await planAfterLook(deps, fleet) : first;
+  const plan = isNew ? await planAfterLook(deps, fleet, failures) : first;
   const slots = [...plan.wanted].flatMap(name => slotOf(name, 'wanted', plan.workers));
-  await lookAtSlots(deps, NOT_LOOKED, slots, plan);
-  await keepOrdersOf(deps, plan.held);
+  await lookAtSlots(deps, NOT_LOOKED, slots, plan, failures);
+  await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, plan.held));
+  failures.rethrow();
 }
 
 /** The workers as documents say, what they cost, and the slots whose document cannot be read. */
@@ -55,9 +58,9 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
   return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken, runs, spent_usd};
 }
 
-async function planAfterLook(deps: Deps, fleet: Fleet) {
+async function planAfterLook(deps: Deps, fleet: Fleet, failures: Failures) {
   const look = await lookAtNodes(deps);
-  return planSlots(deps, await adoptNodes(deps, look, fleet), look);
+  return planSlots(deps, await adoptNodes(deps, look, fleet), failures, look);
 }
 
 /**
@@ -115,10 +118,10 @@ export async function lookAtWorkers(
   deps: Deps,
   look: Look,
   fleet: Fleet,
+  failures: Failures,
 ): Promise<{busy: boolean; held: string[]}> {
   const {workers, broken} = fleet;
-  const areStraysLeft = await sweepStrays(deps, look);
-  const plan = await planSlots(deps, fleet, look);
+  const plan = await planSlots(deps, fleet, failures, look);
   const {wanted, dismissed, held} = plan;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
@@ -128,7 +131,8 @@ export async function lookAtWorkers(
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
-  const areSlotsLeft = await lookAtSlots(deps, look, slots, plan);
+  const areSlotsLeft = await lookAtSlots(deps, look, slots, plan, failures);
+  const areStraysLeft = await sweepStrays(deps, look);
   return {busy: areSlotsLeft || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held};
 }
 
@@ -154,16 +158,21 @@ async function sweepStrays(deps: Deps, {strays}: Look): Promise<boolean> {
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
+async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, look?: Look) {
   const {workers, broken} = fleet;
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps, pool);
-  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet);
-  const zones = zoneRecords.parseAll(await deps.store.query('zones'), error =>
-    deps.log('ERROR', error.message),
-  );
-  const {open, fixed} = await whatIsLeft(deps, pool);
+  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet, failures);
+  const counted = await failures.isolate('count the work that is left', async () => {
+    const zones = await deps.store.query('zones');
+    return {zones, ...(await whatIsLeft(deps, pool))};
+  });
+  // Without the count no TPU is asked for, and none goes because it has no work.
+  if (!counted)
+    return {made_at_ms, workers, dismissed, held, pool, prices, wanted: livingOf(workers), payers: new Map()};
+  const {open, fixed} = counted;
+  const zones = zoneRecords.parseAll(counted.zones, error => deps.log('ERROR', error.message));
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
@@ -173,6 +182,10 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers};
+}
+
+function livingOf(workers: ReadonlyMap<string, Worker>): Set<string> {
+  return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
 }
 
 /**

@@ -72,6 +72,7 @@ describe('the result of a run', () => {
       bytes: 2000,
       code: [],
       unread: {},
+      unread_streams: 0,
     });
     assert.deepEqual([model, versions], [MODEL, {python: ['3.11.2'], jax: ['0.10.2']}]);
   });
