@@ -74,10 +74,10 @@ async function lookAtFleet(deps: Deps, look: Look, failures: Failures): Promise<
   return decided?.busy ?? true;
 }
 
-/** Leaves the nodes alone that no document knows and that could not be adopted. */
+/** Leaves the nodes alone that no document knows and that could not be adopted: they may do work that is left. */
 function withoutUnknown(fleet: Fleet, look: Look): Fleet {
   const unknown = managed(look.tpus).filter(name => !fleet.workers.has(name));
-  return {...fleet, broken: new Set([...fleet.broken, ...unknown])};
+  return {...fleet, broken: new Set([...fleet.broken, ...unknown]), isPartial: true};
 }
 
 /** Sums up every open run, and answers those that are over. */

@@ -44,8 +44,11 @@ export async function lookForWork(deps: Deps): Promise<void> {
   failures.rethrow();
 }
 
-/** The workers as documents say, what they cost, and the slots whose document cannot be read. */
-export type Fleet = Accounts & {broken: ReadonlySet<string>};
+/**
+ * The workers as documents say, what they cost, and the slots whose document cannot be read. `isPartial`: a node may be at work that
+ * no document knows.
+ */
+export type Fleet = Accounts & {broken: ReadonlySet<string>; isPartial?: boolean};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
@@ -165,6 +168,7 @@ async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, look?: Lo
   const prices = await readPrices(deps, pool);
   const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet, failures);
   const counted = await failures.isolate('count the work that is left', async () => {
+    if (fleet.isPartial) return undefined;
     const zones = await deps.store.query('zones');
     return {zones, ...(await whatIsLeft(deps, pool))};
   });

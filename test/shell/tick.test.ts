@@ -154,6 +154,24 @@ describe('a tick in which calls fail', () => {
     );
   });
 
+  it('leaves a node alone whose document cannot be made, creates none in its place and takes TPUs without money', async () => {
+    const world = await aPausedWorld(3);
+    const unknown = 'tpu-us-central1-a-2';
+    await world.store.transaction(async tx => {
+      tx.delete(`workers/${unknown}`);
+      tx.delete('workers/tpu-us-central1-a-1');
+      runRecords.set(tx, aRun());
+      runRecords.set(tx, aRun({run: 'poor', budget_usd: 1, spent_usd: 2}));
+      const lease = {worker: A0, incarnation: 2, epoch: 1};
+      streamRecords.set(tx, aStream({run: 'poor', status: 'in_progress', epoch: 1, lease}));
+      workerRecords.set(tx, anIdleWorker({name: A0, phase: 'working', work: 'poor/007', epoch: 1}));
+    });
+    world.tpus.nodes.delete('tpu-us-central1-a-1');
+    breakDocument(world, `workers/${unknown}`);
+    await assert.rejects(world.tick(), NoAnswer);
+    assert.deepEqual(world.asked(), [`delete ${A0}#2`]);
+  });
+
   it('creates nothing and takes no TPU for want of work, when the work cannot be counted', async () => {
     const world = await aPausedWorld(3);
     const {store} = world.deps;
