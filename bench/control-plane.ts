@@ -9,6 +9,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {Command} from 'commander';
+import type {Ended} from './control-plane/ends.ts';
 import type {Measured} from './control-plane/measure.ts';
 
 const SCENES = [
@@ -25,6 +26,12 @@ const SCENES = [
   '5000 shards behind',
 ];
 
+/** A thousand TPUs go, each scene with so many streams in its run. */
+const ENDS = [
+  {verb: 'complete', name: 'a run of 100,000 streams completes', workers: 1000, streams: 100_000},
+  {verb: 'fail', name: '1 % of commits fail', workers: 1000, streams: 1},
+];
+
 const {sizes, streams, latency, scenes, json} = new Command('bench:control-plane')
   .option('--sizes <workers>', 'how many workers, with commas between', '100,1000,10000')
   .option('--streams <count>', 'streams for each worker', '10')
@@ -34,7 +41,8 @@ const {sizes, streams, latency, scenes, json} = new Command('bench:control-plane
   .parse()
   .opts<{sizes: string; streams: string; latency: string; scenes: string; json?: boolean}>();
 
-const chosen = SCENES.filter(name => scenes.split(';').some(part => name.includes(part)));
+const isChosen = (name: string) => scenes.split(';').some(part => name.includes(part));
+const chosen = SCENES.filter(isChosen);
 const folder = mkdtempSync(join(tmpdir(), 'gleaner-bench-'));
 const results: (Measured & {workers: number; streams: number})[] = [];
 
@@ -42,7 +50,11 @@ const results: (Measured & {workers: number; streams: number})[] = [];
 const HEAP = ['--max-old-space-size=128', '--max-semi-space-size=8'];
 
 function measure(...args: string[]): string {
-  const script = fileURLToPath(new URL('./control-plane/measure.ts', import.meta.url));
+  return inProcess('./control-plane/measure.ts', ...args);
+}
+
+function inProcess(module: string, ...args: string[]): string {
+  const script = fileURLToPath(new URL(module, import.meta.url));
   const {status, stdout} = spawnSync(process.execPath, [...HEAP, script, ...args], {
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -71,8 +83,23 @@ function line(one: (typeof results)[number], before: (typeof results)[number] | 
   return cells.join(' ');
 }
 
+function lineOfEnd({what, ticks, longest_s, first_delete_s, last_delete_s, deletes, ...peak}: Ended): string {
+  const told = deletes.filter(count => count > 0).join(', ');
+  return [
+    `\n${what}: ${ticks} ticks, the longest ${longest_s.toFixed(1)} s`,
+    `TPUs told to go by tick: ${told}; the first after ${first_delete_s.toFixed(2)} s, the last after ${last_delete_s.toFixed(2)} s`,
+    `peak heap ${peak.peak_heap_mb.toFixed(0)} MB of 128 MB, process ${peak.peak_mb.toFixed(0)} MB`,
+  ].join('\n  ');
+}
+
+const ends: Ended[] = [];
 try {
-  for (const workers of sizes.split(',').map(Number)) {
+  for (const {verb, workers, streams, name} of ENDS.filter(({name}) => isChosen(name))) {
+    const args = [join(folder, `${verb}.sqlite`), String(workers), String(streams), latency];
+    inProcess('./control-plane/ends.ts', 'build', ...args);
+    ends.push({...JSON.parse(inProcess('./control-plane/ends.ts', verb, ...args)), what: name});
+  }
+  for (const workers of chosen.length > 0 ? sizes.split(',').map(Number) : []) {
     const size = [String(workers), String(workers * Number(streams))];
     const file = join(folder, `${workers}.sqlite`);
     measure('build', file, ...size, '0');
@@ -85,8 +112,8 @@ try {
 } finally {
   rmSync(folder, {recursive: true, force: true});
 }
-if (json) console.log(JSON.stringify(results));
-else
+if (json) console.log(JSON.stringify([...results, ...ends]));
+else {
   for (const scene of chosen) {
     console.log(
       `\n${scene}\nworkers                 time            reads         writes  trans. class A   class B  publ.   largest commit         peak`,
@@ -94,3 +121,5 @@ else
     const rows = results.filter(({what}) => what === scene);
     for (const [index, row] of rows.entries()) console.log(line(row, rows[index - 1]));
   }
+  for (const end of ends) console.log(lineOfEnd(end));
+}

@@ -62,17 +62,19 @@ export async function readResult(objects: Objects, run: string): Promise<RunResu
 }
 
 /** `  4096 rows of resid_mid.0 to mlp_out.7 (16 tensors) from Qwen/Qwen2.5-0.5B at 060db6499f32; int8 error up to 0.41 %`. */
-export function resultLines({rows, model, stats, unread}: RunResult): string[] {
+export function resultLines({rows, model, stats, unread, unread_streams}: RunResult): string[] {
   const [first, ...others] = Object.keys(stats);
   const what = others.length > 0 ? `${first} to ${others.at(-1)} (${others.length + 1} tensors)` : first;
   const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
   const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
+  const more = unread_streams - Object.keys(unread).length;
   const at = model?.revision ? ` at ${model.revision.slice(0, 12)}` : '';
   return [
     ...(model ? [`  ${rows} rows of ${what} from ${model.name}${at}${error}`] : []),
     ...Object.entries(unread).map(
       ([stream, why]) => `  metadata.json of stream ${stream} is not in the result: ${why}`,
     ),
+    ...(more > 0 ? [`  metadata.json of ${more} further streams is not in the result`] : []),
   ];
 }
 

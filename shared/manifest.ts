@@ -85,6 +85,8 @@ export const completedManifest = z.object({
     versions: z.record(short, z.array(short)),
     code: z.array(short),
     unread: z.record(short, short),
+    /** Manifests of the first release lack it. */
+    unread_streams: count.default(0),
   }) satisfies z.ZodType<RunResult>,
 });
 

@@ -15,10 +15,21 @@ export class SceneBucket implements Objects {
   /** The names of the streams in order. */
   readonly #streams: readonly string[];
   readonly #latency_ms: number;
+  readonly #textOf: (name: string) => string | undefined;
+  /** Hears of every read. */
+  onRead = () => {};
+  /** Of the manifest that was written last. */
+  result: {streams: number} | undefined;
 
-  constructor(streams: readonly string[], latency_ms: number) {
+  /** `textOf`: what an object holds that is read. */
+  constructor(
+    streams: readonly string[],
+    latency_ms: number,
+    textOf: (name: string) => string | undefined = () => undefined,
+  ) {
     this.#streams = streams;
     this.#latency_ms = latency_ms;
+    this.#textOf = textOf;
   }
 
   put(name: string, size_bytes: number, metadata: Record<string, string>): void {
@@ -27,10 +38,9 @@ export class SceneBucket implements Objects {
 
   async list(prefix: string, {start = '', limit}: {start?: string; limit?: number} = {}) {
     const isThere = (name: string) => name.startsWith(prefix) && name >= start;
-    const found =
-      prefix === 'datasets/'
-        ? this.#streams.filter(isThere).slice(0, limit).map(contentOf)
-        : [...this.#stored.values()].filter(({name}) => isThere(name)).slice(0, limit);
+    const found = prefix.startsWith('datasets/')
+      ? this.#streams.filter(isThere).slice(0, limit).map(contentOf)
+      : [...this.#stored.values()].filter(({name}) => isThere(name)).slice(0, limit);
     const pages = Math.max(1, Math.ceil(found.length / PAGE));
     this.usage.class_a += pages;
     await this.#wait(pages);
@@ -43,14 +53,18 @@ export class SceneBucket implements Objects {
     return this.#stored.get(name) ?? (/^datasets.*jsonl$/.test(name) ? contentOf(name) : undefined);
   }
 
-  async read() {
-    this.usage.class_b += 1;
-    await this.#wait(1);
-    return undefined;
+  /** A look and a download. */
+  async read(name: string) {
+    this.usage.class_b += 2;
+    this.onRead();
+    await this.#wait(2);
+    const text = this.#textOf(name);
+    return text === undefined ? undefined : Buffer.from(text);
   }
 
-  async create() {
+  async create(name: string, bytes: Uint8Array) {
     this.usage.class_a += 1;
+    if (name.endsWith('manifest.json')) this.result = JSON.parse(Buffer.from(bytes).toString()).result;
     return 'created' as const;
   }
 

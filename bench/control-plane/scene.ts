@@ -14,7 +14,7 @@ const RUNS = 4;
 const WORKERS_PER_ZONE = 1000;
 const BATCH = 400;
 const SHARDS_STORED = 20;
-const HASH = 'a'.repeat(64);
+export const HASH = 'a'.repeat(64);
 
 export type Size = {workers: number; streams: number};
 

@@ -179,8 +179,17 @@ function decideDeleting(
     });
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
-  const isSeen = observation.kind === 'found' || observation.kind === 'foreign';
-  return isSeen ? askAgain(worker, 'delete', limits, now) : unchanged(worker);
+  if (observation.kind === 'unknown' || observation.kind === 'missing') return unchanged(worker);
+  const ask_again_s = isGoing(observation) ? limits.ask_again_s : Math.min(UNHEARD_S, limits.ask_again_s);
+  return askAgain(worker, 'delete', {...limits, ask_again_s}, now);
+}
+
+/** A node that is not going by the next tick may never have been told to: the function died before it published. */
+const UNHEARD_S = 30;
+
+function isGoing(observation: Observation): boolean {
+  if (observation.kind !== 'found') return false;
+  return observation.state === 'DELETING' || observation.queued?.state === 'DELETING';
 }
 
 function decideLiving(

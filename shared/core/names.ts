@@ -64,6 +64,11 @@ export function datasetPrefix(run: string): string {
   return `datasets/${runSegment(run)}`;
 }
 
+/** Holds every stream of a run and no object of another run. */
+export function streamPrefix(run: string): string {
+  return `${datasetPrefix(run)}stream_`;
+}
+
 export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
@@ -174,6 +179,8 @@ export const paths = {
   run: (run: string) => `runs/${run}`,
   streams: (run: string) => `runs/${run}/streams`,
   stream: (run: string, stream: string) => `runs/${run}/streams/${stream}`,
+  /** How far the streams of a run are folded into its result. */
+  fold: (run: string) => `runs/${run}/system/fold`,
   shards: (run: string, stream: string) => `runs/${run}/streams/${stream}/shards`,
   shard: (run: string, stream: string, shard: number) =>
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,

@@ -36,7 +36,8 @@ export type StreamSummary = {
 
 /**
  * `streams` to `bytes` without `truncated` and `rows` are what the shards of all streams say. The rest is what the streams'
- * metadata.json say; `unread` has the reason for each stream whose metadata.json could not be used.
+ * metadata.json say; `unread` has the reason for the first thousand streams whose metadata.json could not be used, and
+ * `unread_streams` counts all of them.
  */
 export type RunResult = {
   streams: number;
@@ -52,29 +53,50 @@ export type RunResult = {
   versions: Record<string, string[]>;
   code: string[];
   unread: Record<string, string>;
+  unread_streams: number;
 };
+
+/** A manifest that names every stream of a large run could not be read again. */
+const MOST_UNREAD = 1000;
 
 /** Sums over rows, so that any number of streams takes the room of one. */
 type Sums = {mean: number; norm: number; max_abs: number; non_finite: number; squares: number; error: number};
 
+/** A fold that can go on in another process: JSON gives it back as it was. */
+export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
+
+const NOTHING_ADDED: RunResult = {
+  streams: 0,
+  samples: 0,
+  rejected: 0,
+  truncated: 0,
+  tokens: 0,
+  rows: 0,
+  shards: 0,
+  bytes: 0,
+  stats: {},
+  model: null,
+  versions: {},
+  code: [],
+  unread: {},
+  unread_streams: 0,
+};
+
 export class ResultFold {
-  readonly #result: RunResult = {
-    streams: 0,
-    samples: 0,
-    rejected: 0,
-    truncated: 0,
-    tokens: 0,
-    rows: 0,
-    shards: 0,
-    bytes: 0,
-    stats: {},
-    model: null,
-    versions: {},
-    code: [],
-    unread: {},
-  };
-  readonly #sums = new Map<string, Sums>();
-  #isInt8 = false;
+  readonly #result: RunResult;
+  readonly #sums: Map<string, Sums>;
+  #isInt8: boolean;
+
+  /** Goes on from `state`, which it takes over, or begins. */
+  constructor(state: FoldState = {result: structuredClone(NOTHING_ADDED), sums: [], isInt8: false}) {
+    this.#result = state.result;
+    this.#sums = new Map(state.sums);
+    this.#isInt8 = state.isInt8;
+  }
+
+  state(): FoldState {
+    return {result: this.#result, sums: [...this.#sums], isInt8: this.#isInt8};
+  }
 
   /** Adds a completed stream, with its summary or the reason why there is none. Equal streams in equal order give equal results. */
   add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
@@ -87,8 +109,14 @@ export class ResultFold {
     result.shards += total_shards;
     result.bytes += total_bytes;
     const unread = 'unread' in summary ? summary.unread : this.#misfit(stream, summary);
-    if (unread !== undefined) result.unread[stream.stream] = unread;
+    if (unread !== undefined) this.#addUnread(stream.stream, unread);
     else if (!('unread' in summary)) this.#addSummary(summary);
+  }
+
+  #addUnread(stream: string, why: string): void {
+    const {unread, unread_streams} = this.#result;
+    if (unread_streams < MOST_UNREAD) unread[stream] = why;
+    this.#result.unread_streams += 1;
   }
 
   #misfit(stream: StreamFacts, summary: StreamSummary): string | undefined {

@@ -96,20 +96,18 @@ export const SUMMED = [
   'total_bytes',
 ] as const;
 
-/** Those of a stream's fields that its run needs. */
-export function factsOf({stream, status, last_error, ...rest}: StreamFacts): StreamFacts {
-  const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = rest;
-  const sums = {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes};
-  return {stream, status, last_error, ...sums};
+/** Adds a stream to the totals of its run. */
+export function addStream(totals: StreamTotals, stream: StreamFacts): void {
+  totals[`streams_${stream.status}`] += 1;
+  for (const field of SUMMED) totals[field] += stream[field];
+  const {status, last_error} = stream;
+  if (status === 'failed') totals.failed ??= {stream: stream.stream, last_error};
 }
 
 export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
-  const totals = {...NO_STREAMS};
-  for (const stream of streams) {
-    totals[`streams_${stream.status}`] += 1;
-    for (const field of SUMMED) totals[field] += stream[field];
-  }
-  return {...totals, failed: streams.find(({status}) => status === 'failed')};
+  const totals: StreamTotals = {...NO_STREAMS, failed: undefined};
+  for (const stream of streams) addStream(totals, stream);
+  return totals;
 }
 
 /** Workers may be leased streams of this run. */
@@ -125,13 +123,15 @@ export function isOpen(run: Run): boolean {
 /**
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
  * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
- * `known_usd`: what a look knows that it has cost, with the lives that go on.
+ * `known_usd`: what a look knows that it has cost, with the lives that go on. `ending` keeps a run open whose streams have all
+ * ended, and says why.
  */
 export function summarizeRun(
   run: Run,
   {failed, ...totals}: StreamTotals,
   known_usd: number,
   now: number,
+  ending?: string,
 ): Run {
   // A slow look knows less than another that came after it: what was spent stays spent.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
@@ -140,12 +140,12 @@ export function summarizeRun(
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
-    if (unfinished > 0) next.status = run.status === 'paused' ? 'paused' : 'active';
+    if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
     else next.status = failed ? 'failed' : 'completed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
-    else if (!isHeld) next.reason = null;
+    else if (!isHeld) next.reason = unfinished > 0 ? null : (ending ?? null);
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;

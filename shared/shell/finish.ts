@@ -1,60 +1,199 @@
-import {manifestObject, metadataObject, paths, workerIdOf} from '../core/names.ts';
-import {ResultFold, type RunResult, type StreamSummary} from '../core/result.ts';
-import type {Run} from '../core/run.ts';
-import type {Stream} from '../core/stream.ts';
+/**
+ * The end of a run: its streams are gone through page by page and folded into the `result` of its manifest. Where the fold has
+ * come to is kept in a document, so that a large run ends in several ticks, and a tick that dies loses a page at most.
+ */
+import {NOTHING_STORED} from '../core/checkpoint.ts';
+import {manifestObject, paths} from '../core/names.ts';
+import {type FoldState, ResultFold} from '../core/result.ts';
+import {
+  addStream,
+  isOpen,
+  type Run,
+  type StreamFacts,
+  type StreamTotals,
+  SUMMED,
+  totalsOf,
+} from '../core/run.ts';
+import {iso} from '../core/time.ts';
 import {ObjectTooLarge, Rejected} from '../errors.ts';
-import {manifestText, streamMetadata} from '../manifest.ts';
-import {parseJson} from '../schemas.ts';
+import {manifestText} from '../manifest.ts';
+import type {Document, Stored} from '../ports.ts';
 import type {Deps} from './deps.ts';
-import {readManifest, readText} from './freeze.ts';
+import {type Frozen, readManifest} from './freeze.ts';
+import {takeUnknown} from './missed.ts';
 import {streamRecords, unlessBroken} from './records.ts';
+import {summariesOf} from './summaries.ts';
 
-/** Reads under way at once, and the largest metadata.json that is one of them: together they bound the function's memory. */
-const READS = 32;
-const MANY_BYTES = 1024 * 1024;
-/** A larger one is read when nothing else is. */
-const ONE_BYTES = 64 * 1024 * 1024;
+/** How long one tick reads for the results of runs; the next tick goes on. */
+export const READING_MS = 20_000;
+/** Streams between two places that a fold can go on from. */
+const PAGE = 500;
 const ATTEMPTS = 3;
-const MAX_REASON = 300;
+
+/** `unfinished`: a stream goes on. `later`: time is over, or another tick folds the run; so many streams are folded. */
+export type Ending =
+  | {kind: 'unfinished'}
+  | {kind: 'later'; streams: number}
+  | {kind: 'ended'; totals: StreamTotals; streams: number; broken: number};
+
+/** How far a run is folded. */
+type Fold = {
+  /** The last stream that is folded; empty before the first. */
+  after: string;
+  /** The manifest's before the first stream was read: a newer word of another tick is not overwritten. */
+  generation: string | null;
+  totals: StreamTotals;
+  /** Streams whose document cannot be read; they count as failed. */
+  broken: number;
+  result: ResultFold;
+  /** `after` as the document has it. */
+  kept: string;
+};
 
 /**
- * Brings the result of a run whose streams are all complete into its manifest; false when a stream is not complete after all.
- * What is there already is left as it is, and nobody's newer word is overwritten: the generation is taken before the streams
- * are read. It comes before the run is called completed, so a look that dies in between leaves a run that is looked at again.
+ * Goes through the streams of a run until one goes on, time is over or all are folded. Writes the result of a run that is complete
+ * before that is said of the run, so a tick that dies in between leaves a run that is looked at again. Equal streams give equal bytes,
+ * and a manifest that has them is left alone.
  */
-export async function writeResult(deps: Deps, run: Run): Promise<boolean> {
-  const name = manifestObject(run.run);
+export async function foldRun(deps: Deps, run: Run, until_ms: number): Promise<Ending> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const found = await deps.objects.head(name);
-    const streams = await completeStreams(deps, run);
-    if (!streams) return false;
-    const frozen = (await unlessBroken(deps, () => readManifest(deps, run.run))) ?? frozenOf(run);
-    const result = await foldStreams(deps, streams, frozen.spec_hash);
-    const bytes = Buffer.from(manifestText({run: run.run, ...frozen}, result));
-    if (await isThere(deps, name, bytes)) return true;
-    const as = {content_type: 'application/json'};
-    const outcome = found
-      ? await deps.objects.replace(name, found.generation, bytes, as)
-      : await deps.objects.create(name, bytes, as);
-    if (outcome === 'replaced' || outcome === 'created') return true;
+    const fold = (await readFold(deps, run.run)) ?? (await newFold(deps, run.run));
+    const frozen = await frozenOf(deps, run);
+    const how = await foldPages(deps, run, frozen?.spec_hash, fold, until_ms);
+    const {totals, broken} = fold;
+    const streams = totals.streams_completed + totals.streams_failed;
+    if (how === 'unfinished') return {kind: how};
+    if (how === 'later') return {kind: how, streams};
+    const isComplete = frozen !== undefined && streams > 0 && totals.streams_failed === 0;
+    if (!isComplete || (await writeResult(deps, run.run, frozen, fold)))
+      return {kind: 'ended', totals, streams, broken};
+    await forgetFold(deps, run.run);
   }
+  const name = manifestObject(run.run);
   throw new Error(
-    `Failed to complete ${name}: it changed ${ATTEMPTS} times meanwhile; the next tick tries again`,
+    `Failed to complete ${name}: it or its streams changed ${ATTEMPTS} times meanwhile; the next tick tries again`,
   );
 }
 
-/** For a manifest that somebody moved away or spoilt: the run's document says the same. */
-function frozenOf({run, spec, spec_hash, ...of}: Run) {
-  if (!spec || !spec_hash) throw new Error(`Run ${run} has streams, but no spec`);
-  const {pool, priority, budget_usd, affinity, stream_offset} = of;
-  return {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
+async function newFold(deps: Deps, run: string): Promise<Fold> {
+  const {generation = null} = (await deps.objects.head(manifestObject(run))) ?? {};
+  return {after: '', generation, totals: totalsOf([]), broken: 0, result: new ResultFold(), kept: ''};
 }
 
-async function completeStreams(deps: Deps, {run}: Run): Promise<Stream[] | undefined> {
-  const stored = await deps.store.query(paths.streams(run));
-  const streams = streamRecords.parseAll(stored, error => deps.log('ERROR', error.message, {run}));
-  const isComplete = streams.length === stored.length && streams.every(({status}) => status === 'completed');
-  return isComplete ? streams.sort((a, b) => a.worker_id - b.worker_id) : undefined;
+/** The spec of a run that can be complete. The run's document says the same where the manifest is moved away or spoilt. */
+async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
+  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
+  if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
+  const found = await unlessBroken(deps, () => readManifest(deps, run.run));
+  return found ?? {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
+}
+
+async function foldPages(
+  deps: Deps,
+  {run, ...of}: Run,
+  spec_hash: string | undefined,
+  fold: Fold,
+  until_ms: number,
+): Promise<'unfinished' | 'later' | 'ended'> {
+  const isLate = () => deps.now() >= until_ms;
+  while (!isLate()) {
+    const after = fold.after === '' ? {} : {after: fold.after};
+    const page = await deps.store.query(paths.streams(run), {...after, limit: PAGE});
+    const isLast = page.length < PAGE;
+    const known = new Set(page.map(({id}) => id));
+    const last = isLast ? undefined : page.at(-1)?.id;
+    // A stream that has a document now is in this page when it is read again.
+    if (isOpen({run, ...of}) && (await takeUnknown(deps, run, fold.after, last, known))) continue;
+    const found = page.map(stored => readFacts(deps, run, stored));
+    if (found.some(({status}) => status === 'pending' || status === 'in_progress')) return 'unfinished';
+    const isFailed = fold.totals.streams_failed > 0 || found.some(({status}) => status === 'failed');
+    const summaries =
+      spec_hash === undefined || isFailed
+        ? withoutSummaries(found)
+        : summariesOf(deps, run, found, spec_hash);
+    for await (const [stream, summary] of summaries) {
+      addStream(fold.totals, stream);
+      if (stream.isBroken) fold.broken += 1;
+      if (summary) fold.result.add(stream, summary);
+      fold.after = stream.stream;
+      if (isLate()) break;
+    }
+    const isWhole = fold.after === (page.at(-1)?.id ?? fold.after);
+    if (isLast && isWhole) return 'ended';
+    if (!(await keepFold(deps, run, fold))) return 'later';
+  }
+  return 'later';
+}
+
+type Found = StreamFacts & {isBroken: boolean};
+
+function readFacts(deps: Deps, run: string, {id, path, data}: Stored): Found {
+  try {
+    return {...streamRecords.parse(path, data), isBroken: false};
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    deps.log('ERROR', error.message, {run});
+    return {...NOTHING_STORED, stream: id, status: 'failed', last_error: error.message, isBroken: true};
+  }
+}
+
+/** A place in the streams that another process can go on from. False when another tick has gone on meanwhile. */
+async function keepFold(deps: Deps, run: string, fold: Fold): Promise<boolean> {
+  const {after, generation, totals, broken, result} = fold;
+  const state = JSON.stringify({totals, broken, result: result.state()});
+  const isKept = await deps.store.transaction(async tx => {
+    const current = await tx.get(paths.fold(run));
+    if ((current?.after ?? '') !== fold.kept) return false;
+    tx.set(paths.fold(run), {after, generation, state, updated_at: iso(deps.now())});
+    return true;
+  });
+  if (isKept) fold.kept = after;
+  return isKept;
+}
+
+async function readFold(deps: Deps, run: string): Promise<Fold | undefined> {
+  const found = await deps.store.get(paths.fold(run));
+  return found && foldIn(found);
+}
+
+/** None in a document that was edited: the run is folded from its first stream. */
+function foldIn({after, generation, state}: Document): Fold | undefined {
+  try {
+    type Kept = {totals: StreamTotals; broken: number; result: FoldState};
+    const {totals, broken, result}: Kept = JSON.parse(String(state));
+    const kept = String(after);
+    const known = generation === null ? null : String(generation);
+    return {after: kept, kept, generation: known, totals, broken, result: new ResultFold(result)};
+  } catch {
+    return undefined;
+  }
+}
+
+/** The run has ended, or is folded from its first stream again. */
+export async function forgetFold(deps: Deps, run: string): Promise<void> {
+  const path = paths.fold(run);
+  if (await deps.store.get(path)) await deps.store.transaction(async tx => tx.delete(path));
+}
+
+/** False when the streams or the manifest have changed since they were read. */
+async function writeResult(deps: Deps, run: string, frozen: Frozen, fold: Fold): Promise<boolean> {
+  if (!(await isUnchanged(deps, run, fold.totals))) return false;
+  const name = manifestObject(run);
+  const bytes = Buffer.from(manifestText({run, ...frozen}, fold.result.result()));
+  if (await isThere(deps, name, bytes)) return true;
+  const as = {content_type: 'application/json'};
+  const outcome =
+    fold.generation === null
+      ? await deps.objects.create(name, bytes, as)
+      : await deps.objects.replace(name, fold.generation, bytes, as);
+  return outcome === 'replaced' || outcome === 'created';
+}
+
+/** Whether the documents still add up to what was folded, perhaps some ticks ago. */
+async function isUnchanged(deps: Deps, run: string, totals: StreamTotals): Promise<boolean> {
+  const streams = paths.streams(run);
+  const [count, sums] = await Promise.all([deps.store.count(streams), deps.store.sum(streams, SUMMED)]);
+  return count === totals.streams_completed && SUMMED.every(field => sums[field] === totals[field]);
 }
 
 async function isThere(deps: Deps, name: string, bytes: Buffer): Promise<boolean> {
@@ -67,50 +206,6 @@ async function isThere(deps: Deps, name: string, bytes: Buffer): Promise<boolean
   }
 }
 
-async function foldStreams(deps: Deps, streams: readonly Stream[], spec_hash: string): Promise<RunResult> {
-  const fold = new ResultFold();
-  const many = (stream: Stream) => readSummary(deps, stream, spec_hash, MANY_BYTES);
-  for await (const [stream, found] of inOrder(streams, READS, many)) {
-    const summary = found === 'too large' ? await readSummary(deps, stream, spec_hash, ONE_BYTES) : found;
-    fold.add(stream, summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`} : summary);
-  }
-  return fold.result();
-}
-
-async function readSummary(
-  deps: Deps,
-  {run, stream}: Stream,
-  spec_hash: string,
-  max_bytes: number,
-): Promise<StreamSummary | {unread: string} | 'too large'> {
-  try {
-    const text = await readText(deps, metadataObject(run, stream), max_bytes);
-    if (text === undefined) return {unread: 'it is not there'};
-    const summary = parseJson(streamMetadata, text, 'it');
-    if (summary.run !== run || summary.worker_id !== workerIdOf(stream) || summary.spec_hash !== spec_hash)
-      return {unread: 'it is of another stream, run or spec'};
-    return summary;
-  } catch (error) {
-    if (error instanceof ObjectTooLarge) return 'too large';
-    if (error instanceof Rejected) return {unread: error.message.slice(0, MAX_REASON).toWellFormed()};
-    throw error;
-  }
-}
-
-/** Asks about each item, `width` of them at a time, and gives the answers in the order of the items. */
-async function* inOrder<T, A>(
-  items: readonly T[],
-  width: number,
-  ask: (item: T) => Promise<A>,
-): AsyncGenerator<[T, A]> {
-  const asked: [T, Promise<A>][] = [];
-  for (const item of items) {
-    const answer = ask(item);
-    // Whoever waits for it hears of a failure; one that nobody waits for any more is no crash.
-    answer.catch(() => {});
-    asked.push([item, answer]);
-    const first = asked.length === width ? asked.shift() : undefined;
-    if (first) yield [first[0], await first[1]];
-  }
-  for (const [item, answer] of asked) yield [item, await answer];
+async function* withoutSummaries(streams: readonly Found[]): AsyncGenerator<[Found, undefined]> {
+  for (const stream of streams) yield [stream, undefined];
 }

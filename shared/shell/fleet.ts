@@ -8,6 +8,7 @@ import type {Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {TpuRequest, Transaction} from '../ports.ts';
 import type {tpuMessage} from '../schemas.ts';
+import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import {priceOf, readPrices} from './money.ts';
@@ -18,9 +19,12 @@ import {tell, tellAlone} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
+/** Publishes each action, twice where it fails: a message that comes twice is obeyed once. */
 export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
-  for (const {kind, worker, incarnation} of actions)
-    await deps.bus.publish('tpu', {action: kind, worker, incarnation});
+  await abreast(actions, ({kind, worker, incarnation}) => {
+    const publish = () => deps.bus.publish('tpu', {action: kind, worker, incarnation});
+    return publish().catch(publish);
+  });
 }
 
 /**

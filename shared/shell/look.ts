@@ -1,41 +1,23 @@
-import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {costOfLiving} from '../core/cost.ts';
 import {freeFromLiving, hasRunOut, isHeldBy, suspectOf} from '../core/lease.ts';
-import {parseWork, paths, workerIdOf} from '../core/names.ts';
+import {parseWork, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
-import {
-  factsOf,
-  isOpen,
-  type Run,
-  type StreamFacts,
-  type StreamTotals,
-  SUMMED,
-  summarizeRun,
-  totalsOf,
-} from '../core/run.ts';
-import type {Served} from '../core/served.ts';
+import type {Run} from '../core/run.ts';
+import {NEVER_SERVED, type Served} from '../core/served.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
-import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {writeResult} from './finish.ts';
-import {freeStream, holderOf, putBack, runOfFailed, takeWork, tellHolders, workOf} from './holders.ts';
-import {nextToList, takeMissedStreams, takeUnknown} from './missed.ts';
-import {isAnyNodeLeft, isBlind, lookAtNodes, NOT_LOOKED} from './nodes.ts';
+import {Failures} from './failures.ts';
+import {READING_MS} from './finish.ts';
+import {putBack, runOfFailed, takeWork, tellHolders, workOf} from './holders.ts';
+import {nextToList, takeMissedStreams} from './missed.ts';
+import {isAnyNodeLeft, isBlind, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {
-  FAILED,
-  HELD,
-  LEASED,
-  runRecords,
-  streamRecords,
-  UNFINISHED,
-  unlessBroken,
-  workerRecords,
-} from './records.ts';
-import {isAnyToClose, reopenRun, whatIsLeft} from './runs.ts';
+import {HELD, unlessBroken, workerRecords} from './records.ts';
+import {isAnyToClose, whatIsLeft} from './runs.ts';
+import {endRun, lookAtRun, type Over} from './summary.ts';
 import {tell} from './timeline.ts';
 import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
@@ -43,44 +25,25 @@ import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './worker
 const TICK_S = 60;
 /** Runs that are looked at at once; each asks for a handful of sums. */
 const RUNS_ABREAST = 8;
-/** How many streams are read at once where all of a run are needed. */
-const PAGE = 2000;
 
 /**
  * The tick: looks at everything and reaches the same decisions from nothing but state, so that any event may be lost. What it
  * reads grows with the workers, not with the streams: those are counted and added up where they lie.
- * With nothing left to do it switches the beat off, and on again if something came meanwhile.
+ *
+ * Money first: budgets and deletes are out before anything else is looked at, and results are written last. A part that fails is
+ * logged, stops no other part, and makes the tick run again. With nothing left to do the beat goes off, and on again if work came
+ * meanwhile.
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
-  const failures: unknown[] = [];
+  const failures = new Failures(deps);
   // Of nodes that cannot be listed nothing is concluded; budgets, pauses and stops need no list.
-  const look = await lookAtNodes(deps).catch(error => {
-    failures.push(error);
-    return NOT_LOOKED;
-  });
-  await takeMissedStreams(deps).catch(error => failures.push(error));
-  const fleet = await adoptNodes(deps, look, await readFleet(deps));
-  await audit(deps, fleet).catch(error => failures.push(error));
-  await heedRuns(deps, fleet).catch(error => failures.push(error));
-  const living = costOfLiving(fleet.workers.values(), deps.now());
-  const atWork = workersByRun(fleet);
-  const lookAt = (run: Run) => {
-    const cost_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
-    return lookAtRun(deps, run, {fleet, atWork: atWork.get(run.run) ?? 0, cost_usd});
-  };
-  await abreast(
-    fleet.runs,
-    run => unlessBroken(deps, () => lookAt(run)).catch(error => failures.push(error)),
-    RUNS_ABREAST,
-  );
-  const {busy, held, served} = await lookAtWorkers(deps, look, fleet);
-  await endSilentLeases(deps, fleet, served);
-  await keepOrdersOf(deps, held).catch(error => failures.push(error));
-  // What cannot be looked at now keeps the beat, and keeps neither another run nor a TPU waiting.
-  if (failures.length > 0) throw failures[0];
+  const look = (await failures.isolate('list the nodes', () => lookAtNodes(deps))) ?? NOT_LOOKED;
+  const isBusy = await lookAtFleet(deps, look, failures);
+  // A tick that failed leaves the beat on, which runs it again.
+  failures.rethrow();
   // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.
   const isSlow = () => deps.now() - look.at_ms > TICK_S * 1000;
-  const isLeft = busy || (await isBlind(deps, look.unreachable)) || (await isAnythingLeft(deps));
+  const isLeft = isBusy || (await isBlind(deps, look.unreachable)) || (await isAnythingLeft(deps));
   if (isLeft || (isSlow() && (await isAnyNodeLeft(deps)))) {
     if (isSlow()) await deps.ticker.on();
     return;
@@ -91,50 +54,58 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
   if (await isAwake().catch(() => true)) await deps.ticker.on();
 }
 
-type Counted = StreamTotals & {unfinished: number};
+/** Decides about workers, and then looks at leases, runs, streams and results; true while any worker is not gone. */
+async function lookAtFleet(deps: Deps, look: Look, failures: Failures): Promise<boolean> {
+  const read = await failures.isolate('read the fleet', () => readFleet(deps));
+  if (!read) return true;
+  const adopted = await failures.isolate('adopt the nodes without a document', () =>
+    adoptNodes(deps, look, read),
+  );
+  const fleet = adopted ?? withoutUnknown(read, look);
+  const decided = await failures.isolate('decide about the workers', () =>
+    lookAtWorkers(deps, look, fleet, failures),
+  );
+  await failures.isolate('end silent leases', () =>
+    endSilentLeases(deps, fleet, decided?.served ?? NEVER_SERVED),
+  );
+  await failures.isolate('tell the workers of paused and ended runs', () => heedRuns(deps, fleet));
+  await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, decided?.held ?? []));
+  const over = await lookAtRuns(deps, fleet, failures);
+  await failures.isolate('take missed streams', () => takeMissedStreams(deps));
+  await failures.isolate('audit the streams at work', () => audit(deps, fleet));
+  await endRuns(deps, over, failures);
+  return decided?.busy ?? true;
+}
 
-/**
- * What the streams of a run are together, without reading them. Whether any is unfinished is one question, so that a stream that
- * goes from one state to the other meanwhile is not missed by both.
- */
-async function countStreams(deps: Deps, run: string): Promise<Counted> {
-  const streams = paths.streams(run);
-  const [unfinished, leased, failures, all, failed, sums] = await Promise.all([
-    deps.store.count(streams, [UNFINISHED]),
-    deps.store.count(streams, [LEASED]),
-    deps.store.count(streams, [FAILED]),
-    deps.store.count(streams),
-    deps.store.query(streams, {where: [FAILED], limit: 1}),
-    deps.store.sum(streams, SUMMED),
-  ]);
-  const [first] = failed;
-  return {
-    unfinished,
-    streams_pending: Math.max(0, unfinished - leased),
-    streams_in_progress: Math.min(leased, unfinished),
-    streams_failed: failures,
-    streams_completed: Math.max(0, all - unfinished - failures),
-    ...sums,
-    failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
+/** Leaves the nodes alone that no document knows and that could not be adopted: they may do work that is left. */
+function withoutUnknown(fleet: Fleet, look: Look): Fleet {
+  const unknown = managed(look.tpus).filter(name => !fleet.workers.has(name));
+  return {...fleet, broken: new Set([...fleet.broken, ...unknown]), isPartial: true};
+}
+
+/** Sums up every open run, and answers those that are over. */
+async function lookAtRuns(deps: Deps, fleet: Fleet, failures: Failures): Promise<Over[]> {
+  const living = costOfLiving(fleet.workers.values(), deps.now());
+  const atWork = workersByRun(fleet);
+  const over: Over[] = [];
+  const lookAt = async (run: Run) => {
+    const cost_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    over.push(...(await lookAtRun(deps, run, {fleet, atWork: atWork.get(run.run) ?? 0, cost_usd})));
   };
+  await abreast(
+    fleet.runs,
+    run => failures.isolate(`look at run ${run.run}`, () => lookAt(run)),
+    RUNS_ABREAST,
+  );
+  return over;
 }
 
-function textOf(value: unknown): string | null {
-  return typeof value === 'string' ? value : null;
+/** One run after the other, because each takes the memory of many reads; the small ones do not wait for a large one. */
+async function endRuns(deps: Deps, over: readonly Over[], failures: Failures): Promise<void> {
+  const until_ms = deps.now() + READING_MS;
+  for (const each of over.toSorted((one, other) => one.streams - other.streams))
+    await failures.isolate(`end run ${each.run.run}`, () => endRun(deps, each, until_ms));
 }
-
-/** Finds leases that nobody has, and sums the run up; its end is looked at stream by stream. */
-async function lookAtRun(deps: Deps, run: Run, {fleet, atWork, cost_usd}: Seen): Promise<void> {
-  const {unfinished, ...totals} = await countStreams(deps, run.run);
-  // Leases come and go while they are counted: among many, a few more than workers say nothing.
-  if (totals.streams_in_progress - atWork > atWork / 100) await endOrphanedLeases(deps, run.run, fleet);
-  const isOver = unfinished === 0 || (atWork === 0 && !(await isAnyReadable(deps, run.run)));
-  if (isOver) await lookAtEveryStream(deps, run, cost_usd);
-  else await sumUp(deps, run, totals, cost_usd);
-}
-
-/** The workers, how many of them work on the run, and what it has cost. */
-type Seen = {fleet: Fleet; atWork: number; cost_usd: number};
 
 function workersByRun(fleet: Fleet): Map<string, number> {
   const runs = new Map<string, number>();
@@ -143,46 +114,6 @@ function workersByRun(fleet: Fleet): Map<string, number> {
     if (run) runs.set(run, (runs.get(run) ?? 0) + 1);
   }
   return runs;
-}
-
-/** Whether any unfinished stream can be read: one that somebody broke counts as failed. */
-async function isAnyReadable(deps: Deps, run: string): Promise<boolean> {
-  for await (const page of pages(deps, run, {where: [UNFINISHED]}, 30))
-    if (streamRecords.parseAll(page, () => {}).length > 0) return true;
-  return false;
-}
-
-async function* pages(deps: Deps, run: string, query: Query, limit = PAGE): AsyncGenerator<Stored[]> {
-  let after: {after?: string} = {};
-  for (;;) {
-    const page = await deps.store.query(paths.streams(run), {...query, ...after, limit});
-    yield page;
-    const last = page.at(-1);
-    if (page.length < limit || !last) return;
-    after = {after: last.id};
-  }
-}
-
-/** Whoever edits documents can make a lease of which no worker knows: the stream is free again. */
-async function endOrphanedLeases(deps: Deps, run: string, fleet: Fleet): Promise<void> {
-  const broken = (error: Error) => deps.log('ERROR', error.message, {run});
-  for await (const page of pages(deps, run, {where: [LEASED]})) {
-    const orphans = streamRecords.parseAll(page, broken).filter(stream => {
-      const worker = stream.lease && fleet.workers.get(stream.lease.worker);
-      return !(worker && isHeldBy(stream, worker));
-    });
-    await abreast(orphans, async ({stream}) => {
-      await deps.store.transaction(async tx => {
-        const current = await streamRecords.get(tx, run, stream);
-        if (!current?.lease || (await holderOf(deps, tx, current))) return;
-        const now = deps.now();
-        freeStream(tx, current, undefined, now);
-        const text = `The lease of ${run}/${stream} is nobody's: ${current.lease.worker} has it no more`;
-        tell(tx, {kind: 'stream', run, stream, text}, now);
-      });
-      await advanceStream(deps, run, stream);
-    });
-  }
 }
 
 /**
@@ -249,66 +180,6 @@ async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);
     if (worker?.work && !(await workOf(deps, tx, worker))) takeWork(tx, worker);
-  });
-}
-
-/**
- * Sums up a run stream by stream. If none is left, and the bucket has none without a document, it is called completed, when its
- * manifest says what was stored.
- */
-export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
-  const looked: StreamFacts[] = [];
-  const known = new Set<string>();
-  let failed = 0;
-  for await (const page of pages(deps, run.run, {})) {
-    for (const {id} of page) known.add(id);
-    const streams = streamRecords.parseAll(page, (error, stream) => {
-      deps.log('ERROR', error.message, {run: run.run});
-      looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
-    });
-    for (const stream of streams) looked.push(factsOf(stream));
-    failed += streams.filter(({status}) => status === 'failed').length;
-  }
-  const totals = totalsOf(looked);
-  const next = summarizeRun(run, totals, cost_usd, deps.now());
-  const again = () => lookAtEveryStream(deps, run, cost_usd);
-  if (isOpen(run) && !isOpen(next) && (await takeUnknown(deps, run.run, known))) return again();
-  if (next.status === 'completed' && !(await writeResult(deps, run))) return again();
-  if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});
-}
-
-/** True when the run has ended. */
-async function sumUp(deps: Deps, seen: Run, totals: StreamTotals, cost_usd: number): Promise<boolean> {
-  const {run} = seen;
-  return deps.store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    // What a slow look has seen is no reason to open a run that another one has closed since.
-    if (!current || (isOpen(seen) && !isOpen(current))) return false;
-    const now = deps.now();
-    const next = summarizeRun(current, totals, cost_usd, now);
-    if (next === current) return false;
-    runRecords.set(tx, next);
-    const why = next.reason ? `: ${next.reason}` : '';
-    if (next.status !== current.status)
-      tell(tx, {kind: 'run', run, text: `Run ${run} is ${next.status}${why}`}, now);
-    return !isOpen(next);
-  });
-}
-
-/**
- * A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again, nor did
- * one that was parked when it was read and has been completed since.
- */
-async function reopen(deps: Deps, run: string, seen: {streams: number; failed: number}): Promise<void> {
-  const streams = paths.streams(run);
-  const isSame =
-    !(await isAnyReadable(deps, run)) &&
-    (await deps.store.count(streams)) === seen.streams &&
-    (await deps.store.count(streams, [FAILED])) >= seen.failed;
-  if (isSame) return;
-  await deps.store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    reopenRun(tx, current, 'a stream changed while it ended', deps.now());
   });
 }
 

@@ -1,19 +1,11 @@
 /** Streams whose events never came, or whose documents are gone: the bucket is gone through for them. */
-import {paths} from '../core/names.ts';
+import {paths, streamObject, streamPrefix} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {isUnfinished} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {
-  ensureRun,
-  registerStream,
-  type StreamObject,
-  see,
-  streamsAmong,
-  streamsOf,
-  versionOf,
-} from './intake.ts';
+import {ensureRun, registerStream, type StreamObject, see, streamsAmong, versionOf} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 
@@ -101,15 +93,38 @@ async function takeMissed(
   });
 }
 
-/** Registers the streams of a run that lie in the bucket and are none of these; true if one has a document now. */
-export async function takeUnknown(deps: Deps, run: string, known: ReadonlySet<string>): Promise<boolean> {
-  let isAny = false;
-  const unknown = (await streamsOf(deps, run)).filter(({stream}) => !known.has(stream));
-  await abreast(unknown, async ({object, stream}) => {
-    await registerStream(deps, object.name, run, stream);
-    isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
-  });
-  return isAny;
+/** Objects that are listed at once: two for each stream of a page. */
+const LISTED = 1000;
+
+/**
+ * Registers the streams behind `after`, up to `last`, that lie in the bucket and are not known. True as soon as one of them has a
+ * document.
+ */
+export async function takeUnknown(
+  deps: Deps,
+  run: string,
+  after: string,
+  last: string | undefined,
+  known: ReadonlySet<string>,
+): Promise<boolean> {
+  const isUnknown = (stream: string) =>
+    stream > after && (last === undefined || stream <= last) && !known.has(stream);
+  const end = last === undefined ? undefined : streamObject(run, last, true);
+  for (let start = after === '' ? '' : streamObject(run, after); ; ) {
+    const listed = await deps.objects.list(streamPrefix(run), {start, limit: LISTED});
+    let isAny = false;
+    await abreast(
+      streamsAmong(listed).filter(({stream}) => isUnknown(stream)),
+      async ({object, stream}) => {
+        await registerStream(deps, object.name, run, stream);
+        isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
+      },
+    );
+    const name = listed.at(-1)?.name;
+    if (isAny || listed.length < LISTED || name === undefined) return isAny;
+    if (end !== undefined && name > end) return false;
+    start = name;
+  }
 }
 
 function hasEnded({status}: Run): boolean {

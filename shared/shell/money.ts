@@ -20,6 +20,7 @@ import type {Worker} from '../core/worker.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import type {Failures} from './failures.ts';
 import {runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -79,6 +80,7 @@ export async function holdTheSpent(
   pool: Pool,
   prices: Prices,
   {workers, runs, spent_usd}: Accounts,
+  failures: Failures,
 ): Promise<{dismissed: Set<string>; pays: Purse; held: string[]}> {
   const living = costOfLiving(workers.values(), deps.now());
   const leaving = costOfLeaving(workers.values());
@@ -93,7 +95,7 @@ export async function holdTheSpent(
   const billed = new Map(runs.map(run => [run.run, run.spent_usd]));
   const over = new Set<string>();
   const held: string[] = [];
-  for (const run of await runsThatCost(deps, workers)) {
+  for (const run of await runsThatCost(deps, workers, failures)) {
     if (run.pool !== pool.pool) continue;
     const spent = (billed.get(run.run) ?? run.spent_usd) + (living.runs.get(run.run) ?? 0);
     const kept = leaving.runs.get(run.run) ?? 0;
@@ -102,7 +104,7 @@ export async function holdTheSpent(
     const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? poolIsOver;
     if (!why) continue;
     over.add(run.run);
-    if (isRunnable(run)) await pause(deps, run, why);
+    if (isRunnable(run)) await failures.isolate(`pause run ${run.run}`, () => pause(deps, run, why));
     if (isOpen(run)) held.push(run.run);
   }
   // One without work is another run's, or nobody's and goes.
@@ -117,12 +119,16 @@ export async function holdTheSpent(
 }
 
 /** The open runs, and those that have ended and whose last workers are not done with them. */
-async function runsThatCost(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Run[]> {
+async function runsThatCost(
+  deps: Deps,
+  workers: ReadonlyMap<string, Worker>,
+  failures: Failures,
+): Promise<Run[]> {
   const open = await openRuns(deps);
   const named = new Set([...workers.values()].flatMap(({work}) => parseWork(work)?.run ?? []));
   for (const {run} of open) named.delete(run);
   const ended = await Promise.all(
-    [...named].map(run => unlessBroken(deps, () => runRecords.get(deps.store, run))),
+    [...named].map(run => failures.isolate(`read run ${run}`, () => runRecords.get(deps.store, run))),
   );
   return [...open, ...ended.filter(run => run !== undefined)];
 }

@@ -65,11 +65,9 @@ export async function keepRunOrders(deps: Deps, run: string): Promise<void> {
   });
 }
 
-/** Those of several runs. What fails keeps no other waiting, and is thrown at the end. */
+/** Keeps the orders of several runs. */
 export async function keepOrdersOf(deps: Deps, runs: readonly string[]): Promise<void> {
-  const failures: unknown[] = [];
-  await abreast(runs, run => keepRunOrders(deps, run).catch(error => failures.push(error)));
-  if (failures.length > 0) throw failures[0];
+  await abreast(runs, run => keepRunOrders(deps, run));
 }
 
 function ordersOf(run: Run): RunOrders {

@@ -8,9 +8,9 @@ import type {ObjectInfo} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {ensureRun, registerStream, streamsOf, wake} from './intake.ts';
-import {lookAtEveryStream} from './look.ts';
 import {createdAt, originOf, readShards} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
+import {lookAtEveryStream} from './summary.ts';
 import {tell} from './timeline.ts';
 
 /** What a look needs: `gleaner rebuild --dry-run` has no more. */

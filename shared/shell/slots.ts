@@ -27,12 +27,13 @@ import type {Prices} from '../core/prices.ts';
 import {nodeStanding, queueStanding} from '../core/provider.ts';
 import type {Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
-import {iso} from '../core/time.ts';
+import {iso, msOf} from '../core/time.ts';
 import {isAlive, newWorker, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
+import type {Failures} from './failures.ts';
 import {publishActions} from './fleet.ts';
 import {putBack, workOf} from './holders.ts';
 import {priceOf} from './money.ts';
@@ -80,36 +81,71 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 const MOST_SLOTS = 50;
 
 /**
- * Decides about slots, and answers whether any is not gone and which silent workers are held. A slot whose document already shows
- * that nothing changes is left alone. Slots that change one document together take turns, many in a transaction.
+ * Decides about slots, and answers whether any is not gone and which silent workers are held. Skips every slot whose decision changes
+ * nothing. Publishes deletes before it decides about any other slot. Slots that change one document together take turns, many in a
+ * transaction.
  */
 export async function lookAtSlots(
   deps: Deps,
   look: Look,
   slots: readonly Slot[],
   plan: Plan,
+  failures: Failures,
 ): Promise<{busy: boolean; held: Worker[]}> {
   const now = deps.now();
   const held: Worker[] = [];
   let busy = false;
-  const turns = new Map<string, Slot[]>();
+  const deletes = new Map<string, Slot[]>();
+  const others = new Map<string, Slot[]>();
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);
     const decision = decide(deps, look, slot, before, plan, now, 'ends');
     if (decision.worker === before) busy ||= before.phase !== 'gone';
     else {
+      const turns = decision.actions.some(({kind}) => kind === 'delete') ? deletes : others;
       const shared = sharedBy(before, decision) ?? slot.name;
       turns.set(shared, [...(turns.get(shared) ?? []), slot]);
     }
   }
-  await abreast([...turns.values()], async queue => {
-    for (let first = 0; first < queue.length; first += MOST_SLOTS) {
-      const decided = await decideSlots(deps, look, queue.slice(first, first + MOST_SLOTS), plan);
-      busy ||= decided.isAnyLeft;
-      held.push(...decided.held);
-    }
-  });
+  for (const turns of [deletes, others])
+    await abreast([...turns.values()], async queue => {
+      for (let first = 0; first < queue.length; first += MOST_SLOTS) {
+        const batch = queue.slice(first, first + MOST_SLOTS);
+        const decided = await decideBatch(deps, look, batch, plan, failures);
+        busy ||= decided.isAnyLeft;
+        held.push(...decided.held);
+      }
+    });
   return {busy, held};
+}
+
+/**
+ * Decides about slots together. A batch that fails is tried once more and then slot by slot, so that one document stops no
+ * other slot.
+ */
+async function decideBatch(
+  deps: Deps,
+  look: Look,
+  batch: readonly Slot[],
+  plan: Plan,
+  failures: Failures,
+): Promise<Outcome> {
+  const began_ms = deps.now();
+  for (const lost_since_ms of [Number.POSITIVE_INFINITY, began_ms])
+    try {
+      return await decideSlots(deps, look, batch, {...plan, lost_since_ms}, failures);
+    } catch (error) {
+      const names = batch.map(({name}) => name).join(', ');
+      deps.log('WARNING', `Failed to decide about ${names}, trying again: ${(error as Error).message}`);
+    }
+  const all: Outcome = {held: [], isAnyLeft: false};
+  for (const slot of batch) {
+    const alone = () => decideSlots(deps, look, [slot], {...plan, lost_since_ms: began_ms}, failures);
+    const decided = await failures.isolate(`decide about ${slot.name}`, alone);
+    all.held.push(...(decided?.held ?? []));
+    all.isAnyLeft ||= decided?.isAnyLeft ?? true;
+  }
+  return all;
 }
 
 /** What the change writes beside the slot's own documents: its zone, or its pool and runs. */
@@ -134,15 +170,21 @@ type Turn = WorkerDecision & {
   suspected: Stream | undefined;
 };
 
-type Decided = {actions: WorkerAction[]; freed: Stream[]; held: Worker[]; isAnyLeft: boolean};
+/** Silent workers that are held, and whether any slot is not gone. */
+type Outcome = {held: Worker[]; isAnyLeft: boolean};
+type Decided = Outcome & {actions: WorkerAction[]; freed: Stream[]};
+
+/** `lost_since_ms`: an action that was asked for since then may have been committed and not published. */
+type Attempt = Plan & {lost_since_ms: number};
 
 /** Decides about slots by what their documents say now. */
 async function decideSlots(
   deps: Deps,
   look: Look,
   slots: readonly Slot[],
-  plan: Plan,
-): Promise<Pick<Decided, 'held' | 'isAnyLeft'>> {
+  plan: Attempt,
+  failures: Failures,
+): Promise<Outcome> {
   const {placement} = deps.config;
   const {actions, freed, held, isAnyLeft} = await deps.store.transaction(async (tx): Promise<Decided> => {
     const now = deps.now();
@@ -154,7 +196,7 @@ async function decideSlots(
     const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
 
     const left = new Map(current.map(({worker}) => [worker.name, worker]));
-    const actions: WorkerAction[] = [];
+    const actions = current.flatMap(({worker}) => lostAction(worker, plan));
     const held: Worker[] = [];
     const freed: Stream[] = [];
     for (const decided of turns) {
@@ -191,10 +233,20 @@ async function decideSlots(
     const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
     return {actions, freed, held, isAnyLeft};
   });
-  await publishActions(deps, actions);
-  // Shards whose events are still under way count before anybody else is given the stream.
-  await abreast(freed, ({run, stream}) => unlessBroken(deps, () => advanceStream(deps, run, stream)));
+  const asked = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
+  await failures.isolate(`publish ${asked}`, () => publishActions(deps, actions));
+  // A shard whose event is under way counts before another worker is given the stream.
+  await abreast(freed, ({run, stream}) =>
+    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
+  );
   return {held, isAnyLeft};
+}
+
+/** The action of a commit whose answer was lost: its message is published by the next attempt. */
+function lostAction({name, phase, incarnation, asked_at}: Worker, {lost_since_ms}: Attempt): WorkerAction[] {
+  if (asked_at === null || msOf(asked_at) < lost_since_ms) return [];
+  if (phase !== 'creating' && phase !== 'deleting') return [];
+  return [{kind: phase === 'creating' ? 'create' : 'delete', worker: name, incarnation}];
 }
 
 function decide(

@@ -5,13 +5,14 @@ import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
 import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
-import type {Served} from '../core/served.ts';
+import {NEVER_SERVED, type Served} from '../core/served.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {Failures} from './failures.ts';
 import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
 import {
   incarnationsOf,
@@ -43,19 +44,24 @@ const MOST_AT_ONCE = 32;
 /** After work came in: asks for the TPUs it wants without waiting for the tick, and concludes nothing about any other. */
 export async function lookForWork(deps: Deps): Promise<void> {
   if ((await deps.store.count('workers', [LIVING])) > MOST_AT_ONCE) return;
+  const failures = new Failures(deps);
   const fleet = await readFleet(deps);
-  const first = await planSlots(deps, fleet);
+  const first = await planSlots(deps, fleet, failures);
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
-  const plan = isNew ? await planAfterLook(deps, fleet) : first;
+  const plan = isNew ? await planAfterLook(deps, fleet, failures) : first;
   const isEmpty = (name: string) => (plan.workers.get(name)?.phase ?? 'gone') === 'gone';
   const slots = [...plan.wanted].filter(isEmpty).flatMap(name => slotOf(name, 'wanted', plan.workers));
-  await lookAtSlots(deps, NOT_LOOKED, slots, plan);
-  await keepOrdersOf(deps, plan.held);
+  await lookAtSlots(deps, NOT_LOOKED, slots, plan, failures);
+  await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, plan.held));
+  failures.rethrow();
 }
 
-/** The workers as documents say, what they cost, and the slots whose document cannot be read. */
-export type Fleet = Accounts & {broken: ReadonlySet<string>};
+/**
+ * The workers as documents say, what they cost, and the slots whose document cannot be read. `isPartial`: a node may be at work that
+ * no document knows.
+ */
+export type Fleet = Accounts & {broken: ReadonlySet<string>; isPartial?: boolean};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
@@ -68,9 +74,9 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
   return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken, runs, spent_usd};
 }
 
-async function planAfterLook(deps: Deps, fleet: Fleet) {
+async function planAfterLook(deps: Deps, fleet: Fleet, failures: Failures) {
   const look = await lookAtNodes(deps);
-  return planSlots(deps, await adoptNodes(deps, look, fleet), {look});
+  return planSlots(deps, await adoptNodes(deps, look, fleet), failures, {look});
 }
 
 /**
@@ -128,14 +134,16 @@ export async function lookAtWorkers(
   deps: Deps,
   look: Look,
   fleet: Fleet,
+  failures: Failures,
 ): Promise<{busy: boolean; held: string[]; served: Served}> {
   const {workers, broken} = fleet;
-  const areStraysLeft = await sweepStrays(deps, look);
-  const served = await proveService(deps, workers);
+  const served =
+    (await failures.isolate('prove that worker-api works', () => proveService(deps, workers))) ??
+    NEVER_SERVED;
   const moment = {now: deps.now(), served};
-  const zones = await readZones(deps);
-  await heedHellos(deps, zones, workers, moment);
-  const plan = await planSlots(deps, fleet, {look, served, zones});
+  const zones = await failures.isolate('read the zones', () => readZones(deps));
+  await failures.isolate('hear first words', () => heedHellos(deps, zones ?? [], workers, moment));
+  const plan = await planSlots(deps, fleet, failures, {look, served, ...(zones ? {zones} : {})});
   const {wanted, dismissed, held} = plan;
   for (const [name, worker] of workers)
     if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
@@ -146,9 +154,11 @@ export async function lookAtWorkers(
     slots.push(...slotOf(name, need, workers));
   }
   const seen = await lookForMissing(deps, look, workers, moment);
-  const lost = await findLost(deps, workers, moment);
-  const decided = await lookAtSlots(deps, seen, slots, {...plan, lost});
-  await reportHeld(deps, zones, decided.held);
+  const lost = await failures.isolate('find lost workers', () => findLost(deps, workers, moment));
+  const all = {...plan, ...(lost ? {lost} : {})};
+  const decided = await lookAtSlots(deps, seen, slots, all, failures);
+  const areStraysLeft = await sweepStrays(deps, look);
+  await failures.isolate('report held workers', () => reportHeld(deps, zones ?? [], decided.held));
   return {busy: decided.busy || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held, served};
 }
 
@@ -177,14 +187,25 @@ type Known = {look?: Look; zones?: readonly Zone[]; served?: Served};
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, fleet: Fleet, known: Known = {}) {
+async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Known = {}) {
   const {workers, broken} = fleet;
   const made_at_ms = deps.now();
   const pool = await knownPool(deps);
   const prices = await readPrices(deps, pool);
-  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet);
-  const {look, zones = await readZones(deps), served = await servedRecord.get(deps.store)} = known;
-  const {open, fixed} = await whatIsLeft(deps, pool);
+  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet, failures);
+  const heard = heardByZone(workers.values());
+  const lost: ReadonlySet<string> = new Set();
+  const served = known.served ?? (await servedRecord.get(deps.store));
+  const base = {made_at_ms, workers, dismissed, held, pool, prices, served, heard, lost};
+  const counted = await failures.isolate('count the work that is left', async () => {
+    if (fleet.isPartial) return undefined;
+    const zones = known.zones ?? (await readZones(deps));
+    return {zones, ...(await whatIsLeft(deps, pool))};
+  });
+  // Without the count no TPU is asked for, and none goes because it has no work.
+  if (!counted) return {...base, wanted: livingOf(workers), payers: new Map<string, string | null>()};
+  const {open, fixed, zones} = counted;
+  const {look} = known;
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
@@ -193,9 +214,7 @@ async function planSlots(deps: Deps, fleet: Fleet, known: Known = {}) {
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  const heard = heardByZone(workers.values());
-  const lost: ReadonlySet<string> = new Set();
-  return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers, served, heard, lost};
+  return {...base, wanted, payers};
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {
@@ -209,6 +228,10 @@ function createsIn({config}: Deps, pool: Pool, zone: Zone, now: number): number 
   if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return allowed;
   const isTime = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
   return Math.min(allowed, (zone.brake?.probes_due ?? 0) + (isTime ? 1 : 0));
+}
+
+function livingOf(workers: ReadonlyMap<string, Worker>): Set<string> {
+  return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
 }
 
 /**

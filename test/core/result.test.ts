@@ -72,6 +72,7 @@ describe('the result of a run', () => {
       bytes: 2000,
       code: [],
       unread: {},
+      unread_streams: 0,
     });
     assert.deepEqual([model, versions], [MODEL, {python: ['3.11.2'], jax: ['0.10.2']}]);
   });
@@ -175,6 +176,42 @@ describe('the result of a run', () => {
       assert.deepEqual(Object.keys(unread), ['001']);
       assert.match(unread['001'] ?? '', says);
     });
+
+  it('is the same, to the byte, when another process goes on with the fold', () => {
+    const values = fc.double({min: -1e6, max: 1e6, noNaN: true});
+    const some = fc.array(fc.record({mean: values, int8_error: fc.double({min: 0, max: 1, noNaN: true})}), {
+      minLength: 1,
+      maxLength: 12,
+    });
+    fc.assert(
+      fc.property(some, fc.nat(12), (streams, split) => {
+        const summaries = streams.map(({mean, int8_error}, index) =>
+          aSummary({
+            total_rows: index,
+            versions: {jax: `0.${index % 3}`, 7: 'a'},
+            stats: {'resid_post.0': {mean, norm: Math.abs(mean), max_abs: 1, non_finite: index, int8_error}},
+          }),
+        );
+        let folded = new ResultFold();
+        for (const [index, summary] of summaries.entries()) {
+          if (index === split) folded = new ResultFold(JSON.parse(JSON.stringify(folded.state())));
+          folded.add(facts(`00${index}`, summary), index % 4 === 3 ? {unread: 'it is not there'} : summary);
+        }
+        const whole = new ResultFold();
+        for (const [index, summary] of summaries.entries())
+          whole.add(facts(`00${index}`, summary), index % 4 === 3 ? {unread: 'it is not there'} : summary);
+        assert.equal(JSON.stringify(folded.result()), JSON.stringify(whole.result()));
+      }),
+    );
+  });
+
+  it('names a thousand unread streams, and counts all of them', () => {
+    const folded = new ResultFold();
+    for (let index = 0; index < 1500; index++)
+      folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is not there'});
+    const {streams, unread, unread_streams} = folded.result();
+    assert.deepEqual([streams, Object.keys(unread).length, unread_streams], [1500, 1000, 1500]);
+  });
 
   it('of streams that all are unread still has what their shards say', () => {
     const folded = new ResultFold();

@@ -195,9 +195,17 @@ describe('the life of a slot', () => {
         asks: 'create',
       },
       {
-        name: 'a delete that had no effect',
+        name: 'a delete of a node that does not go',
         given: wellIn('deleting'),
         seen: node('READY'),
+        limit: 30,
+        then: 'deleting',
+        asks: 'delete',
+      },
+      {
+        name: 'a delete that does not come to its end',
+        given: wellIn('deleting'),
+        seen: node('DELETING'),
         limit: 180,
         then: 'deleting',
         asks: 'delete',

@@ -72,7 +72,7 @@ describe('control messages', () => {
   });
 
   for (const [status, told] of [
-    ['cancelled', 'exit'],
+    ['cancelled', 'stop'],
     ['paused', 'drain'],
   ] as const)
     it(`a run that somebody makes ${status} in the console is so for its worker after the next tick`, async () => {

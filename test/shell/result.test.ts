@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import {setImmediate} from 'node:timers/promises';
-import {manifestObject, metadataObject} from '../../shared/core/names.ts';
+import {manifestObject, metadataObject, paths} from '../../shared/core/names.ts';
 import type {RunResult} from '../../shared/core/result.ts';
-import {writeResult} from '../../shared/shell/finish.ts';
+import {iso} from '../../shared/core/time.ts';
+import type {Transaction} from '../../shared/ports.ts';
+import {foldRun} from '../../shared/shell/finish.ts';
 import {readManifest} from '../../shared/shell/freeze.ts';
-import {runRecords, streamRecords} from '../../shared/shell/records.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/shell/records.ts';
 import {BAD_LINE, metadataOf, someLines} from '../agent.ts';
 import {aRun, aStream} from '../builders.ts';
 import {NoAnswer, seeded} from '../interleave.ts';
@@ -61,6 +63,7 @@ describe('the manifest of a run that is complete', () => {
       versions: {jax: ['0.10.2']},
       code: [],
       unread: {},
+      unread_streams: 0,
     });
     assert.equal(model?.fingerprint, 'f'.repeat(16));
     const [a, b] = TEXTS.map(
@@ -265,12 +268,7 @@ describe('the manifest of a run that is complete', () => {
   /** A further stream comes, is stored, and another look calls the run complete. */
   async function aStreamComesAndGoes(world: World): Promise<void> {
     world.drop('my-run', 2, someLines(2, 'late'));
-    for (let step = 0; step < 5; step++) {
-      await world.deliverAll();
-      for (const agent of world.agents.values()) await agent.step();
-    }
-    await world.deliverAll();
-    await world.tick();
+    await world.until('the result of three streams', () => resultIn(world)?.streams === 3);
     const run = await world.run('my-run');
     assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
   }
@@ -278,7 +276,7 @@ describe('the manifest of a run that is complete', () => {
   it('is not put back by a look that read the streams before another came, and died when it had written', async () => {
     const world = await aStoredWorld();
     let hasCome = false;
-    once(world, 'read', metadataObject('my-run', '000'), async () => {
+    once(world, 'replace', MANIFEST, async () => {
       await aStreamComesAndGoes(world);
       hasCome = true;
     });
@@ -303,47 +301,130 @@ describe('the manifest of a run that is complete', () => {
     assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
   });
 
-  it('is right whatever looks and streams run into each other', async () => {
-    for (let seed = 0; seed < 60; seed++) {
-      const random = seeded(seed);
-      const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
-      world.drop('my-run', 2, someLines(2, 'late'));
-      await world.interleaver.run(random, [
-        () => world.tick(),
-        () => world.tick(),
-        () => world.deliver(),
-        async () => {
-          for (let step = 0; step < 4; step++) for (const agent of world.agents.values()) await agent.step();
-        },
-      ]);
-      await world.untilAsleep();
-      const run = await world.run('my-run');
-      assert.deepEqual([run?.status, run?.streams_completed], ['completed', 3], `seed ${seed}`);
-      assert.deepEqual([resultIn(world)?.streams, resultIn(world)?.samples], [3, 7], `seed ${seed}`);
+  for (const read_ms of [0, 15_000])
+    it(`is right whatever ticks and streams run into each other, where a read takes ${read_ms} ms`, async () => {
+      for (let seed = 0; seed < 60; seed++) {
+        const random = seeded(seed);
+        const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
+        const read = world.objects.read.bind(world.objects);
+        world.objects.read = (name, options) => {
+          if (name.endsWith('metadata.json')) world.now += read_ms;
+          return read(name, options);
+        };
+        world.drop('my-run', 2, someLines(2, 'late'));
+        await world.interleaver.run(random, [
+          () => world.tick(),
+          () => world.tick(),
+          () => world.deliver(),
+          async () => {
+            for (let step = 0; step < 4; step++)
+              for (const agent of world.agents.values()) await agent.step();
+          },
+        ]);
+        await world.untilAsleep();
+        const run = await world.run('my-run');
+        assert.deepEqual([run?.status, run?.streams_completed], ['completed', 3], `seed ${seed}`);
+        assert.deepEqual([resultIn(world)?.streams, resultIn(world)?.samples], [3, 7], `seed ${seed}`);
+      }
+    }).timeout(120_000);
+});
+
+describe('the result of a large run', () => {
+  const COUNT = 1200;
+
+  it('goes on after a crash with the page that was under way, and has the same bytes', async () => {
+    const whole = await aLargeWorld(COUNT);
+    await whole.tick();
+    assert.equal((await whole.run('my-run'))?.status, 'completed');
+    const world = await aLargeWorld(COUNT);
+    const reads = countReads(world);
+    reads.failFrom(700);
+    await assert.rejects(world.tick(), NoAnswer);
+    assert.deepEqual([(await world.run('my-run'))?.status, isWritten(world)], ['active', false]);
+    reads.failFrom(Number.POSITIVE_INFINITY);
+    await world.tick();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(world.objects.text(MANIFEST), whole.objects.text(MANIFEST));
+    assert.ok(reads.count < 700 + COUNT - 400, `${reads.count} reads`);
+    assert.equal(await world.store.get(paths.fold('my-run')), undefined, 'its place is kept no longer');
+  });
+
+  it('takes several ticks of bounded length, in which the run is open, says so and wants no TPU', async () => {
+    const world = await aLargeWorld(5000);
+    const reads = countReads(world);
+    reads.take_ms = 10;
+    const reasons: string[] = [];
+    for (let tick = 0; (await world.run('my-run'))?.status === 'active'; tick++) {
+      assert.ok(tick < 5, 'it does not end');
+      const began = world.now;
+      await world.tick();
+      assert.ok(world.now - began < 30_000, `a tick took ${world.now - began} ms`);
+      const {status, reason} = (await world.run('my-run')) ?? assert.fail();
+      if (status === 'active') reasons.push(String(reason));
+      assert.equal(world.tickerOn, status === 'active');
     }
-  }).timeout(120_000);
+    assert.ok(reasons.length > 1);
+    for (const reason of reasons) assert.match(reason, /^writing its result: \d+ of 5000 streams are read$/);
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.reason, world.asked()], ['completed', null, []]);
+    const {streams, samples, unread} = resultIn(world) ?? {};
+    assert.deepEqual([streams, samples, unread], [5000, 10_000, {}]);
+    assert.ok(reads.count < 5000 + 500, `${reads.count} reads`);
+  }).timeout(60_000);
+
+  it('has a stream that came among those that were read already', async () => {
+    const world = await aLargeWorld(COUNT);
+    const reads = countReads(world);
+    reads.failFrom(700);
+    await assert.rejects(world.tick(), NoAnswer);
+    reads.failFrom(Number.POSITIVE_INFINITY);
+    // The streams are 000 to 999 and 1000 to 1199: 10000 comes before 1001.
+    await world.store.transaction(async tx => putStream(world, tx, 10_000));
+    await world.tick();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(resultIn(world)?.streams, COUNT + 1);
+  });
+
+  it('registers the streams that have no document first, and counts them', async () => {
+    const world = await aLargeWorld(COUNT);
+    for (const index of [3, 700, 1300]) world.drop('my-run', index, someLines(2, String(index)));
+    world.queue.length = 0;
+    await world.store.transaction(async tx => {
+      for (const stream of ['003', '700']) tx.delete(paths.stream('my-run', stream));
+    });
+    await world.tick();
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, isWritten(world)], ['active', false]);
+    const pending = await world.store.query('runs/my-run/streams', {
+      where: [{field: 'status', op: '==', value: 'pending'}],
+    });
+    assert.deepEqual(
+      pending.map(({id}) => id),
+      ['003', '1300', '700'],
+    );
+  });
+
+  it('is not begun while a worker holds a stream of the run', async () => {
+    const world = await aStoredWorld();
+    const A0 = 'tpu-us-central1-a-0';
+    const {work: _, ...worker} = (await world.worker(A0)) ?? assert.fail();
+    await world.store.transaction(async tx =>
+      workerRecords.set(tx, {...worker, phase: 'working', work: 'my-run/001', claimed_at: iso(world.now)}),
+    );
+    const reads = countReads(world);
+    await world.tick();
+    const run = await world.run('my-run');
+    assert.deepEqual(
+      [run?.status, run?.reason, reads.count],
+      ['active', 'its last workers still hold its streams', 0],
+    );
+    await world.untilAsleep();
+    assert.equal(resultIn(world)?.streams, 2);
+  });
 
   it('of 10,000 streams is made with some reads at once, and never with very many', async () => {
     const COUNT = 10_000;
-    const world = new World();
-    const text = someLines(2);
-    const spec_hash = String(aRun().spec_hash);
-    const sample = metadataOf({run: 'my-run', stream: '000', spec_hash}, text);
-    await world.store.transaction(async tx => runRecords.set(tx, aRun({spec: {model: 'tiny'}})));
-    for (let first = 0; first < COUNT; first += 500)
-      await world.store.transaction(async tx => {
-        for (let index = first; index < first + 500; index++) {
-          const stream = String(index).padStart(3, '0');
-          world.objects.put(metadataObject('my-run', stream), JSON.stringify({...sample, worker_id: index}));
-          const facts = {
-            total_samples_processed: 2,
-            total_tokens: sample.total_tokens,
-            total_shards: 1,
-            finished: true,
-          };
-          streamRecords.set(tx, aStream({stream, worker_id: index, status: 'completed', ...facts}));
-        }
-      });
+    const world = await aLargeWorld(COUNT);
     const counted = {under_way: 0, most: 0, calls: 0};
     const read = world.objects.read.bind(world.objects);
     world.objects.read = async (name, options) => {
@@ -355,12 +436,55 @@ describe('the manifest of a run that is complete', () => {
       return read(name, options);
     };
     const run = (await world.run('my-run')) ?? assert.fail();
-    assert.equal(await writeResult(world.deps, run), true);
+    assert.equal((await foldRun(world.deps, run, Number.POSITIVE_INFINITY)).kind, 'ended');
     const {streams, samples, unread} = resultIn(world) ?? {};
     assert.deepEqual([streams, samples, unread], [COUNT, 2 * COUNT, {}]);
     assert.ok(counted.most > 10 && counted.most <= 32, `${counted.most} at once`);
     assert.ok(counted.calls < COUNT + 10, `${counted.calls} reads`);
   }).timeout(60_000);
+
+  function isWritten(world: World): boolean {
+    return world.objects.names(MANIFEST).length > 0;
+  }
+
+  /** A run whose streams are complete, each with a metadata.json. */
+  async function aLargeWorld(count: number): Promise<World> {
+    const world = new World();
+    world.tickerOn = true;
+    await world.store.transaction(async tx => runRecords.set(tx, aRun({spec: {model: 'tiny'}})));
+    for (let first = 0; first < count; first += 500)
+      await world.store.transaction(async tx => {
+        for (let index = first; index < Math.min(count, first + 500); index++) putStream(world, tx, index);
+      });
+    return world;
+  }
+
+  function putStream(world: World, tx: Transaction, index: number): void {
+    const stream = String(index).padStart(3, '0');
+    const spec_hash = String(aRun().spec_hash);
+    const sample = metadataOf({run: 'my-run', stream, spec_hash}, someLines(2));
+    // Of other values in each stream, so that the order of the sums shows.
+    const stats = {'resid_post.0': {mean: 1 / (index + 3), norm: index / 7, max_abs: index, non_finite: 0}};
+    world.objects.put(metadataObject('my-run', stream), JSON.stringify({...sample, stats}));
+    const totals = {total_samples_processed: 2, total_tokens: sample.total_tokens, total_shards: 1};
+    const changes = {stream, worker_id: index, status: 'completed', finished: true, ...totals} as const;
+    streamRecords.set(tx, aStream(changes));
+  }
+
+  /** Counts the reads of metadata.json; from some of them on they fail, and each takes its time. */
+  function countReads(world: World) {
+    const reads = {count: 0, take_ms: 0, failFrom: (from: number) => (fail = from)};
+    let fail = Number.POSITIVE_INFINITY;
+    const read = world.objects.read.bind(world.objects);
+    world.objects.read = async (name, options) => {
+      if (!name.endsWith('metadata.json')) return read(name, options);
+      reads.count += 1;
+      world.now += reads.take_ms;
+      if (reads.count > fail) throw new NoAnswer('it died');
+      return read(name, options);
+    };
+    return reads;
+  }
 });
 
 describe('what lies beside the shards of a run', () => {

@@ -215,6 +215,8 @@ describe('a stream that was parked while its worker had all of it', () => {
       const stream = await tx.get(path);
       tx.set(path, {...stream, status: 'failed', lease: null, last_error: 'was overwritten'});
     });
+    // The first tick takes the work from the worker, the second one ends the run.
+    await world.tick();
     await world.tick();
     assert.equal((await world.run('my-run'))?.status, 'failed');
     world.tickerOn = false;

@@ -304,7 +304,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/look.ts',
-        find: '  await takeMissedStreams(deps).catch(error => failures.push(error));\n',
+        find: "  await failures.isolate('take missed streams', () => takeMissedStreams(deps));\n",
         replace: '',
       },
     ],

@@ -1,0 +1,69 @@
+/** What the streams of a run say in their metadata.json. */
+import {metadataObject, workerIdOf} from '../core/names.ts';
+import type {StreamSummary} from '../core/result.ts';
+import {ObjectTooLarge, Rejected} from '../errors.ts';
+import {streamMetadata} from '../manifest.ts';
+import {parseJson} from '../schemas.ts';
+import type {Deps} from './deps.ts';
+import {readText} from './freeze.ts';
+
+/** Reads under way at once, and the largest metadata.json that is one of them: together they bound the function's memory. */
+const READS = 32;
+const MANY_BYTES = 1024 * 1024;
+/** A larger one is read when nothing else is. */
+const ONE_BYTES = 64 * 1024 * 1024;
+const MAX_REASON = 300;
+
+export type Summary = StreamSummary | {unread: string};
+
+/** Reads the summaries of streams, some at once, and gives them in the order of the streams. */
+export async function* summariesOf<S extends {stream: string}>(
+  deps: Deps,
+  run: string,
+  streams: readonly S[],
+  spec_hash: string,
+): AsyncGenerator<[S, Summary]> {
+  const read = ({stream}: S, max_bytes: number) => readSummary(deps, {run, stream}, spec_hash, max_bytes);
+  for await (const [stream, found] of inOrder(streams, READS, each => read(each, MANY_BYTES))) {
+    const summary = found === 'too large' ? await read(stream, ONE_BYTES) : found;
+    yield [stream, summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`} : summary];
+  }
+}
+
+async function readSummary(
+  deps: Deps,
+  {run, stream}: {run: string; stream: string},
+  spec_hash: string,
+  max_bytes: number,
+): Promise<Summary | 'too large'> {
+  try {
+    const text = await readText(deps, metadataObject(run, stream), max_bytes);
+    if (text === undefined) return {unread: 'it is not there'};
+    const summary = parseJson(streamMetadata, text, 'it');
+    if (summary.run !== run || summary.worker_id !== workerIdOf(stream) || summary.spec_hash !== spec_hash)
+      return {unread: 'it is of another stream, run or spec'};
+    return summary;
+  } catch (error) {
+    if (error instanceof ObjectTooLarge) return 'too large';
+    if (error instanceof Rejected) return {unread: error.message.slice(0, MAX_REASON).toWellFormed()};
+    throw error;
+  }
+}
+
+/** Asks about each item, `width` of them at a time, and gives the answers in the order of the items. */
+async function* inOrder<T, A>(
+  items: readonly T[],
+  width: number,
+  ask: (item: T) => Promise<A>,
+): AsyncGenerator<[T, A]> {
+  const asked: [T, Promise<A>][] = [];
+  for (const item of items) {
+    const answer = ask(item);
+    // The failure of an answer is thrown where it is awaited; an answer that is not awaited any more is no crash.
+    answer.catch(() => {});
+    asked.push([item, answer]);
+    const first = asked.length === width ? asked.shift() : undefined;
+    if (first) yield [first[0], await first[1]];
+  }
+  for (const [item, answer] of asked) yield [item, await answer];
+}
