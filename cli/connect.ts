@@ -3,7 +3,7 @@ import {join, resolve} from 'node:path';
 import {type Where as LocalInfo, startLocalCloud} from '../local/cloud.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {addressIn, tinyModel} from './home.ts';
+import {addressIn, pointClientsAt, tinyModel} from './home.ts';
 
 /** What a command needs to know of the cloud it works on. */
 export type Connection = {
@@ -84,8 +84,9 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   }
 }
 
-/** For a cloud that somebody else ends. */
+/** The connection to a cloud that this command does not end. */
 export function running(info: LocalInfo): Connection {
+  pointClientsAt(info);
   return {
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,

@@ -2,7 +2,7 @@ import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {dirname, join, resolve} from 'node:path';
-import {type LocalCloud, type LogLine, startLocalCloud} from '../local/cloud.ts';
+import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../local/cloud.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
@@ -39,6 +39,7 @@ export async function startHome(options: {
   });
   try {
     const {project, bucket, url} = cloud;
+    pointClientsAt(cloud);
     const objects = openObjects({project, bucket, endpoint: url});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, say);
@@ -52,6 +53,15 @@ export async function startHome(options: {
     await cloud.close();
     throw error;
   }
+}
+
+/** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
+export function pointClientsAt({url, pubsub_endpoint}: Where): void {
+  Object.assign(process.env, {
+    STORAGE_EMULATOR_HOST: url,
+    PUBSUB_EMULATOR_HOST: pubsub_endpoint,
+    METADATA_SERVER_DETECTION: 'none',
+  });
 }
 
 /** Where the cloud that works in `dir` says it is, if one left word there. */

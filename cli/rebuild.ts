@@ -3,7 +3,7 @@ import {openStore} from '../shared/compose.ts';
 import {paths} from '../shared/core/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
-import type {Document, Store} from '../shared/ports.ts';
+import type {Store} from '../shared/ports.ts';
 import {
   describeSurvey,
   runsInBucket,
@@ -11,7 +11,7 @@ import {
   type StreamSurvey,
   surveyRun,
 } from '../shared/shell/rebuild.ts';
-import {type Connection, connect, type Where} from './connect.ts';
+import {connect, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, warn} from './output.ts';
@@ -44,8 +44,9 @@ export async function rebuild(
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
+    const bus = openBus({project});
     const ids = new Map<string, string>();
-    for (const each of runs) ids.set(each, await publish(connection, {action: 'rebuild', run: each}));
+    for (const each of runs) ids.set(each, await bus.publish('control', {action: 'rebuild', run: each}));
     const outcomes = [];
     for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
     const reports = [];
@@ -89,13 +90,6 @@ async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> 
 function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurvey): string {
   const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
   return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
-}
-
-async function publish({project, pubsub_endpoint}: Connection, message: Document): Promise<string> {
-  // The client of a local cloud has nobody to ask who it is.
-  if (pubsub_endpoint)
-    Object.assign(process.env, {PUBSUB_EMULATOR_HOST: pubsub_endpoint, METADATA_SERVER_DETECTION: 'none'});
-  return openBus({project}).publish('control', message);
 }
 
 /** What the functions recorded of a message; they may not have it yet. */

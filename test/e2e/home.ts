@@ -49,15 +49,17 @@ export class TestHome {
   readonly workers: number;
   ready!: Ready;
   objects!: Objects;
+  readonly #env: NodeJS.ProcessEnv;
   #child: ChildProcess | undefined;
 
-  private constructor(dir: string, workers: number) {
+  private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv) {
     this.dir = dir;
     this.workers = workers;
+    this.#env = {...process.env, ...env};
   }
 
-  static async start(workers = 2): Promise<TestHome> {
-    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers);
+  static async start(workers = 2, env: NodeJS.ProcessEnv = {}): Promise<TestHome> {
+    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env);
     await home.up();
     return home;
   }
@@ -74,7 +76,10 @@ export class TestHome {
       String(this.workers),
       '--json',
     ];
-    const child = spawn(process.execPath, [MAIN, ...args], {stdio: ['ignore', 'pipe', 'pipe']});
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      env: this.#env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#child = child;
     let said = '';
     child.stderr.on('data', chunk => (said += chunk));

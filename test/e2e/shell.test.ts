@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import {gleaner, TestHome} from './home.ts';
+
+/** The variables that `eval "$(gleaner local env)"` of a cloud that is gone left in a shell. */
+const STALE = {
+  STORAGE_EMULATOR_HOST: 'http://127.0.0.1:9',
+  PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
+  GLEANER_LOCAL_URL: 'http://127.0.0.1:9',
+};
+
+describe('the gleaner command in a shell that points at another local cloud', function () {
+  this.timeout(300_000);
+  let home: TestHome;
+  before(async () => {
+    home = await TestHome.start(1, STALE);
+  });
+  after(() => home?.remove());
+
+  it('starts a local cloud of its own, with the bundle and the model in its bucket', async () => {
+    assert.ok(await home.objects.head('models/tiny/config.json'));
+    assert.equal((await home.objects.list('bundles/')).length, 1);
+  });
+
+  it('reaches the local cloud that --port names', async () => {
+    const {port} = new URL(home.ready.url);
+    const {code, stderr} = await gleaner(['rebuild', '--dry-run', '--port', port], {env: STALE});
+    assert.equal(code, 0, stderr);
+  });
+});
