@@ -176,6 +176,13 @@ function listen(server: Server, port: number): Promise<number> {
   });
 }
 
+/** Throws `port-in-use` where nothing of ours can listen; 0 stands for any free port. */
+export async function checkPort(port: number): Promise<void> {
+  const server = createServer();
+  await listen(server, port);
+  await new Promise(resolve => server.close(resolve));
+}
+
 export function portInUse(port: number, cause: unknown): LocalCloudError {
   return new LocalCloudError(
     'port-in-use',
