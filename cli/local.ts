@@ -3,6 +3,7 @@ import {runningCloud, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
+import {print, quoted, say} from './output.ts';
 
 export async function up(options: {
   port: number;
@@ -11,12 +12,11 @@ export async function up(options: {
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
-  const home = await startHome({...options, say: line => process.stderr.write(`${line}\n`)});
+  const home = await startHome({...options, say});
   const {url, project, bucket, dir} = home.cloud;
-  if (options.json) process.stdout.write(`${JSON.stringify({ready: true, url, project, bucket, dir})}\n`);
-  else process.stdout.write(welcome(url, home.cloud.port, bucket));
+  print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, home.cloud.port, bucket));
   await Promise.race([stopped, home.cloud.closed]);
-  process.stderr.write('Stopping\n');
+  say('Stopping');
   await home.close();
 }
 
@@ -27,16 +27,17 @@ export function stopSignal(): Promise<void> {
   });
 }
 
-function welcome(url: string, port: number, bucket: string): string {
+function welcome(url: string, port: number, bucket: string): string[] {
   const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
-  return `Gleaner's local cloud is up at ${url}. In another terminal:
-
-  eval "$(npx gleaner local env${flag})"
-  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl
-  npx gleaner status my-run${flag}
-
-Ctrl-C stops it; what it holds stays in its folder.
-`;
+  return [
+    `Gleaner's local cloud is up at ${url}. In another terminal:`,
+    '',
+    `  eval "$(npx gleaner local env${flag})"`,
+    `  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl`,
+    `  npx gleaner status my-run${flag}`,
+    '',
+    'Ctrl-C stops it; what it holds stays in its folder.',
+  ];
 }
 
 /** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
@@ -59,12 +60,13 @@ export async function printEnvironment(where: Where): Promise<void> {
     BUCKET: info.bucket,
     GLEANER_LOCAL_URL: info.url,
   };
-  for (const [name, value] of Object.entries(variables)) process.stdout.write(`export ${name}='${value}'\n`);
+  const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${quoted(value)}`);
+  print(false, variables, lines);
 }
 
 export async function fault(kind: string, target: string, where: Where): Promise<void> {
   if (kind === 'help') {
-    process.stdout.write(`${faultHelp}\n`);
+    print(false, {}, faultHelp.split('\n'));
     return;
   }
   const {url} = await runningCloud(where);
@@ -75,5 +77,5 @@ export async function fault(kind: string, target: string, where: Where): Promise
   });
   const body = (await response.json()) as {done?: string; error?: {message?: string}};
   if (!response.ok) throw new CliError(body.error?.message ?? `the local cloud answered ${response.status}`);
-  process.stdout.write(`${body.done}\n`);
+  print(false, body, [body.done ?? '']);
 }

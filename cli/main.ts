@@ -1,9 +1,10 @@
 import {Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../local/errors.ts';
 import {isRunId, isZone} from '../shared/core/names.ts';
+import {Rejected} from '../shared/errors.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {printable} from './output.ts';
+import {say} from './output.ts';
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
@@ -160,8 +161,8 @@ function zone(text: string): string {
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof CliError || error instanceof LocalCloudError)) throw error;
-  const lines = error.message.split('\n').map(printable);
-  process.stderr.write(`gleaner: ${lines.join('\n')}\n`);
+  const isTold = [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind);
+  const {message, stack} = error as Error;
+  for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
   process.exitCode = 1;
 }

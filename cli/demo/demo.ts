@@ -13,6 +13,7 @@ import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
 import {type Home, startHome} from '../home.ts';
 import {stopSignal} from '../local.ts';
+import {print, quoted} from '../output.ts';
 import {describe, type Report, verifyRun} from '../verify.ts';
 import {listRuns, type RunView, viewRun} from '../view.ts';
 import {countRecords, type InputStream, writeStreams} from './input.ts';
@@ -175,29 +176,30 @@ function tellResult(
 ): void {
   const {dir, bucket} = home.cloud;
   const shards = join(dir, 'buckets', bucket, 'activations', run.run);
-  if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({...report, verified: report.ok, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`,
-    );
-    return;
-  }
+  const result = {
+    ...report,
+    verified: report.ok,
+    status: run.status,
+    reason: run.reason,
+    preemptions,
+    seconds,
+    shards_folder: shards,
+  };
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
-  process.stdout.write(`
-${describe(report)}
-${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.
-The shards: ${relative(process.cwd(), shards)}
-Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}
-            ls ${quoted(first)}
-${run.reason ? `The run is ${run.status}: ${run.reason}\n` : ''}`);
+  print(options.json, result, [
+    '',
+    ...describe(report),
+    '',
+    `${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.`,
+    `The shards: ${relative(process.cwd(), shards)}`,
+    `Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}`,
+    `            ls ${quoted(first)}`,
+    ...(run.reason ? [`The run is ${run.status}: ${run.reason}`] : []),
+  ]);
 }
 
 function survived(done: number, asked: number): string {
   if (done < asked)
     return `${done} of ${asked} preemptions survived: the streams were done before there could be more`;
   return `${done} preemption${done === 1 ? '' : 's'} survived`;
-}
-
-/** As a shell takes it back. */
-function quoted(path: string): string {
-  return /^[\w./@%+=:,-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

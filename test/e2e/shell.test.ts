@@ -26,4 +26,16 @@ describe('the gleaner command in a shell that points at another local cloud', fu
     const {code, stderr} = await gleaner(['rebuild', '--dry-run', '--port', port], {env: STALE});
     assert.equal(code, 0, stderr);
   });
+
+  it('writes no control character of a hostile model to the terminal', async () => {
+    await home.drop('datasets/hostile/run.json', '{"model":"\\u001b]0;PWN\\u0007\\u009b2J\\u202e"}');
+    await home.drop('datasets/hostile/stream_000.jsonl', '{"text":"a"}\n');
+    // A manifest that was frozen by other hands names the model too.
+    await home.drop('activations/hostile/manifest.json', '{"schema":"\\u001b[31m\u009b\u202e"}');
+    for (const args of [['status'], ['status', 'hostile'], ['verify', 'hostile']]) {
+      const {stdout, stderr} = await gleaner([...args, '--dir', home.dir]);
+      assert.doesNotMatch(stdout + stderr, /[^\P{Cc}\n]|\p{Cf}/u, args.join(' '));
+      assert.doesNotMatch(stderr, /\n\s+at /, args.join(' '));
+    }
+  });
 });
