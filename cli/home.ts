@@ -40,7 +40,7 @@ export async function startHome(options: {
   try {
     const {project, bucket, url} = cloud;
     pointClientsAt(cloud);
-    const objects = openObjects({project, bucket, endpoint: url});
+    const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, say);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));

@@ -1,5 +1,7 @@
+import type {Where as LocalInfo} from '../local/cloud.ts';
 import {faultHelp} from '../local/faults.ts';
-import {runningCloud, type Where} from './connect.ts';
+import {tokenFile, urlWithToken} from '../local/guard.ts';
+import {runningCloud, tokenOf, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
@@ -43,16 +45,17 @@ function welcome(url: string, port: number, bucket: string): string[] {
 /** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
 export async function printEnvironment(where: Where): Promise<void> {
   const info = await runningCloud(where);
+  const token = requiredToken(info);
   const base = `${info.url}/`;
   const variables = {
     CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: base,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: base,
-    CLOUDSDK_AUTH_DISABLE_CREDENTIALS: 'true',
+    CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: tokenFile(info.dir),
     CLOUDSDK_CORE_PROJECT: info.project,
     CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
     CLOUDSDK_COMPUTE_ZONE: ZONE,
-    STORAGE_EMULATOR_HOST: info.url,
+    STORAGE_EMULATOR_HOST: urlWithToken(info.url, token),
     PUBSUB_EMULATOR_HOST: info.pubsub_endpoint,
     PUBSUB_PROJECT_ID: info.project,
     GOOGLE_CLOUD_PROJECT: info.project,
@@ -64,15 +67,24 @@ export async function printEnvironment(where: Where): Promise<void> {
   print(false, variables, lines);
 }
 
+function requiredToken(info: LocalInfo): string {
+  const token = tokenOf(info);
+  if (token === undefined)
+    throw new CliError(
+      `Failed to read the token of the local cloud in ${info.dir}: only the user who started it can drive it`,
+    );
+  return token;
+}
+
 export async function fault(kind: string, target: string, where: Where): Promise<void> {
   if (kind === 'help') {
     print(false, {}, faultHelp.split('\n'));
     return;
   }
-  const {url} = await runningCloud(where);
-  const response = await fetch(`${url}/_local/faults`, {
+  const info = await runningCloud(where);
+  const response = await fetch(`${info.url}/_local/faults`, {
     method: 'POST',
-    headers: {'content-type': 'application/json'},
+    headers: {'content-type': 'application/json', authorization: `Bearer ${requiredToken(info)}`},
     body: JSON.stringify({kind, target}),
   });
   const body = (await response.json()) as {done?: string; error?: {message?: string}};

@@ -44,7 +44,7 @@ export async function rebuild(
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
-    const bus = openBus({project});
+    const bus = openBus({project, token: connection.token});
     const ids = new Map<string, string>();
     for (const each of runs) ids.set(each, await bus.publish('control', {action: 'rebuild', run: each}));
     const outcomes = [];

@@ -3,7 +3,7 @@ import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {LocalCloudError} from '../../local/cloud.ts';
-import {Scratch, until} from './a-cloud.ts';
+import {door, Scratch, until} from './a-cloud.ts';
 
 describe('starting and ending a local cloud', () => {
   const scratch = new Scratch();
@@ -92,7 +92,7 @@ describe('starting and ending a local cloud', () => {
   it('takes faults over HTTP, and says what there is when it does not know one', async () => {
     const cloud = await scratch.cloud();
     const fault = async (body: string) => {
-      const answer = await fetch(`${cloud.url}/_local/faults`, {method: 'POST', body});
+      const answer = await fetch(`${door(cloud)}/_local/faults`, {method: 'POST', body});
       return {status: answer.status, text: await answer.text()};
     };
     assert.match((await fault('{"kind":"stockout","target":"us-central1-a"}')).text, /no more capacity/);
@@ -126,12 +126,12 @@ describe('starting and ending a local cloud', () => {
 
   it('ends on request, and leaves nothing running', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    await fetch(`${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
+    await fetch(`${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
       method: 'POST',
       body: 'a',
     });
     const host = await until('its function host has a call', () => seen()[0]?.pid);
-    await fetch(`${cloud.url}/_local/shutdown`, {method: 'POST'});
+    await fetch(`${door(cloud)}/_local/shutdown`, {method: 'POST'});
     await cloud.closed;
     await assert.rejects(fetch(`${cloud.url}/_local`));
     assert.throws(() => process.kill(host, 0), {code: 'ESRCH'});
@@ -147,7 +147,7 @@ describe('starting and ending a local cloud', () => {
 
   it('sweeps what an interrupted upload left, and nothing else', async () => {
     const first = await scratch.cloud();
-    const upload = `${first.url}/upload/storage/v1/b/${first.bucket}/o`;
+    const upload = `${door(first)}/upload/storage/v1/b/${first.bucket}/o`;
     await fetch(`${upload}?uploadType=media&name=kept`, {method: 'POST', body: 'kept'});
     const begun = await fetch(`${upload}?uploadType=resumable&name=later`, {method: 'POST'});
     const location = begun.headers.get('location') ?? '';
