@@ -57,7 +57,7 @@ describe('run.json', () => {
 
   const texts: {name: string; text: string; says: string[]}[] = [
     {name: 'no JSON', text: '{', says: ['run.json is not JSON']},
-    {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected object']},
+    {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected an object, got a list']},
     {name: 'nothing', text: 'null', says: ['run.json is not valid']},
     {name: 'the key of a prototype', text: '{"__proto__": {"model": "tiny"}}', says: ['__proto__']},
     {
