@@ -83,25 +83,26 @@ describe('gleaner demo', function () {
     assert.deepEqual(written, Buffer.concat(lines));
   });
 
-  const mistakes: {name: string; args: string[]; says: RegExp}[] = [
+  const mistakes: {name: string; args: string[]; exits?: number; says: RegExp}[] = [
     {
       name: 'an input that is not there',
       args: ['--input', 'nowhere.jsonl'],
       says: /nowhere\.jsonl does not exist/,
     },
     {name: 'a model folder without config.json', args: ['--model', tmpdir()], says: /has no config\.json/},
-    {name: 'a number that is none', args: ['--streams', 'two'], says: /whole number/},
-    {name: 'an unknown option', args: ['--speed'], says: /unknown option '--speed'/},
+    {name: 'a number that is none', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
+    {name: 'no worker', args: ['--workers', '0'], exits: 2, says: /from 1 to 9999/},
+    {name: 'an unknown option', args: ['--speed'], exits: 2, says: /unknown option '--speed'/},
     {
       name: 'a folder that holds something else',
       args: ['--dir', fileURLToPath(new URL('.', import.meta.url))],
       says: /holds something else/,
     },
   ];
-  for (const {name, args, says} of mistakes)
+  for (const {name, args, exits = 1, says} of mistakes)
     it(`says what is wrong with ${name}`, async () => {
       const {code, stderr} = await gleaner(['demo', ...args]);
-      assert.equal(code, 1);
+      assert.equal(code, exits);
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
     });

@@ -27,6 +27,18 @@ describe('the gleaner command in a shell that points at another local cloud', fu
     assert.equal(code, 0, stderr);
   });
 
+  it('answers a question about no run in JSON where JSON is asked for', async () => {
+    const {code, stdout} = await gleaner(['status', 'nope', '--json', '--dir', home.dir]);
+    assert.equal(code, 1);
+    assert.match(JSON.parse(stdout).error, /there is no run "nope"/);
+  });
+
+  it('names an unknown TPU of a fault in one line', async () => {
+    const {code, stderr} = await gleaner(['local', 'fault', 'preempt', 'nope', '--dir', home.dir]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^gleaner: Unknown TPU "nope".*fault help.*\n$/);
+  });
+
   it('writes no control character of a hostile model to the terminal', async () => {
     await home.drop('datasets/hostile/run.json', '{"model":"\\u001b]0;PWN\\u0007\\u009b2J\\u202e"}');
     await home.drop('datasets/hostile/stream_000.jsonl', '{"text":"a"}\n');
