@@ -8,12 +8,20 @@ import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
 import {CliError} from './errors.ts';
 import {JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+import {requireSpace, watchSpace} from './space.ts';
 
 const ADDRESS_FILE = 'address.json';
 const MODEL_PREFIX = 'models/tiny/';
 export const ZONE = 'us-central1-a';
 
-export type Home = {cloud: LocalCloud; objects: Objects; model: string; close(): Promise<void>};
+export type Home = {
+  cloud: LocalCloud;
+  objects: Objects;
+  model: string;
+  /** Rejects when the folder is full. */
+  full: Promise<never>;
+  close(): Promise<void>;
+};
 
 /**
  * Gleaner at home on a local cloud: storage and the rest of Google's services on 127.0.0.1, the functions deployed, the
@@ -27,6 +35,7 @@ export async function startHome(options: {
 }): Promise<Home> {
   const {say, workers} = options;
   const dir = resolve(options.dir);
+  requireSpace(dir);
   say('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const worker = await packWorker();
@@ -35,7 +44,7 @@ export async function startHome(options: {
     port: options.port,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
     vm_env: {GLEANER_PLATFORM: 'cpu', UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
-    log: logTo(join(dir, 'logs', 'cloud.log')),
+    log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
     const {project, bucket, url} = cloud;
@@ -44,11 +53,13 @@ export async function startHome(options: {
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, say);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
+    const space = watchSpace(dir);
     const close = async () => {
+      space.end();
       await rm(join(dir, ADDRESS_FILE), {force: true});
       await cloud.close();
     };
-    return {cloud, objects, model: tinyModel(bucket), close};
+    return {cloud, objects, model: tinyModel(bucket), full: space.full, close};
   } catch (error) {
     await cloud.close();
     throw error;
@@ -74,13 +85,16 @@ export async function addressIn(dir: string): Promise<string | undefined> {
 }
 
 /** What the cloud and the functions say, line by line; the VMs' consoles lie beside it. */
-function logTo(file: string): (line: LogLine) => void {
+function logTo(file: string, say: (line: string) => void): (line: LogLine) => void {
   let out: WriteStream | undefined;
   return ({at, source, text}) => {
     // The cloud has made and locked its folder before it says its first line.
-    if (!out) mkdirSync(dirname(file), {recursive: true});
-    out ??= createWriteStream(file, {flags: 'a'});
-    out.write(`${at} ${source}: ${text}\n`);
+    if (!out) {
+      mkdirSync(dirname(file), {recursive: true});
+      out = createWriteStream(file, {flags: 'a'});
+      out.once('error', error => say(`Failed to write ${file}, which ends here: ${error.message}`));
+    }
+    if (!out.errored) out.write(`${at} ${source}: ${text}\n`);
   };
 }
 

@@ -17,9 +17,12 @@ export async function up(options: {
   const home = await startHome({...options, say});
   const {url, project, bucket, dir} = home.cloud;
   print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, home.cloud.port, bucket));
-  await Promise.race([stopped, home.cloud.closed]);
-  say('Stopping');
-  await home.close();
+  try {
+    await Promise.race([stopped, home.cloud.closed, home.full]);
+    say('Stopping');
+  } finally {
+    await home.close();
+  }
 }
 
 /** Resolves at the first Ctrl-C or SIGTERM. */

@@ -166,8 +166,9 @@ function zone(text: string): string {
 try {
   await program.parseAsync();
 } catch (error) {
-  const isTold = [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind);
-  const {message, stack} = error as Error;
+  const {message, stack, code} = error as NodeJS.ErrnoException;
+  const isTold =
+    [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
   if (process.argv.includes('--json')) print(true, {error: isTold ? message : String(error)}, []);
   for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
   process.exitCode = 1;

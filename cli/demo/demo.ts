@@ -62,7 +62,7 @@ export async function demo(options: DemoOptions): Promise<void> {
     const since = new Date(started).toISOString();
     const show = (view: RunView) =>
       live.show({...view, events: view.events.filter(event => event.at >= since)}, lengths);
-    const outcome = await Promise.race([watch(store, run, show), interrupted]);
+    const outcome = await Promise.race([watch(store, run, show), interrupted, home.full]);
     if (outcome === 'interrupted') {
       process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;

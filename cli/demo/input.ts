@@ -69,12 +69,15 @@ export async function writeStreams(
     const records = Math.floor(total / count) + (index < total % count ? 1 : 0);
     const file = join(folder, `stream_${streamId(index)}.jsonl`);
     const out = createWriteStream(file);
-    for (let written = 0; written < records; written++) {
+    const written = finished(out);
+    // An error while lines are still read is told at the end.
+    written.catch(() => {});
+    for (let line = 0; line < records && !out.errored; line++) {
       const {value} = await lines.next();
       if (!out.write(value)) await once(out, 'drain');
     }
     out.end();
-    await finished(out);
+    await written;
     streams.push({file, records, bytes: (await stat(file)).size});
   }
   return streams;
