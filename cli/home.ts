@@ -6,7 +6,7 @@ import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../loc
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
-import {CliError} from './errors.ts';
+import {CliError, Interrupted} from './errors.ts';
 import {JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
 import {requireSpace, watchSpace} from './space.ts';
 
@@ -31,9 +31,24 @@ export async function startHome(options: {
   dir: string;
   port: number;
   workers: number;
+  /** Resolves at Ctrl-C, which the processes that a start waits for hear too. */
+  stopped: Promise<unknown>;
   say: (line: string) => void;
 }): Promise<Home> {
-  const {say, workers} = options;
+  let isStopped = false;
+  void options.stopped.then(() => {
+    isStopped = true;
+  });
+  try {
+    return await start(options);
+  } catch (error) {
+    throw isStopped ? new Interrupted('Interrupted before the local cloud was up', {cause: error}) : error;
+  }
+}
+
+type Start = Omit<Parameters<typeof startHome>[0], 'stopped'>;
+
+async function start({say, workers, ...options}: Start): Promise<Home> {
   const dir = resolve(options.dir);
   requireSpace(dir);
   say('Preparing the Python environment of the workers (the first time downloads it)');

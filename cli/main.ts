@@ -3,7 +3,7 @@ import {LocalCloudError} from '../local/errors.ts';
 import {isRunId, isZone} from '../shared/core/names.ts';
 import {Rejected} from '../shared/errors.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
-import {CliError} from './errors.ts';
+import {CliError, Interrupted} from './errors.ts';
 import {print, say} from './output.ts';
 
 const program = new Command('gleaner')
@@ -171,5 +171,5 @@ try {
     [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
   if (process.argv.includes('--json')) print(true, {error: isTold ? message : String(error)}, []);
   for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
-  process.exitCode = 1;
+  process.exitCode = error instanceof Interrupted ? 130 : 1;
 }

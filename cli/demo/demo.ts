@@ -50,7 +50,8 @@ export async function demo(options: DemoOptions): Promise<void> {
   // The last thing that can be wrong has been looked at: only now the earlier demo goes.
   if (options.dir === undefined) await rm(dir, {recursive: true, force: true});
   const interrupted = stopSignal().then(() => 'interrupted' as const);
-  const home = await startHome({dir, port: options.port, workers: options.workers, say: live.say});
+  const {port, workers} = options;
+  const home = await startHome({dir, port, workers, stopped: interrupted, say: live.say});
   const connection = running(home.cloud);
   const store = openStore(connection);
   try {
