@@ -9,6 +9,7 @@ import {open} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {startLocalCloud} from '../local/cloud.ts';
+import {urlWithToken} from '../local/guard.ts';
 
 const SIZE_MB = 8;
 const OBJECTS = 12;
@@ -26,10 +27,13 @@ async function seconds(work: (index: number) => Promise<unknown>): Promise<numbe
 
 async function upload(name: string): Promise<void> {
   const query = `uploadType=media&ifGenerationMatch=0&name=${encodeURIComponent(name)}`;
-  const response = await fetch(`${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?${query}`, {
-    method: 'POST',
-    body: bytes,
-  });
+  const response = await fetch(
+    `${urlWithToken(cloud.url, cloud.token)}/upload/storage/v1/b/${cloud.bucket}/o?${query}`,
+    {
+      method: 'POST',
+      body: bytes,
+    },
+  );
   if (!response.ok) throw new Error(`Failed to upload ${name}: ${await response.text()}`);
   await response.arrayBuffer();
 }

@@ -1,9 +1,10 @@
-import {existsSync} from 'node:fs';
+import {existsSync, readFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {type Where as LocalInfo, startLocalCloud} from '../local/cloud.ts';
+import {tokenFile} from '../local/guard.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {addressIn, tinyModel} from './home.ts';
+import {addressIn, pointClientsAt, tinyModel} from './home.ts';
 
 /** What a command needs to know of the cloud it works on. */
 export type Connection = {
@@ -11,6 +12,8 @@ export type Connection = {
   storage_endpoint: string | undefined;
   /** Where Pub/Sub is; undefined for Google's own, null where nothing would take a message. */
   pubsub_endpoint: string | null | undefined;
+  /** What a local cloud asks for before it lets a client write; undefined where it is not ours, and elsewhere. */
+  token: string | undefined;
   project: string;
   bucket: string;
   /** The model of a run that names none, where this machine can know it. */
@@ -40,6 +43,7 @@ export async function connect({port, dir}: Where): Promise<Connection> {
     return {
       storage_endpoint: undefined,
       pubsub_endpoint: undefined,
+      token: undefined,
       default_model: process.env.GLEANER_DEFAULT_MODEL,
       project,
       bucket,
@@ -84,17 +88,28 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   }
 }
 
-/** For a cloud that somebody else ends. */
+/** The connection to a cloud that this command does not end. */
 export function running(info: LocalInfo): Connection {
+  pointClientsAt(info);
   return {
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,
+    token: tokenOf(info),
     default_model: tinyModel(info.bucket),
     project: info.project,
     bucket: info.bucket,
     store: `sqlite:${info.store_file}`,
     close: async () => {},
   };
+}
+
+/** The token lies in the cloud's folder, which only the user who started it can read. */
+export function tokenOf({dir}: LocalInfo): string | undefined {
+  try {
+    return readFileSync(tokenFile(dir), 'utf8');
+  } catch {
+    return undefined;
+  }
 }
 
 /** A folder whose cloud runs is reached through it; one that does not gets its storage opened for as long as this command lasts. */

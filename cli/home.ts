@@ -2,18 +2,26 @@ import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {dirname, join, resolve} from 'node:path';
-import {type LocalCloud, type LogLine, startLocalCloud} from '../local/cloud.ts';
+import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../local/cloud.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
-import {CliError} from './errors.ts';
+import {CliError, Interrupted} from './errors.ts';
 import {JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+import {requireSpace, watchSpace} from './space.ts';
 
 const ADDRESS_FILE = 'address.json';
 const MODEL_PREFIX = 'models/tiny/';
 export const ZONE = 'us-central1-a';
 
-export type Home = {cloud: LocalCloud; objects: Objects; model: string; close(): Promise<void>};
+export type Home = {
+  cloud: LocalCloud;
+  objects: Objects;
+  model: string;
+  /** Rejects when the folder is full. */
+  full: Promise<never>;
+  close(): Promise<void>;
+};
 
 /**
  * Gleaner at home on a local cloud: storage and the rest of Google's services on 127.0.0.1, the functions deployed, the
@@ -23,10 +31,26 @@ export async function startHome(options: {
   dir: string;
   port: number;
   workers: number;
+  /** Resolves at Ctrl-C, which the processes that a start waits for hear too. */
+  stopped: Promise<unknown>;
   say: (line: string) => void;
 }): Promise<Home> {
-  const {say, workers} = options;
+  let isStopped = false;
+  void options.stopped.then(() => {
+    isStopped = true;
+  });
+  try {
+    return await start(options);
+  } catch (error) {
+    throw isStopped ? new Interrupted('Interrupted before the local cloud was up', {cause: error}) : error;
+  }
+}
+
+type Start = Omit<Parameters<typeof startHome>[0], 'stopped'>;
+
+async function start({say, workers, ...options}: Start): Promise<Home> {
   const dir = resolve(options.dir);
+  requireSpace(dir);
   say('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const worker = await packWorker();
@@ -35,23 +59,35 @@ export async function startHome(options: {
     port: options.port,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
     vm_env: {GLEANER_PLATFORM: 'cpu', UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
-    log: logTo(join(dir, 'logs', 'cloud.log')),
+    log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
     const {project, bucket, url} = cloud;
-    const objects = openObjects({project, bucket, endpoint: url});
+    pointClientsAt(cloud);
+    const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, say);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
+    const space = watchSpace(dir);
     const close = async () => {
+      space.end();
       await rm(join(dir, ADDRESS_FILE), {force: true});
       await cloud.close();
     };
-    return {cloud, objects, model: tinyModel(bucket), close};
+    return {cloud, objects, model: tinyModel(bucket), full: space.full, close};
   } catch (error) {
     await cloud.close();
     throw error;
   }
+}
+
+/** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
+export function pointClientsAt({url, pubsub_endpoint}: Where): void {
+  Object.assign(process.env, {
+    STORAGE_EMULATOR_HOST: url,
+    PUBSUB_EMULATOR_HOST: pubsub_endpoint,
+    METADATA_SERVER_DETECTION: 'none',
+  });
 }
 
 /** Where the cloud that works in `dir` says it is, if one left word there. */
@@ -64,13 +100,16 @@ export async function addressIn(dir: string): Promise<string | undefined> {
 }
 
 /** What the cloud and the functions say, line by line; the VMs' consoles lie beside it. */
-function logTo(file: string): (line: LogLine) => void {
+function logTo(file: string, say: (line: string) => void): (line: LogLine) => void {
   let out: WriteStream | undefined;
   return ({at, source, text}) => {
     // The cloud has made and locked its folder before it says its first line.
-    if (!out) mkdirSync(dirname(file), {recursive: true});
-    out ??= createWriteStream(file, {flags: 'a'});
-    out.write(`${at} ${source}: ${text}\n`);
+    if (!out) {
+      mkdirSync(dirname(file), {recursive: true});
+      out = createWriteStream(file, {flags: 'a'});
+      out.once('error', error => say(`Failed to write ${file}, which ends here: ${error.message}`));
+    }
+    if (!out.errored) out.write(`${at} ${source}: ${text}\n`);
   };
 }
 

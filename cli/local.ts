@@ -1,8 +1,11 @@
+import type {Where as LocalInfo} from '../local/cloud.ts';
 import {faultHelp} from '../local/faults.ts';
-import {runningCloud, type Where} from './connect.ts';
+import {tokenFile, urlWithToken} from '../local/guard.ts';
+import {runningCloud, tokenOf, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
+import {print, quoted, say} from './output.ts';
 
 export async function up(options: {
   port: number;
@@ -11,13 +14,15 @@ export async function up(options: {
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
-  const home = await startHome({...options, say: line => process.stderr.write(`${line}\n`)});
+  const home = await startHome({...options, stopped, say});
   const {url, project, bucket, dir} = home.cloud;
-  if (options.json) process.stdout.write(`${JSON.stringify({ready: true, url, project, bucket, dir})}\n`);
-  else process.stdout.write(welcome(url, home.cloud.port, bucket));
-  await Promise.race([stopped, home.cloud.closed]);
-  process.stderr.write('Stopping\n');
-  await home.close();
+  print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, home.cloud.port, bucket));
+  try {
+    await Promise.race([stopped, home.cloud.closed, home.full]);
+    say('Stopping');
+  } finally {
+    await home.close();
+  }
 }
 
 /** Resolves at the first Ctrl-C or SIGTERM. */
@@ -27,31 +32,33 @@ export function stopSignal(): Promise<void> {
   });
 }
 
-function welcome(url: string, port: number, bucket: string): string {
+function welcome(url: string, port: number, bucket: string): string[] {
   const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
-  return `Gleaner's local cloud is up at ${url}. In another terminal:
-
-  eval "$(npx gleaner local env${flag})"
-  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl
-  npx gleaner status my-run${flag}
-
-Ctrl-C stops it; what it holds stays in its folder.
-`;
+  return [
+    `Gleaner's local cloud is up at ${url}. In another terminal:`,
+    '',
+    `  eval "$(npx gleaner local env${flag})"`,
+    `  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl`,
+    `  npx gleaner status my-run${flag}`,
+    '',
+    'Ctrl-C stops it; what it holds stays in its folder.',
+  ];
 }
 
 /** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
 export async function printEnvironment(where: Where): Promise<void> {
   const info = await runningCloud(where);
+  const token = requiredToken(info);
   const base = `${info.url}/`;
   const variables = {
     CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: base,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: base,
-    CLOUDSDK_AUTH_DISABLE_CREDENTIALS: 'true',
+    CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: tokenFile(info.dir),
     CLOUDSDK_CORE_PROJECT: info.project,
     CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
     CLOUDSDK_COMPUTE_ZONE: ZONE,
-    STORAGE_EMULATOR_HOST: info.url,
+    STORAGE_EMULATOR_HOST: urlWithToken(info.url, token),
     PUBSUB_EMULATOR_HOST: info.pubsub_endpoint,
     PUBSUB_PROJECT_ID: info.project,
     GOOGLE_CLOUD_PROJECT: info.project,
@@ -59,21 +66,31 @@ export async function printEnvironment(where: Where): Promise<void> {
     BUCKET: info.bucket,
     GLEANER_LOCAL_URL: info.url,
   };
-  for (const [name, value] of Object.entries(variables)) process.stdout.write(`export ${name}='${value}'\n`);
+  const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${quoted(value)}`);
+  print(false, variables, lines);
+}
+
+function requiredToken(info: LocalInfo): string {
+  const token = tokenOf(info);
+  if (token === undefined)
+    throw new CliError(
+      `Failed to read the token of the local cloud in ${info.dir}: only the user who started it can drive it`,
+    );
+  return token;
 }
 
 export async function fault(kind: string, target: string, where: Where): Promise<void> {
   if (kind === 'help') {
-    process.stdout.write(`${faultHelp}\n`);
+    print(false, {}, faultHelp.split('\n'));
     return;
   }
-  const {url} = await runningCloud(where);
-  const response = await fetch(`${url}/_local/faults`, {
+  const info = await runningCloud(where);
+  const response = await fetch(`${info.url}/_local/faults`, {
     method: 'POST',
-    headers: {'content-type': 'application/json'},
+    headers: {'content-type': 'application/json', authorization: `Bearer ${requiredToken(info)}`},
     body: JSON.stringify({kind, target}),
   });
   const body = (await response.json()) as {done?: string; error?: {message?: string}};
   if (!response.ok) throw new CliError(body.error?.message ?? `the local cloud answered ${response.status}`);
-  process.stdout.write(`${body.done}\n`);
+  print(false, body, [body.done ?? '']);
 }

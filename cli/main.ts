@@ -1,14 +1,17 @@
 import {Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../local/errors.ts';
 import {isRunId, isZone} from '../shared/core/names.ts';
+import {Rejected} from '../shared/errors.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
-import {CliError} from './errors.ts';
-import {printable} from './output.ts';
+import {CliError, Interrupted} from './errors.ts';
+import {print, say} from './output.ts';
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
   .version('0.1.0')
-  .showHelpAfterError('(add --help for what is possible)');
+  .showHelpAfterError('(add --help for what is possible)')
+  // 2 is a command that was not understood, 1 an answer: not verified, or not done.
+  .exitOverride(({exitCode}) => process.exit(exitCode === 0 ? 0 : 2));
 
 const port = (least = 1) =>
   new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
@@ -119,9 +122,7 @@ function portNumber(text: string, least: number): number {
 }
 
 function positive(text: string): number {
-  const value = natural(text);
-  if (value < 1) throw new InvalidArgumentError('a whole number from 1 up.');
-  return value;
+  return whole(text, 1);
 }
 
 function bytes(text: string): number {
@@ -137,7 +138,12 @@ function rate(text: string): number {
 }
 
 function natural(text: string): number {
-  if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('a whole number from 0 to 9999.');
+  return whole(text, 0);
+}
+
+function whole(text: string, least: number): number {
+  if (!/^\d{1,4}$/.test(text) || Number(text) < least)
+    throw new InvalidArgumentError(`a whole number from ${least} to 9999.`);
   return Number(text);
 }
 
@@ -160,8 +166,10 @@ function zone(text: string): string {
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof CliError || error instanceof LocalCloudError)) throw error;
-  const lines = error.message.split('\n').map(printable);
-  process.stderr.write(`gleaner: ${lines.join('\n')}\n`);
-  process.exitCode = 1;
+  const {message, stack, code} = error as NodeJS.ErrnoException;
+  const isTold =
+    [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
+  if (process.argv.includes('--json')) print(true, {error: isTold ? message : String(error)}, []);
+  for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
+  process.exitCode = error instanceof Interrupted ? 130 : 1;
 }

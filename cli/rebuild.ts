@@ -3,15 +3,17 @@ import {openStore} from '../shared/compose.ts';
 import {paths} from '../shared/core/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
-import type {Document, Store} from '../shared/ports.ts';
+import type {Store} from '../shared/ports.ts';
+import {goneStreams, runsAnywhere} from '../shared/shell/gone.ts';
 import {
   describeSurvey,
+  MENDED,
   runsInBucket,
   type Sources,
   type StreamSurvey,
   surveyRun,
 } from '../shared/shell/rebuild.ts';
-import {type Connection, connect, type Where} from './connect.ts';
+import {connect, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, warn} from './output.ts';
@@ -19,9 +21,6 @@ import {print, warn} from './output.ts';
 /** A function may take minutes over a run of many streams. */
 const WAIT_S = 600;
 const POLL_MS = 250;
-
-/** What a rebuild puts right. One that waits needs a run.json that is right, and one that is faulty other shards. */
-const MENDED: readonly string[] = ['missing', 'broken', 'different'];
 
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
@@ -38,14 +37,15 @@ export async function rebuild(
   try {
     const {project, bucket, storage_endpoint} = connection;
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
+    if (options.dryRun) return await compare(sources, run, options.json);
     const runs = run === undefined ? await runsInBucket(sources) : [run];
-    if (options.dryRun) return await compare(sources, runs, options.json);
     if (connection.pubsub_endpoint === null)
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
+    const bus = openBus({project, token: connection.token});
     const ids = new Map<string, string>();
-    for (const each of runs) ids.set(each, await publish(connection, {action: 'rebuild', run: each}));
+    for (const each of runs) ids.set(each, await bus.publish('control', {action: 'rebuild', run: each}));
     const outcomes = [];
     for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
     const reports = [];
@@ -62,11 +62,18 @@ export async function rebuild(
   }
 }
 
-async function compare(sources: Sources, runs: string[], json: boolean | undefined): Promise<void> {
+async function compare(
+  sources: Sources,
+  asked: string | undefined,
+  json: boolean | undefined,
+): Promise<void> {
   const reports: RunReport[] = [];
-  for (const run of runs) {
-    const found = await surveyRun(sources, run);
-    if (found.length === 0) throw new CliError(`the bucket holds no stream of a run "${run}"`);
+  for (const run of asked === undefined ? await runsAnywhere(sources) : [asked]) {
+    const present = await surveyRun(sources, run);
+    const found = [...present, ...(await goneStreams(sources, run, present))];
+    if (found.length === 0 && asked !== undefined)
+      throw new CliError(`the bucket holds no stream of a run "${run}"`);
+    if (found.length === 0) continue;
     const wrong = found.filter(({finding}) => finding !== 'right');
     reports.push({run, right: wrong.length === 0, summary: describeSurvey(run, found), wrong});
   }
@@ -87,15 +94,9 @@ async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> 
 }
 
 function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurvey): string {
+  if (finding === 'gone') return `  stream ${stream}  gone: ${why}`;
   const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
   return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
-}
-
-async function publish({project, pubsub_endpoint}: Connection, message: Document): Promise<string> {
-  // The client of a local cloud has nobody to ask who it is.
-  if (pubsub_endpoint)
-    Object.assign(process.env, {PUBSUB_EMULATOR_HOST: pubsub_endpoint, METADATA_SERVER_DETECTION: 'none'});
-  return openBus({project}).publish('control', message);
 }
 
 /** What the functions recorded of a message; they may not have it yet. */

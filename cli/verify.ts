@@ -1,5 +1,6 @@
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
+import {print} from './output.ts';
 import {runWorkerModule} from './python.ts';
 
 /** What `gleaner_worker.verify` prints. */
@@ -31,7 +32,7 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   const connection = await connect(options);
   try {
     const report = await verifyRun(connection, run);
-    process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : describe(report));
+    print(options.json, report, describe(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();
@@ -51,7 +52,7 @@ export async function verifyRun(connection: Connection, run: string): Promise<Re
   return JSON.parse(last) as Report;
 }
 
-export function describe(report: Report): string {
+export function describe(report: Report): string[] {
   const lines = report.streams.map(
     s =>
       `  stream ${s.stream}  ${s.stored_once} of ${s.samples} stored exactly once in ${s.shards} shards, ${s.rejected} rejected` +
@@ -64,5 +65,5 @@ export function describe(report: Report): string {
     `${report.truncated > 0 ? `, ${report.truncated} truncated as asked` : ''}; ` +
     `${report.tokens} tokens, ${(report.bytes / 1e6).toFixed(1)} MB`;
   const verdict = report.ok ? `verified: ${report.run}` : `NOT verified: ${report.run}`;
-  return `${[...lines, ...problems.map(problem => `  problem: ${problem}`), total, verdict].join('\n')}\n`;
+  return [...lines, ...problems.map(problem => `  problem: ${problem}`), total, verdict];
 }

@@ -5,6 +5,7 @@ import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHost} from './functions.ts';
+import {guarded, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
@@ -49,6 +50,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
   try {
     const lock = lockFolder(dir);
     ends.push(() => lock.release());
+    const token = tokenIn(dir);
     const database = new CloudDatabase(join(dir, 'cloud.db'));
     ends.push(() => database.close());
 
@@ -64,7 +66,10 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const faults = new Faults(database, topics);
     let host: FunctionHost | undefined;
     const portOf = (name: string) => host?.portOf(name);
-    const events = new Events({database, faults, triggers, project, portOf, random: Math.random, trouble});
+    const events = new Events({
+      ...{database, faults, triggers, project, portOf, token, trouble},
+      random: Math.random,
+    });
 
     const listeners = new Set<(object: StoredInfo) => void>();
     const storage = openStorage(dir, database, {
@@ -89,7 +94,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);
 
     const fleet = new Fleet({
-      ...{dir, project, database, log, trouble},
+      ...{dir, project, database, token, log, trouble},
       network: () => ({...vmNetwork(where), ...options.vm_env}),
     });
     const nodes = new Nodes({
@@ -100,7 +105,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     });
     const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
     const scheduler = new Scheduler({
-      ...{database, project, interval_ms: options.tick_interval_ms ?? 1000},
+      ...{database, project, token, interval_ms: options.tick_interval_ms ?? 1000},
       portOf: () => portOf(tickFunction),
       trouble: text => log('cloud', text),
     });
@@ -143,8 +148,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       host = new FunctionHost({
         entry: function_host.entry ?? here('./function-host.ts'),
         module: function_host.module ?? here('../functions/index.ts'),
-        env: () => ({...functionEnvironment(where), ...environmentOf(function_host.env, where)}),
+        env: () => ({...functionEnvironment(where, token), ...environmentOf(function_host.env, where)}),
         triggers,
+        token,
         log: text => log('functions', text),
       });
     }
@@ -156,13 +162,13 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ]);
 
     const server = await onRememberedPort(database, storage_only ? '' : 'port', options.port, port =>
-      serve(routes, {port, trouble}),
+      serve(guarded(token, routes), {port, trouble}),
     );
     ends.push(() => server.close());
     where.url = server.url;
     if (!storage_only) {
       const grpc = await onRememberedPort(database, 'pubsub_port', 0, port =>
-        servePublisher(publisher, {port}),
+        servePublisher(publisher, {port, token}),
       );
       ends.push(() => grpc.close());
       where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
@@ -189,6 +195,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ends.unshift(() => ended());
     return {
       ...where,
+      token,
       port: server.port,
       fault,
       onObject: listener => {

@@ -1,4 +1,4 @@
-import {existsSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {LocalCloudError} from './errors.ts';
@@ -120,6 +120,11 @@ export type FolderLock = {note(text: string): void; release(): void};
  * when the process dies, however it dies; a pid file would have to be believed.
  */
 export function lockFolder(dir: string): FolderLock {
+  if (statSync(dir, {throwIfNoEntry: false})?.isFile())
+    throw new LocalCloudError(
+      'dir-unusable',
+      `Failed to use ${dir}: it is a file; choose a folder with --dir`,
+    );
   let connection: DatabaseSync;
   try {
     makeFolder(dir);

@@ -28,6 +28,7 @@ const statusWords: Record<number, string> = {
 
 const reasons: Record<number, string> = {
   400: 'invalid',
+  401: 'authError',
   403: 'forbidden',
   404: 'notFound',
   405: 'methodNotAllowed',

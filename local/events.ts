@@ -2,6 +2,7 @@ import {type Delivery, EmbeddedBus, ReceiverAway} from '../shared/embedded/bus.t
 import type {Document} from '../shared/ports.ts';
 import type {CloudDatabase} from './database.ts';
 import type {Faults} from './faults.ts';
+import {HOST_HEADER} from './guard.ts';
 import type {JsonObject} from './json.ts';
 import type {FunctionTrigger} from './triggers.ts';
 
@@ -22,6 +23,8 @@ export type EventsOptions = {
   project: string;
   /** Where a function listens, undefined while its host is away. */
   portOf: (name: string) => number | undefined;
+  /** What the host of the functions asks for. */
+  token: string;
   random: () => number;
   trouble: (error: unknown) => void;
 };
@@ -101,6 +104,7 @@ export class Events {
     if (port === undefined) throw new ReceiverAway(`The host of ${name} is away`);
     const event = message as CloudEvent;
     const headers: Record<string, string> = {
+      [HOST_HEADER]: this.#options.token,
       'content-type': 'application/json',
       'ce-specversion': '1.0',
       'ce-id': id,

@@ -37,7 +37,7 @@ export const faultHelp = `  preempt NAME               the TPU is taken away at 
 ZONE may be all.`;
 
 export function badFault(reason: string): LocalCloudError {
-  return new LocalCloudError('bad-fault', `${reason}. What there is:\n${faultHelp}`);
+  return new LocalCloudError('bad-fault', `${reason}; \`gleaner local fault help\` lists the faults`);
 }
 
 export function isQueueFault(word: string): word is QueueFault {

@@ -1,21 +1,26 @@
+import type {Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
+import {ApiError} from './errors.ts';
+import {HOST_HEADER, isSame, refusePages, unauthenticated} from './guard.ts';
 
 /**
  * Runs the functions of a module, each on a port of its own, and tells the parent which: `function-host MODULE NAME…`.
- * It lives no longer than its parent.
+ * It lives no longer than its parent, and answers only its parent.
  */
 async function main([module, ...names]: string[]): Promise<void> {
   process.on('disconnect', () => process.exit());
-  if (module === undefined || !process.send) {
+  const token = process.env.GLEANER_LOCAL_TOKEN;
+  if (module === undefined || !token || !process.send) {
     throw new Error('Failed to host functions: fork this file with a module and the names of its functions');
   }
   await import(pathToFileURL(resolve(module)).href);
   const ports: Record<string, number> = {};
   for (const name of names) {
     const server = getTestServer(name);
+    answerOnly(server, token);
     // The framework would listen on every interface; only this machine may call.
     await new Promise<void>((listening, failed) => {
       server.once('error', failed);
@@ -24,6 +29,22 @@ async function main([module, ...names]: string[]): Promise<void> {
     ports[name] = (server.address() as AddressInfo).port;
   }
   process.send({ports});
+}
+
+/** Refuses a request without the token before the framework reads its body: it makes an event of a form, too. */
+function answerOnly(server: Server, token: string): void {
+  const framework = server.listeners('request');
+  server.removeAllListeners('request');
+  server.on('request', (request, response) => {
+    try {
+      refusePages(request.headers);
+      if (!isSame(String(request.headers[HOST_HEADER]), token)) throw unauthenticated();
+    } catch (error) {
+      response.writeHead(error instanceof ApiError ? error.status : 500).end();
+      return;
+    }
+    for (const listener of framework) listener.call(server, request, response);
+  });
 }
 
 await main(process.argv.slice(2));

@@ -3,6 +3,7 @@ import {request as httpRequest} from 'node:http';
 import {createInterface} from 'node:readline';
 import type {Readable} from 'node:stream';
 import {ApiError} from './errors.ts';
+import {HOST_HEADER} from './guard.ts';
 import type {Reply, Request, Route} from './http.ts';
 import type {FunctionTrigger} from './triggers.ts';
 import {withDirectLoopback} from './vm/environment.ts';
@@ -15,6 +16,8 @@ export type FunctionHostOptions = {
   /** Asked at every start, because the addresses are known only when the cloud listens. */
   env: () => Record<string, string>;
   triggers: FunctionTrigger[];
+  /** What the host asks for; it has it from `env`. */
+  token: string;
   log: (text: string) => void;
 };
 
@@ -110,7 +113,8 @@ export class FunctionHost {
     const away = (cause?: unknown) =>
       new ApiError(503, `The host of ${name} is starting; try again`, {cause});
     if (port === undefined) throw away();
-    const {host: _host, connection: _connection, ...headers} = request.headers;
+    const {host: _host, connection: _connection, ...others} = request.headers;
+    const headers = {...others, [HOST_HEADER]: this.#options.token};
     const rest = request.path.slice(`/functions/${encodeURIComponent(name)}`.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {

@@ -3,6 +3,7 @@ import type {AddressInfo} from 'node:net';
 import type {Readable} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {ApiError, LocalCloudError} from './errors.ts';
+import {refusePages, withoutToken} from './guard.ts';
 import type {JsonObject} from './json.ts';
 
 export type Request = {
@@ -24,6 +25,8 @@ export type Reply = {
   json?: JsonObject;
   body?: string | Buffer | Readable;
 };
+
+export type Handle = (request: Omit<Request, 'params'>) => Promise<Reply>;
 
 export type Handler = (request: Request) => Reply | Promise<Reply>;
 
@@ -54,7 +57,7 @@ export function decodeSegment(segment: string): string {
 }
 
 /** Answers a request from a table of routes. What no route knows gets a 404 that names it. */
-export function router(routes: readonly Route[]): (request: Omit<Request, 'params'>) => Promise<Reply> {
+export function router(routes: readonly Route[]): Handle {
   const compiled = routes.map(compile);
   return async request => {
     for (const {method, pattern, names, handler} of compiled) {
@@ -69,33 +72,15 @@ export function router(routes: readonly Route[]): (request: Omit<Request, 'param
   };
 }
 
-/**
- * A web page in the user's browser can reach 127.0.0.1 too. Foreign pages are known by their Origin,
- * and rebound DNS names by their Host; neither gets in.
- */
-function refuseStrangers(headers: IncomingMessage['headers']): void {
-  const isLocal = (host: string) => /^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?$/i.test(host);
-  if (headers.host !== undefined && !isLocal(headers.host)) {
-    throw new ApiError(
-      403,
-      `Refused host "${headers.host}": the local cloud answers to 127.0.0.1 and localhost only`,
-    );
-  }
-  const origin = headers.origin;
-  if (origin !== undefined && !isLocal(origin.replace(/^https?:\/\//, ''))) {
-    throw new ApiError(
-      403,
-      `Refused a request from the web page ${origin}: it is not part of the local cloud`,
-    );
-  }
-}
-
 async function send(reply: Reply, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const body = reply.json === undefined ? (reply.body ?? '') : `${JSON.stringify(reply.json)}\n`;
   for (const [name, value] of Object.entries(reply.headers ?? {})) {
     if (value !== undefined) response.setHeader(name, value);
   }
   if (reply.json !== undefined) response.setHeader('content-type', 'application/json; charset=UTF-8');
+  // No page may read an answer as a script or a picture of its own.
+  response.setHeader('x-content-type-options', 'nosniff');
+  response.setHeader('cross-origin-resource-policy', 'same-origin');
   response.statusCode = reply.status ?? 200;
   const isWhole = typeof body === 'string' || Buffer.isBuffer(body);
   if (
@@ -119,7 +104,7 @@ export type HttpServer = {port: number; url: string; close(): Promise<void>};
 
 /** Serves `handle` on 127.0.0.1. `trouble` hears of errors that are ours, not the caller's. */
 export async function serve(
-  handle: (request: Omit<Request, 'params'>) => Promise<Reply>,
+  handle: Handle,
   options: {port: number; trouble: (error: unknown, request: string) => void},
 ): Promise<HttpServer> {
   const server = createServer({requestTimeout: 0, keepAliveTimeout: 75_000}, (request, response) => {
@@ -127,7 +112,7 @@ export async function serve(
     response.once('close', () => hangUp.abort());
     const answer = async (): Promise<Reply> => {
       try {
-        refuseStrangers(request.headers);
+        refusePages(request.headers);
         const [path = '/', search = ''] = (request.url ?? '/').split(/\?(.*)/s);
         return await handle({
           method: request.method ?? 'GET',
@@ -140,7 +125,7 @@ export async function serve(
       } catch (error) {
         if (error instanceof ApiError)
           return {status: error.status, headers: error.headers, json: error.body()};
-        if (!hangUp.signal.aborted) options.trouble(error, `${request.method} ${request.url}`);
+        if (!hangUp.signal.aborted) options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
         return {status: 500, json: new ApiError(500, `Internal error: ${(error as Error).message}`).body()};
       }
     };
@@ -150,7 +135,7 @@ export async function serve(
       // that stopped in the middle of the body is still listening, and a stream with such a listener does not flow.
       .then(() => request.removeAllListeners('readable').resume())
       .catch(error => {
-        options.trouble(error, `${request.method} ${request.url}`);
+        options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
         response.destroy();
       });
   });
@@ -174,6 +159,13 @@ function listen(server: Server, port: number): Promise<number> {
     });
     server.listen(port, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
   });
+}
+
+/** Throws `port-in-use` where nothing of ours can listen; 0 stands for any free port. */
+export async function checkPort(port: number): Promise<void> {
+  const server = createServer();
+  await listen(server, port);
+  await new Promise(resolve => server.close(resolve));
 }
 
 export function portInUse(port: number, cause: unknown): LocalCloudError {

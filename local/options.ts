@@ -39,6 +39,8 @@ export type LocalCloudOptions = {
 export type StoredInfo = ObjectInfo & {bucket: string};
 
 export type LocalCloud = Where & {
+  /** What a client sends as `Authorization: Bearer` to write. */
+  token: string;
   port: number;
   /** Does what `gleaner local fault KIND TARGET` says, and answers with what was done. */
   fault(kind: string, target: string): Promise<string>;

@@ -1,6 +1,7 @@
 import {EmbeddedTicker} from '../shared/embedded/ticker.ts';
 import type {CloudDatabase} from './database.ts';
 import {ApiError} from './errors.ts';
+import {HOST_HEADER} from './guard.ts';
 import type {Handler, Request, Route} from './http.ts';
 import type {Json, JsonObject} from './json.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
@@ -12,6 +13,8 @@ export type SchedulerOptions = {
   database: CloudDatabase;
   project: string;
   interval_ms: number;
+  /** What the host of the functions asks for. */
+  token: string;
   /** Where the function listens, undefined while its host is away. */
   portOf: () => number | undefined;
   trouble: (text: string) => void;
@@ -47,6 +50,7 @@ export class Scheduler {
     const response = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
       headers: {
+        [HOST_HEADER]: this.#options.token,
         'content-type': 'application/octet-stream',
         'user-agent': 'Google-Cloud-Scheduler',
         'x-cloudscheduler': 'true',

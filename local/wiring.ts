@@ -13,7 +13,7 @@ export type Where = {
 };
 
 /** The environment that makes the functions work on this cloud instead of on Google's. */
-export function functionEnvironment(where: Where): Record<string, string> {
+export function functionEnvironment(where: Where, token: string): Record<string, string> {
   const {url, project, bucket, pubsub_endpoint, store_file} = where;
   return {
     GOOGLE_CLOUD_PROJECT: project,
@@ -30,6 +30,7 @@ export function functionEnvironment(where: Where): Record<string, string> {
     GLEANER_STORAGE_ENDPOINT: url,
     GLEANER_TPU_ENDPOINT: url,
     GLEANER_SCHEDULER_ENDPOINT: url,
+    GLEANER_LOCAL_TOKEN: token,
   };
 }
 

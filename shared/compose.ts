@@ -13,14 +13,17 @@ import {jsonLog} from './shell/log.ts';
 
 /** The one place that knows which adapter stands behind which port. Each loads its client at its first call. */
 export function composeDeps(config: Config): Deps {
-  const {project, bucket, endpoints} = config;
+  const {project, bucket, endpoints, local_token: token} = config;
   return {
     store: openStore(config),
-    objects: openObjects({project, bucket, endpoint: endpoints.storage}),
-    bus: openBus({project}),
-    tpus: openTpus({project, endpoint: endpoints.tpu, service_account: config.worker_service_account}),
-    ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler}),
-    ping: openPing({worker_api: config.worker_api}),
+    objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
+    bus: openBus({project, token}),
+    tpus: openTpus({
+      ...{project, token, endpoint: endpoints.tpu},
+      service_account: config.worker_service_account,
+    }),
+    ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler, token}),
+    ping: openPing({worker_api: config.worker_api, token}),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,

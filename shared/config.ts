@@ -53,6 +53,8 @@ const environment = z.object({
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
   GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
+  /** What the local cloud asks of its clients before it lets them write. */
+  GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
     .string()
     .default('us-central1-a')
@@ -156,6 +158,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       spent_usd: 0,
       boots: NO_BOOTS,
     },
+    local_token: v.GLEANER_LOCAL_TOKEN,
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,
     audit_s: v.GLEANER_AUDIT_S,

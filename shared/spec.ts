@@ -3,6 +3,8 @@ import {createHash} from 'node:crypto';
 import {z} from 'zod';
 import type {Config} from './config.ts';
 import type {Assignment} from './core/pool.ts';
+import {Rejected} from './errors.ts';
+import {repeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
 
 export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
@@ -17,6 +19,8 @@ const text = (max: number) =>
     .min(1)
     .max(max)
     .refine(value => value.isWellFormed(), 'is not valid Unicode');
+/** A name is shown on terminals: it holds no control character. */
+const name = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'expected a name without control characters');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
 /** That each is there once is for `contradictions` to check; JSON Schema has a word for it. */
 const list = <T extends z.ZodType>(item: T, min: number, max: number) =>
@@ -74,7 +78,7 @@ const PROMPT_VERSIONS = [
 ] as const;
 
 const record = closed({
-  field: text(256).nullable().meta(about('the field that holds the text or the token ids', null)),
+  field: name(256).nullable().meta(about('the field that holds the text or the token ids', null)),
   template: text(16_384)
     .nullable()
     .meta(about("a Jinja template over the record's fields that makes the text", null)),
@@ -106,10 +110,10 @@ const RULES = [
 
 /** Every key of `run.json`. What has to do with several keys, or with several entries of one, is in `contradictions`. */
 const fields = {
-  model: text(1024).meta(
+  model: name(1024).meta(
     about('a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker), or a hub id'),
   ),
-  revision: text(256)
+  revision: name(256)
     .nullable()
     .meta(about('branch, tag or commit of a hub model; the commit is pinned for the run', null)),
   layers: layers.meta(about('the blocks to store', 'all')),
@@ -129,7 +133,7 @@ const fields = {
   max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
   over_long: z.enum(['reject', 'truncate']).meta(about('what becomes of a longer sample', 'reject')),
   record: record.meta({...about('how a line becomes a sample'), allOf: RECORD_RULES}),
-  keep: list(text(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
+  keep: list(name(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
   seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),
   pool: z
     .string()
@@ -229,7 +233,11 @@ function isEmptySlice(tokens: string, length: number): boolean {
 
 /** Parses the text of `run.json`; throws `Rejected` naming the key. */
 export function parseRunSpec(text: string, what: string): RunSpecInput {
-  return parseJson(runSpecInput, text, what);
+  const spec = parseJson(runSpecInput, text, what);
+  const key = repeatedKey(text);
+  if (key !== undefined)
+    throw new Rejected(`${what} is not valid: it has the key ${JSON.stringify(key)} twice`);
+  return spec;
 }
 
 /** How a run is worked on: it may change what a run costs, never what its shards hold. */

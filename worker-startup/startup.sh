@@ -29,9 +29,10 @@ fail() {
 # --- the VM's metadata ---------------------------------------------------------------------------------------------
 
 # metadata PATH: prints one value. Waits for a server that is not up yet; status 22 means that there is no such value.
+# The address comes from standard input, as tokens do below: other users of a machine see the arguments of a command.
 metadata() {
-  curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' \
-    "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1"
+  curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' --config - \
+    <<< "url = \"http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1\""
 }
 
 attribute() {
@@ -74,8 +75,8 @@ beat() {
     "$WORKER" "$INCARNATION" "$WORKER_NUMBER" '"lease":null,"progress":null')
   while kill -0 "$parent" 2>/dev/null; do
     token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || token=''
-    answer=$(curl -sS --max-time 10 -X POST -H 'Content-Type: application/json' -H "Authorization: Bearer $token" \
-      --data "$body" "$API" 2>/dev/null) || answer=''
+    answer=$(curl -sS --max-time 10 -X POST -H 'Content-Type: application/json' -H @- \
+      --data "$body" "$API" 2>/dev/null <<< "Authorization: Bearer $token") || answer=''
     if [[ $answer =~ \"action\":\ ?\"exit\" ]]; then
       say 'Stopping: worker-api says that this VM is not wanted any more'
       kill -TERM "$parent"
@@ -213,8 +214,8 @@ fetch_bundle() {
     unfinished="$folder.unfinished.$$"
     token=$(metadata instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
     storage="${STORAGE_EMULATOR_HOST:-https://storage.googleapis.com}/storage/v1"
-    curl -fsS --retry 5 --retry-connrefused --max-time 300 -H "Authorization: Bearer $token" -o "$archive" \
-      "$storage/b/$BUCKET/o/bundles%2F$BUNDLE.tar.gz?alt=media" ||
+    curl -fsS --retry 5 --retry-connrefused --max-time 300 -H @- -o "$archive" \
+      "$storage/b/$BUCKET/o/bundles%2F$BUNDLE.tar.gz?alt=media" <<< "Authorization: Bearer $token" ||
       fail "Failed to fetch the worker bundle gs://$BUCKET/bundles/$BUNDLE.tar.gz: see curl's message above"
     [[ $(sha256_of "$archive") == "$BUNDLE" ]] ||
       fail "Failed to use the worker bundle $BUNDLE: its sha256 is $(sha256_of "$archive")"

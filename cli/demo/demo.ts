@@ -2,6 +2,8 @@ import {existsSync} from 'node:fs';
 import {readdir, readFile, rm} from 'node:fs/promises';
 import {join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {lockFolder} from '../../local/database.ts';
+import {checkPort} from '../../local/http.ts';
 import {openStore} from '../../shared/compose.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/core/names.ts';
 import type {Run} from '../../shared/core/run.ts';
@@ -11,9 +13,10 @@ import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
 import {type Home, startHome} from '../home.ts';
 import {stopSignal} from '../local.ts';
+import {print, quoted} from '../output.ts';
 import {describe, type Report, verifyRun} from '../verify.ts';
 import {listRuns, type RunView, viewRun} from '../view.ts';
-import {type InputStream, writeStreams} from './input.ts';
+import {countRecords, type InputStream, writeStreams} from './input.ts';
 import {liveView} from './live.ts';
 import {injectPreemptions} from './preempt.ts';
 
@@ -39,22 +42,28 @@ const SHOWN_EVENTS = 200;
 export async function demo(options: DemoOptions): Promise<void> {
   const live = liveView(options.json ? process.stderr : process.stdout, options.json === true);
   const started = Date.now();
-  const dir = await prepareFolder(options.dir);
-  const inputs = await checkInputs(options);
+  const dir = await checkFolder(options.dir);
+  const {input = []} = options;
+  checkInputs(options);
+  const records = await countRecords(input, options.streams);
+  await checkPort(options.port);
+  // The last thing that can be wrong has been looked at: only now the earlier demo goes.
+  if (options.dir === undefined) await rm(dir, {recursive: true, force: true});
   const interrupted = stopSignal().then(() => 'interrupted' as const);
-  const home = await startHome({dir, port: options.port, workers: options.workers, say: live.say});
+  const {port, workers} = options;
+  const home = await startHome({dir, port, workers, stopped: interrupted, say: live.say});
   const connection = running(home.cloud);
   const store = openStore(connection);
   try {
     const run = await freeRunId(store);
-    const streams = await writeStreams(join(dir, 'input', run), inputs, options.streams);
+    const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
     const preemptions = injectPreemptions(home, store, run, options, live.say);
     await drop(home, run, streams, options);
-    const records = streams.map(stream => stream.records);
+    const lengths = streams.map(stream => stream.records);
     const since = new Date(started).toISOString();
     const show = (view: RunView) =>
-      live.show({...view, events: view.events.filter(event => event.at >= since)}, records);
-    const outcome = await Promise.race([watch(store, run, show), interrupted]);
+      live.show({...view, events: view.events.filter(event => event.at >= since)}, lengths);
+    const outcome = await Promise.race([watch(store, run, show), interrupted, home.full]);
     if (outcome === 'interrupted') {
       process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;
@@ -75,22 +84,20 @@ export async function demo(options: DemoOptions): Promise<void> {
   }
 }
 
-/** The default folder starts empty each time; a folder that somebody named keeps what it has and gets a further run. */
-async function prepareFolder(named: string | undefined): Promise<string> {
+/** The default folder is emptied each time; a folder that --dir names keeps its runs and gets a further one. */
+async function checkFolder(named: string | undefined): Promise<string> {
   const dir = resolve(named ?? DEFAULT_DIR);
   if (!existsSync(dir)) return dir;
-  const isOurs = existsSync(join(dir, 'cloud.db'));
-  if (!isOurs && (await readdir(dir)).length > 0)
+  if (!existsSync(join(dir, 'cloud.db')) && (await readdir(dir)).length > 0)
     throw new CliError(`${dir} holds something else: give --dir an empty folder, or one of an earlier demo`);
-  if (named === undefined) await rm(dir, {recursive: true, force: true});
+  lockFolder(dir).release();
   return dir;
 }
 
-async function checkInputs({input = [], model}: DemoOptions): Promise<string[]> {
+function checkInputs({input = [], model}: DemoOptions): void {
   for (const file of input) if (!existsSync(file)) throw new CliError(`--input ${file} does not exist`);
   if (model !== undefined && !existsSync(join(model, 'config.json')))
     throw new CliError(`--model ${model} is no model folder: it has no config.json`);
-  return input;
 }
 
 async function freeRunId(store: Store): Promise<string> {
@@ -170,29 +177,30 @@ function tellResult(
 ): void {
   const {dir, bucket} = home.cloud;
   const shards = join(dir, 'buckets', bucket, 'activations', run.run);
-  if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({...report, verified: report.ok, status: run.status, reason: run.reason, preemptions, seconds, shards_folder: shards})}\n`,
-    );
-    return;
-  }
+  const result = {
+    ...report,
+    verified: report.ok,
+    status: run.status,
+    reason: run.reason,
+    preemptions,
+    seconds,
+    shards_folder: shards,
+  };
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
-  process.stdout.write(`
-${describe(report)}
-${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.
-The shards: ${relative(process.cwd(), shards)}
-Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}
-            ls ${quoted(first)}
-${run.reason ? `The run is ${run.status}: ${run.reason}\n` : ''}`);
+  print(options.json, result, [
+    '',
+    ...describe(report),
+    '',
+    `${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.`,
+    `The shards: ${relative(process.cwd(), shards)}`,
+    `Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}`,
+    `            ls ${quoted(first)}`,
+    ...(run.reason ? [`The run is ${run.status}: ${run.reason}`] : []),
+  ]);
 }
 
 function survived(done: number, asked: number): string {
   if (done < asked)
     return `${done} of ${asked} preemptions survived: the streams were done before there could be more`;
   return `${done} preemption${done === 1 ? '' : 's'} survived`;
-}
-
-/** As a shell takes it back. */
-function quoted(path: string): string {
-  return /^[\w./@%+=:,-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -41,15 +41,27 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/**
- * Splits lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. Lines are
- * bytes and stay as they are, good or bad; only the byte-order mark at the start of a file is left out.
- */
-export async function writeStreams(folder: string, inputs: string[], count: number): Promise<InputStream[]> {
+/** How many lines the inputs have; throws where they do not fill `streams` streams. */
+export async function countRecords(inputs: string[], streams: number): Promise<number> {
   let total = 0;
   for await (const _ of readLines(inputs)) total++;
-  if (total < count)
-    throw new CliError(`${total} records do not fill ${count} streams: give fewer --streams or more --input`);
+  if (total < streams)
+    throw new CliError(
+      `${total} records do not fill ${streams} streams: give fewer --streams or more --input`,
+    );
+  return total;
+}
+
+/**
+ * Splits `total` lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. Lines
+ * are bytes and stay as they are, good or bad; only the byte-order mark at the start of a file is left out.
+ */
+export async function writeStreams(
+  folder: string,
+  inputs: string[],
+  count: number,
+  total: number,
+): Promise<InputStream[]> {
   await mkdir(folder, {recursive: true});
   const streams: InputStream[] = [];
   const lines = readLines(inputs);
@@ -57,12 +69,15 @@ export async function writeStreams(folder: string, inputs: string[], count: numb
     const records = Math.floor(total / count) + (index < total % count ? 1 : 0);
     const file = join(folder, `stream_${streamId(index)}.jsonl`);
     const out = createWriteStream(file);
-    for (let written = 0; written < records; written++) {
+    const written = finished(out);
+    // An error while lines are still read is told at the end.
+    written.catch(() => {});
+    for (let line = 0; line < records && !out.errored; line++) {
       const {value} = await lines.next();
       if (!out.write(value)) await once(out, 'drain');
     }
     out.end();
-    await finished(out);
+    await written;
     streams.push({file, records, bytes: (await stat(file)).size});
   }
   return streams;

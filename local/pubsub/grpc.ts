@@ -1,6 +1,7 @@
 import {createRequire} from 'node:module';
 import {
   loadPackageDefinition,
+  type Metadata,
   Server,
   ServerCredentials,
   type ServerUnaryCall,
@@ -10,6 +11,7 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../errors.ts';
+import {hasToken, unauthenticated} from '../guard.ts';
 import {portInUse} from '../http.ts';
 import type {Topics} from './topics.ts';
 
@@ -18,10 +20,14 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 export type GrpcServer = {port: number; close(): void};
 
 /** `google.pubsub.v1.Publisher`, the door that `new PubSub()` uses when PUBSUB_EMULATOR_HOST is set. */
-export async function servePublisher(topics: Topics, options: {port: number}): Promise<GrpcServer> {
+export async function servePublisher(
+  topics: Topics,
+  options: {port: number; token: string},
+): Promise<GrpcServer> {
+  const {token} = options;
   const server = new Server({'grpc.max_receive_message_length': 16_000_000});
   server.addService(publisherService(), {
-    Publish: unary(({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
+    Publish: writing(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
       messageIds: topics.publish(
         topic,
         messages.map(({data, attributes, orderingKey}) => ({
@@ -32,7 +38,7 @@ export async function servePublisher(topics: Topics, options: {port: number}): P
       ),
     })),
     GetTopic: unary(({topic}: {topic: string}) => topics.get(topic)),
-    CreateTopic: unary(({name}: {name: string}) => topics.create(name)),
+    CreateTopic: writing(token, ({name}: {name: string}) => topics.create(name)),
     ListTopics: unary(({project}: {project: string}) => ({
       topics: topics.list(project.replace(/^projects\//, '')),
     })),
@@ -54,10 +60,19 @@ function publisherService(): ServiceClientConstructor['service'] {
   return root.google.pubsub.v1.Publisher.service;
 }
 
-function unary<Request, Response>(answer: (request: Request) => Response) {
+/** Asks for the token, in the metadata `authorization`. */
+function writing<Request, Response>(token: string, answer: (request: Request) => Response) {
+  return unary<Request, Response>((request, metadata) => {
+    const authorization = String(metadata.get('authorization')[0] ?? '');
+    if (!hasToken({authorization}, token)) throw unauthenticated();
+    return answer(request);
+  });
+}
+
+function unary<Request, Response>(answer: (request: Request, metadata: Metadata) => Response) {
   return (call: ServerUnaryCall<Request, Response>, callback: sendUnaryData<Response>): void => {
     try {
-      callback(null, answer(call.request));
+      callback(null, answer(call.request, call.metadata));
     } catch (error) {
       const word = error instanceof ApiError ? error.word : 'INTERNAL';
       callback({

@@ -11,6 +11,8 @@ export type FleetOptions = {
   dir: string;
   project: string;
   database: CloudDatabase;
+  /** A VM's service account may write to the cloud: its tokens are this one, or signed with it. */
+  token: string;
   /** What a VM sees as the network: where storage and the rest are. */
   network: () => Record<string, string>;
   log: (node: string, text: string) => void;
@@ -52,10 +54,10 @@ export class Fleet {
     mkdirSync(join(disk, 'tmp'), {recursive: true});
     writeFileSync(script, spec.metadata['startup-script'] ?? '#!/bin/sh\n');
     chmodSync(script, 0o755);
-    const metadata = new MetadataServer(node, this.#options.project);
+    const metadata = new MetadataServer(node, this.#options.project, this.#options.token);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
-    const env = vmEnvironment(disk, `127.0.0.1:${metadata.port}`, this.#options.network());
+    const env = vmEnvironment(disk, metadata.host, this.#options.network());
     const machine = new Machine({script, cwd: disk, env, log_file});
     this.#vms.set(id, {machine, metadata});
     this.#options.log(name, `booted; its console is ${log_file}`);

@@ -1,5 +1,6 @@
-import {createHash} from 'node:crypto';
+import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
+import {identityToken} from '../guard.ts';
 import type {Reply, Request} from '../http.ts';
 import {decodeSegment, serve} from '../http.ts';
 import type {TpuNode} from '../tpu/nodes.ts';
@@ -14,22 +15,27 @@ function isLeaf(entry: Leaf | Tree): entry is Leaf {
 
 const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
 
-/** The metadata server of one VM, on a port of its own as GCE_METADATA_HOST names it. */
+/**
+ * The metadata server of one VM, on a port of its own. It gives tokens to whatever asks, as Google's does inside a VM; a path that
+ * only the VM is told, in GCE_METADATA_HOST, keeps the other users of this machine out.
+ */
 export class MetadataServer {
   readonly #changes = new EventEmitter();
   readonly #tree: Tree;
   #isPreempted = false;
   #close: (() => Promise<void>) | undefined;
-  port = 0;
+  readonly #prefix = `/${randomBytes(16).toString('hex')}`;
+  /** HOST:PORT/PATH, as GCE_METADATA_HOST names it. */
+  host = '';
 
-  constructor(node: TpuNode, project: string) {
+  constructor(node: TpuNode, project: string, token: string) {
     this.#changes.setMaxListeners(0);
-    this.#tree = metadataTree(node, project, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
+    this.#tree = metadataTree(node, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
   }
 
   async start(trouble: (error: unknown) => void): Promise<void> {
     const server = await serve(request => this.#answer(request), {port: 0, trouble});
-    this.port = server.port;
+    this.host = `127.0.0.1:${server.port}${this.#prefix}`;
     this.#close = server.close;
   }
 
@@ -42,9 +48,12 @@ export class MetadataServer {
     await this.#close?.();
   }
 
-  async #answer({method, path, query, headers, signal}: Omit<Request, 'params'>): Promise<Reply> {
+  async #answer({method, path: sent, query, headers, signal}: Omit<Request, 'params'>): Promise<Reply> {
+    if (!`${sent}/`.startsWith(`${this.#prefix}/`))
+      return refusal(403, 'This is the metadata server of a VM');
+    const path = sent.slice(this.#prefix.length);
     // Google's libraries ask for the root first, to find out whether they are on a VM.
-    if (path === '/') return {headers: flavor, body: 'computeMetadata/\n'};
+    if (path === '' || path === '/') return {headers: flavor, body: 'computeMetadata/\n'};
     if (headers['metadata-flavor'] !== 'Google' || headers['x-forwarded-for'] !== undefined) {
       return refusal(403, 'Missing Metadata-Flavor:Google header');
     }
@@ -81,7 +90,7 @@ export class MetadataServer {
       return isJson ? content(JSON.stringify(value), 'application/json') : content(text, 'application/text');
     }
     if (!path.endsWith('/') && query.get('recursive') !== 'true') {
-      return {status: 301, headers: {...flavor, location: `${path}/`}, body: ''};
+      return {status: 301, headers: {...flavor, location: `${this.#prefix}${path}/`}, body: ''};
     }
     if (query.get('recursive') !== 'true') {
       const lines = Object.entries(found).map(([key, value]) =>
@@ -119,15 +128,15 @@ function refusal(status: number, reason: string): Reply {
   return {status, headers: {...flavor, 'content-type': 'text/plain'}, body: `${reason}\n`};
 }
 
-function metadataTree(node: TpuNode, project: string, preempted: () => string): Tree {
+function metadataTree(node: TpuNode, project: string, token: string, preempted: () => string): Tree {
   const {name, zone, id, spec} = node;
   const email = `worker@${project}.iam.gserviceaccount.com`;
   const account: Tree = {
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
-    token: JSON.stringify({access_token: `local-${id}`, expires_in: 3599, token_type: 'Bearer'}),
-    identity: query => identityToken(query.get('audience') ?? '', email, node, project),
+    token: JSON.stringify({access_token: token, expires_in: 3599, token_type: 'Bearer'}),
+    identity: query => identityToken(claims(query.get('audience') ?? '', email, node, project), token),
   };
   return {
     computeMetadata: {
@@ -157,23 +166,17 @@ function metadataTree(node: TpuNode, project: string, preempted: () => string): 
   };
 }
 
-/** Shaped like Google's identity token. Nobody signed it: on this machine the loopback address is the only guard. */
-function identityToken(audience: string, email: string, node: TpuNode, project: string): string {
-  const now_s = Math.floor(Date.now() / 1000);
-  const {name, zone, id} = node;
-  const payload = {
+/** What Google's identity token says. */
+function claims(audience: string, email: string, {name, zone, id}: TpuNode, project: string): object {
+  return {
     aud: audience,
     azp: id,
     email,
     email_verified: true,
-    exp: now_s + 3600,
-    iat: now_s,
     iss: 'https://accounts.google.com',
     sub: id,
     google: {
       compute_engine: {instance_id: id, instance_name: name, project_id: project, project_number: 1, zone},
     },
   };
-  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
-  return `${encode({alg: 'none', typ: 'JWT'})}.${encode(payload)}.`;
 }

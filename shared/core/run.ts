@@ -120,6 +120,12 @@ export function isOpen(run: Run): boolean {
   return run.status === 'active' || run.status === 'paused';
 }
 
+/** A run that has rejected all of its samples is complete, and probably not as it was meant. */
+function warningOf({total_samples_processed, rejected_samples}: Run): string | null {
+  if (total_samples_processed > 0 || rejected_samples === 0) return null;
+  return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why`;
+}
+
 /**
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
  * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
@@ -145,6 +151,7 @@ export function summarizeRun(
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
+    else if (!isHeld && next.status === 'completed') next.reason = warningOf(next);
     else if (!isHeld) next.reason = unfinished > 0 ? null : (ending ?? null);
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);

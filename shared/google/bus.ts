@@ -5,12 +5,14 @@ import {lazily} from './lazily.ts';
 
 type Options = {
   project: string;
+  /** What the Pub/Sub of a local cloud asks for: the client itself sends no credentials to PUBSUB_EMULATOR_HOST. */
+  token?: string | undefined;
   /** How long a publish may take, its repetitions included. The client's own limit is 10 minutes, longer than a function lives. */
   deadline_ms?: number;
 };
 
 /** Pub/Sub. PUBSUB_EMULATOR_HOST points the client at Google's emulator. */
-export function openBus({project, deadline_ms = 10_000}: Options): Bus {
+export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
   const open = lazily(async () => {
     const {PubSub} = await import('@google-cloud/pubsub');
     return new PubSub({projectId: project});
@@ -18,7 +20,7 @@ export function openBus({project, deadline_ms = 10_000}: Options): Bus {
   const topics = new Map<string, Topic>();
   return {
     async publish(topic: string, message: Document): Promise<string> {
-      const opened = topics.get(topic) ?? topicOf(await open(), topic, deadline_ms);
+      const opened = topics.get(topic) ?? topicOf(await open(), topic, deadline_ms, token);
       topics.set(topic, opened);
       try {
         return await opened.publishMessage({json: message});
@@ -30,12 +32,13 @@ export function openBus({project, deadline_ms = 10_000}: Options): Bus {
   };
 }
 
-function topicOf(pubsub: PubSub, topic: string, deadline_ms: number): Topic {
+function topicOf(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {
   return pubsub.topic(topic, {
     // A function waits for its one message: collecting several would only keep it waiting.
     batching: {maxMessages: 1},
     gaxOpts: {
       timeout: deadline_ms,
+      ...(token ? {otherArgs: {headers: {authorization: `Bearer ${token}`}}} : {}),
       retry: {
         backoffSettings: {
           initialRetryDelayMillis: 100,

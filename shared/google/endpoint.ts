@@ -1,5 +1,5 @@
-/** Options of a Google API client that make it speak plain HTTP to `endpoint`, without credentials: the local cloud. */
-export function clientOptionsFor(endpoint: string | undefined) {
+/** Options of a Google API client that make it speak plain HTTP to `endpoint`, with the token of the local cloud as its key. */
+export function clientOptionsFor(endpoint: string | undefined, token = 'none') {
   if (!endpoint) return {};
   const {protocol, hostname, port} = new URL(endpoint);
   return {
@@ -7,7 +7,7 @@ export function clientOptionsFor(endpoint: string | undefined) {
     protocol: protocol.slice(0, -1),
     apiEndpoint: hostname,
     port: Number(port) || (protocol === 'https:' ? 443 : 80),
-    // Any key will do: with one, the client does not go looking for somebody's real credentials.
-    apiKey: 'local',
+    // With a key the client does not go looking for real credentials.
+    apiKey: token,
   };
 }

@@ -1,31 +1,41 @@
-import type {Bucket, File, FileMetadata, GetFilesOptions, GetFilesResponse} from '@google-cloud/storage';
+import type {
+  Bucket,
+  File,
+  FileMetadata,
+  GetFilesOptions,
+  GetFilesResponse,
+  StorageOptions,
+} from '@google-cloud/storage';
 import {ObjectTooLarge} from '../errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
 import {lazily} from './lazily.ts';
 
-/** Cloud Storage; `endpoint` is where it is instead of Google's own address. */
+/** Cloud Storage; `endpoint` is where it is instead of Google's own address, and `token` is what it asks for there. */
 export function openObjects(options: {
   project: string;
   bucket: string;
   endpoint?: string | undefined;
+  token?: string | undefined;
 }): Objects {
   return new StorageObjects(options);
 }
 
+type Interceptor = NonNullable<StorageOptions['interceptors_']>[number];
 type Written = {content_type?: string; metadata?: Record<string, string>};
 
 class StorageObjects implements Objects {
   readonly bucket: string;
   readonly #open: () => Promise<Bucket>;
 
-  constructor({project, bucket, endpoint}: Parameters<typeof openObjects>[0]) {
+  constructor({project, bucket, endpoint, token}: Parameters<typeof openObjects>[0]) {
     this.bucket = bucket;
     this.#open = lazily(async () => {
       const {Storage} = await import('@google-cloud/storage');
       const storage = new Storage({
         projectId: project,
         ...(endpoint ? {apiEndpoint: endpoint} : {}),
+        ...(token ? {interceptors_: [withToken(token)]} : {}),
         retryOptions: {maxRetries: 3, totalTimeout: 60},
       });
       return storage.bucket(bucket);
@@ -134,6 +144,14 @@ class StorageObjects implements Objects {
   #failure(verb: string, name: string, cause: unknown): Error {
     return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}`, {cause});
   }
+}
+
+/** The client sends no credentials of its own to an endpoint that is not Google's. */
+function withToken(token: string): Interceptor {
+  const headersOf = ({headers}: {headers?: object}) => ({...headers, authorization: `Bearer ${token}`});
+  return {
+    request: options => ({...options, headers: headersOf(options)}) as ReturnType<Interceptor['request']>,
+  };
 }
 
 function infoOf(metadata: FileMetadata): ObjectInfo {

@@ -3,18 +3,25 @@ import {lazily} from './lazily.ts';
 
 const TIMEOUT_MS = 20_000;
 
-/** Calls worker-api as workers do: with an identity token for its address, or with none on a local cloud, which asks for none. */
-export function openPing({worker_api}: {worker_api: string}): () => Promise<void> {
+/** Calls worker-api as workers do: with an identity token for its address, or with `token` on a local cloud. */
+export function openPing({
+  worker_api,
+  token,
+}: {
+  worker_api: string;
+  token?: string | undefined;
+}): () => Promise<void> {
   const isLocal = new URL(worker_api).protocol === 'http:';
-  const headers = lazily(async () => {
+  const client = lazily(async () => {
     const {GoogleAuth} = await import('google-auth-library');
     return new GoogleAuth().getIdTokenClient(worker_api);
   });
   return async () => {
-    const token = isLocal ? {} : Object.fromEntries(await (await headers()).getRequestHeaders());
+    const identity = async () => Object.fromEntries(await (await client()).getRequestHeaders());
+    const headers = isLocal ? {authorization: `Bearer ${token}`} : await identity();
     const response = await fetch(worker_api, {
       method: 'POST',
-      headers: {...token, 'content-type': 'application/json'},
+      headers: {...headers, 'content-type': 'application/json'},
       body: JSON.stringify({action: 'ping'}),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     }).catch(cause => {

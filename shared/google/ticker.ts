@@ -6,14 +6,16 @@ import {lazily} from './lazily.ts';
 
 const CALL = {timeout: 10_000, maxRetries: 0};
 
+type Options = {job: string; endpoint?: string | undefined; token?: string | undefined};
+
 /**
  * The Cloud Scheduler job `projects/P/locations/L/jobs/J`, resumed and paused; `endpoint` is where Scheduler is instead of
- * Google's own address.
+ * Google's own address, and `token` is what it asks for there.
  */
-export function openTicker({job, endpoint}: {job: string; endpoint?: string | undefined}): Ticker {
+export function openTicker({job, endpoint, token}: Options): Ticker {
   const open = lazily(async () => {
     const {CloudSchedulerClient} = await import('@google-cloud/scheduler');
-    return new CloudSchedulerClient(clientOptionsFor(endpoint));
+    return new CloudSchedulerClient(clientOptionsFor(endpoint, token));
   });
   return {
     on: async () => turn(await open(), job, 'ENABLED'),

@@ -31,16 +31,18 @@ type Options = {
   project: string;
   /** Where the API is instead of Google's own address. */
   endpoint?: string | undefined;
+  /** What the API asks for there. */
+  token?: string | undefined;
   /** Who the nodes are; without it they are the Compute Engine default service account. */
   service_account?: string | undefined;
 };
 
-export function openTpus({project, endpoint, service_account}: Options): Tpus {
+export function openTpus({project, endpoint, token, service_account}: Options): Tpus {
   const open = lazily(async (): Promise<Opened> => {
     const {v2, protos} = await import('@google-cloud/tpu');
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
     return {
-      client: new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint)}),
+      client: new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),
       words: {
         state: Node.State,
         health: Node.Health,

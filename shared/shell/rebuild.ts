@@ -18,16 +18,16 @@ export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
 
 /**
  * How a stream's documents compare with the bucket. `waits`: its run has no spec yet, so nothing can be said. `faulty`: its shards
- * do not belong together, which no document can mend.
+ * do not belong together, which no document can mend. `gone`: its object is not in the bucket any more: see gone.ts.
  */
-export type Finding = 'right' | 'missing' | 'broken' | 'different' | 'waits' | 'faulty';
+export type Finding = 'right' | 'missing' | 'broken' | 'different' | 'waits' | 'faulty' | 'gone';
 
 export type StreamSurvey = {
   run: string;
   stream: string;
   object: string;
   finding: Finding;
-  /** Shards that count in the bucket, and those that the documents count. */
+  /** Shards in the bucket, also behind one that is missing, and those that the documents count. */
   stored_shards: number;
   known_shards: number;
   why: string | null;
@@ -96,8 +96,9 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   // Listed after the documents were read: what they count is in the listing.
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
+  let waiting: number[] = [];
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
-    survey: {...about, finding, stored_shards: progress.total_shards, why},
+    survey: {...about, finding, stored_shards: progress.total_shards + waiting.length, why},
     known,
     crc32c: shards[0]?.stream_crc32c ?? known?.crc32c ?? object.crc32c,
     progress,
@@ -118,16 +119,25 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
     return known ? answer('faulty', why) : answer('missing', why);
   }
   const {progress, counted} = folded;
+  waiting = folded.waiting;
   if (broken !== null) return answer('broken', broken, progress, counted);
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
   if (!parent || !known)
     return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
-  const told = differenceOf(known, progress);
+  const told = gapOf(known, progress, waiting) ?? differenceOf(known, progress);
   const documents = await deps.store.count(paths.shards(run, stream));
   if (told) return answer('different', told, progress, counted);
   if (documents !== progress.total_shards)
     return answer('different', `${documents} shards have a document`, progress, counted);
   return answer('right', null, progress, counted);
+}
+
+/** `shard 2 is missing; 119 of 120 there`, where the document counts what cannot be counted without it. */
+function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly number[]): string | null {
+  const {total_shards: counted} = progress;
+  if (waiting.length === 0 || total_shards <= counted) return null;
+  const all = Math.max(total_shards, ...waiting);
+  return `shard ${counted + 1} is missing; ${counted + waiting.length} of ${all} there`;
 }
 
 function differenceOf(known: Stream, progress: Progress): string | null {
@@ -159,16 +169,33 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   const parent = await runRecords.get(deps.store, run);
   if (parent) await lookAtEveryStream(deps, parent, parent.cost_usd);
   await wake(deps);
-  return `rebuilt ${describeSurvey(run, found)}`;
+  return `rebuilt ${describeSurvey(run, found, {mended: true})}`;
 }
 
-export function describeSurvey(run: string, found: readonly StreamSurvey[]): string {
+/** What a rebuild puts right. A stream that waits needs a run.json that is right, and a faulty one other shards. */
+export const MENDED: readonly Finding[] = ['missing', 'broken', 'different'];
+
+/** `mended`: the streams were found so, and are put right by now. */
+export function describeSurvey(
+  run: string,
+  found: readonly StreamSurvey[],
+  {mended = false}: {mended?: boolean} = {},
+): string {
   const shards = found.reduce((sum, {stored_shards}) => sum + stored_shards, 0);
-  const count = (finding: Finding) => found.filter(each => each.finding === finding).length;
-  const kinds: Finding[] = ['missing', 'broken', 'different', 'waits', 'faulty'];
-  const wrong = kinds.filter(kind => count(kind) > 0).map(kind => `${count(kind)} ${kind}`);
+  const kinds: Finding[] = [...MENDED, 'waits', 'faulty', 'gone'];
+  const wrong = kinds.flatMap(kind => {
+    const count = found.filter(({finding}) => finding === kind).length;
+    if (count === 0) return [];
+    return mended && MENDED.includes(kind)
+      ? `${counted(count, 'stream')} mended (was ${kind})`
+      : `${count} ${kind}`;
+  });
   const were = wrong.length > 0 ? wrong.join(', ') : 'all right';
-  return `${run}: ${found.length} streams with ${shards} shards in the bucket; ${were}`;
+  return `${run}: ${counted(found.length, 'stream')} with ${counted(shards, 'shard')} in the bucket; ${were}`;
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 /** What was found before it was mended. */

@@ -37,7 +37,7 @@ async function pubsub(): Promise<Subject> {
   const before = process.env.PUBSUB_EMULATOR_HOST;
   process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
   return {
-    bus: openBus({project: cloud.project}),
+    bus: openBus({project: cloud.project, token: cloud.token}),
     arrived: () =>
       seen().map(event => ({
         id: event.id,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {gunzipSync} from 'node:zlib';
 import {Storage} from '@google-cloud/storage';
+import {urlWithToken} from '../../local/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {MemoryObjects} from '../memory.ts';
@@ -175,14 +176,14 @@ describe('Objects: Cloud Storage', () => {
   let folder = '';
 
   beforeEach(() => {
-    const {project, bucket, url} = cloud();
-    objects = openObjects({project, bucket, endpoint: url});
+    const {project, bucket, url, token} = cloud();
+    objects = openObjects({project, bucket, endpoint: url, token});
     folder = `test-${folders++}/`;
   });
 
   itKeepsTheContract(() => {
-    const {project, bucket, url} = cloud();
-    return openObjects({project, bucket, endpoint: url});
+    const {project, bucket, url, token} = cloud();
+    return openObjects({project, bucket, endpoint: url, token});
   });
 
   async function names(prefix = folder, start?: string): Promise<string[]> {
@@ -207,9 +208,9 @@ describe('Objects: Cloud Storage', () => {
   });
 
   it('are read as they are stored, gzip or not', async () => {
-    const {url, project, bucket} = cloud();
+    const {url, token, project, bucket} = cloud();
     const name = `${folder}stream_000.jsonl`;
-    const storage = new Storage({apiEndpoint: url, projectId: project});
+    const storage = new Storage({apiEndpoint: urlWithToken(url, token), projectId: project});
     await storage.bucket(bucket).file(name).save('{"text":"a"}\n', {gzip: true, resumable: false});
     const read = await objects.read(name, {max_bytes: 1000});
     assert.equal(read?.byteLength, (await objects.head(name))?.size_bytes);
@@ -230,8 +231,8 @@ describe('Objects: Cloud Storage', () => {
   }).timeout(60_000);
 
   it('of a bucket that does not exist are an error, not an absence', async () => {
-    const {project, url} = cloud();
-    const lost = openObjects({project, bucket: 'no-such-bucket', endpoint: url});
+    const {project, url, token} = cloud();
+    const lost = openObjects({project, bucket: 'no-such-bucket', endpoint: url, token});
     const failed = /gs:\/\/no-such-bucket\//;
     await assert.rejects(lost.list('a/'), failed);
     await assert.rejects(lost.head('a'), failed);

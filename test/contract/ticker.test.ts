@@ -12,8 +12,8 @@ describe('Ticker: Cloud Scheduler', () => {
   }
 
   it('turns on and off, and may be told so twice', async () => {
-    const job = functionEnvironment(cloud()).GLEANER_TICK_JOB ?? '';
-    const ticker = openTicker({job, endpoint: cloud().url});
+    const job = functionEnvironment(cloud(), '').GLEANER_TICK_JOB ?? '';
+    const ticker = openTicker({job, endpoint: cloud().url, token: cloud().token});
     for (const wanted of ['on', 'on', 'off', 'off', 'on'] as const) {
       await ticker[wanted]();
       assert.equal(await state(), wanted);
@@ -22,7 +22,7 @@ describe('Ticker: Cloud Scheduler', () => {
 
   it('says which job it could not turn', async () => {
     const job = `projects/${cloud().project}/locations/us-central1/jobs/no-such-job`;
-    const ticker = openTicker({job, endpoint: cloud().url});
+    const ticker = openTicker({job, endpoint: cloud().url, token: cloud().token});
     await assert.rejects(ticker.on(), /Failed to resume .*no-such-job/);
     await assert.rejects(ticker.off(), /Failed to pause .*no-such-job/);
   });

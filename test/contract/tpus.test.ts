@@ -3,6 +3,7 @@ import {once} from 'node:events';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {urlWithToken} from '../../local/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
@@ -28,8 +29,8 @@ describe('Tpus: Cloud TPU', () => {
   let tpus: Tpus;
 
   beforeEach(() => {
-    const {project, url} = cloud();
-    tpus = openTpus({project, endpoint: url});
+    const {project, url, token} = cloud();
+    tpus = openTpus({project, endpoint: url, token});
   });
 
   afterEach(async () => {
@@ -90,9 +91,9 @@ describe('Tpus: Cloud TPU', () => {
   });
 
   it('are asked for with all that the request says', async () => {
-    const {project, url} = cloud();
+    const {project, url, token} = cloud();
     const service_account = 'worker@p.iam.gserviceaccount.com';
-    await openTpus({project, endpoint: url, service_account}).create(aRequest());
+    await openTpus({project, endpoint: url, token, service_account}).create(aRequest());
     await tpus.create(aRequest({name: 'tpu-us-central1-a-1', spot: false}));
     const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const spot = (await (await fetch(`${nodes}/tpu-us-central1-a-0`)).json()) as Record<string, unknown>;
@@ -107,10 +108,10 @@ describe('Tpus: Cloud TPU', () => {
   });
 
   it('are who the configuration says the workers are', async () => {
-    const {project, url} = cloud();
+    const {project, url, token} = cloud();
     const account = 'worker@p.iam.gserviceaccount.com';
     const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
-    const set = {GLEANER_PROJECT: project, GLEANER_TPU_ENDPOINT: url};
+    const set = {GLEANER_PROJECT: project, GLEANER_TPU_ENDPOINT: url, GLEANER_LOCAL_TOKEN: token};
     const names = {
       'tpu-us-central1-a-0': {GLEANER_WORKER_SERVICE_ACCOUNT: account},
       'tpu-us-central1-a-1': {},
@@ -269,8 +270,10 @@ describe('Tpus: Cloud TPU', () => {
     it('whose node somebody deleted are SUSPENDED by a user', async () => {
       await tpus.create(inQueue());
       await listUntil(([one]) => one?.queued?.state === 'ACTIVE');
-      const {project, url} = cloud();
-      await fetch(`${url}/v2/projects/${project}/locations/${zone}/nodes/${name}`, {method: 'DELETE'});
+      const {project, url, token} = cloud();
+      await fetch(`${urlWithToken(url, token)}/v2/projects/${project}/locations/${zone}/nodes/${name}`, {
+        method: 'DELETE',
+      });
       const [one] = await listUntil(([one]) => one?.queued?.state === 'SUSPENDED');
       assert.equal(one?.queued?.initiator, 'USER');
     });

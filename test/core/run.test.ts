@@ -100,6 +100,14 @@ describe('run status', () => {
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
   });
 
+  it('a run whose samples were all rejected is completed with a reason', () => {
+    const rejected = aStream({status: 'completed', total_samples_processed: 0, rejected_samples: 3});
+    const stored = aStream({status: 'completed', total_samples_processed: 1, rejected_samples: 3});
+    const reasonOf = (...streams: Stream[]) => summarizeRun(aRun(), totalsOf(streams), 0, T0).reason;
+    assert.match(reasonOf(rejected, rejected) ?? '', /^all 6 samples were rejected: rejects.jsonl/);
+    assert.equal(reasonOf(rejected, stored), null);
+  });
+
   it('a run that is paused for money keeps saying so when a stream of it is parked', () => {
     const paused = aRun({status: 'paused', reason: 'its budget allows no more'});
     const next = summarizeRun(paused, totalsOf(streamsOf('pending', 'failed')), 0, T0);

@@ -15,6 +15,7 @@ import {
   tpuMessage,
   workerRequest,
 } from '../../shared/schemas.ts';
+import {runSpecInput} from '../../shared/spec.ts';
 import {shardMetadataOf} from '../builders.ts';
 
 const MAX = String(Number.MAX_SAFE_INTEGER);
@@ -61,7 +62,7 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     given: {action: 'scale', zones: [`${'a'.repeat(3000)}-b1-a`]},
     says: 'zones.0',
   },
-  {name: 'text', schema: controlMessage, given: 'pause', says: 'expected object'},
+  {name: 'text', schema: controlMessage, given: 'pause', says: 'expected an object, got a string'},
   {
     name: 'a negative incarnation',
     schema: tpuMessage,
@@ -167,6 +168,47 @@ describe('what comes from outside', () => {
           error.message.includes(says),
       );
     });
+
+  const reasons: {schema: z.ZodType; given: unknown; is: string}[] = [
+    {schema: controlMessage, given: {action: 'pause'}, is: 'run is missing'},
+    {schema: controlMessage, given: {action: 'pause', run: 'r', force: 1}, is: 'there is no "force"'},
+    {
+      schema: controlMessage,
+      given: {action: 'retry', run: 'r', stream: '7'},
+      is: 'stream: expected the form /^\\d{3,9}$/, but it is "7"',
+    },
+    {
+      schema: controlMessage,
+      given: {action: 'scale', zones: [], budget_usd: 0},
+      is: 'zones: expected at least 1 entry; budget_usd: expected more than 0, but it is 0',
+    },
+    {schema: runSpecInput, given: {sites: 'resid_post'}, is: 'sites: expected a list, got a string'},
+    {schema: runSpecInput, given: {seed: 0.5}, is: 'seed: expected a whole number, got 0.5'},
+    {
+      schema: runSpecInput,
+      given: {max_seq_length: 1e17},
+      is: 'max_seq_length: expected at most 131072, but it is 100000000000000000',
+    },
+    {
+      schema: runSpecInput,
+      given: {over_long: 'cut'},
+      is: 'over_long: expected one of "reject", "truncate", but it is "cut"',
+    },
+    {schema: shardMetadata, given: {}, is: 'schema is missing: Gleaner did not write it'},
+    {
+      schema: shardMetadata,
+      given: {...shardMetadataOf(), schema: 'gleaner/2', samples: 'ten'},
+      is: 'schema: expected "gleaner/1", but it is "gleaner/2"',
+    },
+    {
+      schema: controlMessage,
+      given: {action: 'dance'},
+      is: 'action: expected one of "start", "pause", "resume", "stop", "retry", "cancel", "recreate", "delete", "rebuild", "configure", "scale", but it is "dance"',
+    },
+  ];
+  for (const {schema, given, is} of reasons)
+    it(`${JSON.stringify(given).slice(0, 80)} is refused once for each mistake, in plain words`, () =>
+      assert.throws(() => parseValue(schema, given, 'It'), {message: `It is not valid: ${is}`}));
 
   for (const text of ['', '{', 'pause', '\u{1F600}', '{"a":\u{1F600}}', '\u0000'])
     it(`${JSON.stringify(text)} is no JSON, and the reason can be stored`, () => {

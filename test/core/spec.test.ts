@@ -57,7 +57,7 @@ describe('run.json', () => {
 
   const texts: {name: string; text: string; says: string[]}[] = [
     {name: 'no JSON', text: '{', says: ['run.json is not JSON']},
-    {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected object']},
+    {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected an object, got a list']},
     {name: 'nothing', text: 'null', says: ['run.json is not valid']},
     {name: 'the key of a prototype', text: '{"__proto__": {"model": "tiny"}}', says: ['__proto__']},
     {
@@ -93,10 +93,22 @@ describe('run.json', () => {
       text: JSON.stringify({keep: Array.from({length: 33}, (_, n) => `f${n}`)}),
       says: ['keep', '32'],
     },
+    {name: 'a key twice', text: '{"seed": 1, "seed": 1}', says: ['not valid', 'the key "seed" twice']},
+    {name: 'a key twice, once escaped', text: '{"seed": 1, "s\\u0065ed" : 2}', says: ['"seed" twice']},
+    {
+      name: 'a key twice inside',
+      text: '{"keep": ["{", "seed"], "record": {"field": "a", "field": "\\":"}}',
+      says: ['"field" twice'],
+    },
     {name: 'a number that is none', text: '{"shard_size_gb": 1e999}', says: ['shard_size_gb']},
   ];
   for (const {name, text, says} of texts)
     it(`with ${name} is refused, and the reason names it`, () => refuses(text, says));
+
+  it('may have a key of the same name in another object, and in a text', () => {
+    const given = {model: '"seed": 1, "seed": 2', seed: 1, record: {field: 'seed'}, keep: ['seed', 'model']};
+    assert.deepEqual(parseRunSpec(JSON.stringify(given), 'run.json'), given);
+  });
 
   it('may begin with the mark of its encoding, as some editors write it', () => {
     assert.deepEqual(parseRunSpec('\ufeff{"seed": 7}', 'run.json'), {seed: 7});

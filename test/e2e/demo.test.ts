@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
-import {createServer} from 'node:net';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {type AddressInfo, createServer} from 'node:net';
 import {tmpdir} from 'node:os';
-import {join} from 'node:path';
+import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
-import {writeStreams} from '../../cli/demo/input.ts';
+import {countRecords, writeStreams} from '../../cli/demo/input.ts';
 import {gleaner, processes} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
@@ -73,7 +73,8 @@ describe('gleaner demo', function () {
       packed,
       gzipSync(Buffer.concat([Buffer.from('\ufeff'), ...lines.slice(11)]).subarray(0, -1)),
     );
-    const streams = await writeStreams(join(dir, 'split'), [plain, packed], 4);
+    const total = await countRecords([plain, packed], 4);
+    const streams = await writeStreams(join(dir, 'split'), [plain, packed], 4, total);
     assert.deepEqual(
       streams.map(stream => stream.records),
       [6, 6, 6, 5],
@@ -82,28 +83,52 @@ describe('gleaner demo', function () {
     assert.deepEqual(written, Buffer.concat(lines));
   });
 
-  const mistakes: {name: string; args: string[]; says: RegExp}[] = [
+  const mistakes: {name: string; args: string[]; exits?: number; says: RegExp}[] = [
     {
       name: 'an input that is not there',
       args: ['--input', 'nowhere.jsonl'],
       says: /nowhere\.jsonl does not exist/,
     },
     {name: 'a model folder without config.json', args: ['--model', tmpdir()], says: /has no config\.json/},
-    {name: 'a number that is none', args: ['--streams', 'two'], says: /whole number/},
-    {name: 'an unknown option', args: ['--speed'], says: /unknown option '--speed'/},
+    {name: 'a number that is none', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
+    {name: 'no worker', args: ['--workers', '0'], exits: 2, says: /from 1 to 9999/},
+    {name: 'an unknown option', args: ['--speed'], exits: 2, says: /unknown option '--speed'/},
     {
       name: 'a folder that holds something else',
       args: ['--dir', fileURLToPath(new URL('.', import.meta.url))],
       says: /holds something else/,
     },
   ];
-  for (const {name, args, says} of mistakes)
+  for (const {name, args, exits = 1, says} of mistakes)
     it(`says what is wrong with ${name}`, async () => {
       const {code, stderr} = await gleaner(['demo', ...args]);
-      assert.equal(code, 1);
+      assert.equal(code, exits);
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
     });
+
+  it('keeps the results of the earlier demo when an option is wrong', async () => {
+    const cwd = mkdtempSync(join(dir, 'earlier-'));
+    const kept = join(cwd, '.gleaner/demo/buckets/kept');
+    mkdirSync(dirname(kept), {recursive: true});
+    writeFileSync(kept, 'a shard');
+    writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');
+    writeFileSync(join(cwd, 'short.jsonl'), '{"text":"a"}\n');
+    const server = createServer();
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+    const {port} = server.address() as AddressInfo;
+    for (const [args, says] of [
+      [['--input', 'typo.jsonl'], /typo\.jsonl does not exist/],
+      [['--input', 'short.jsonl'], /1 records do not fill 2 streams/],
+      [['--port', String(port)], /another program has the port/],
+    ] as const) {
+      const {code, stderr} = await gleaner(['demo', ...args], {cwd});
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+      assert.ok(existsSync(kept), `deleted after ${args.join(' ')}`);
+    }
+    server.close();
+  });
 
   it('says so when the port is in use', async () => {
     const server = createServer();

@@ -91,6 +91,6 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
 async function exported(home: TestHome): Promise<Record<string, string>> {
   const {stdout} = await gleaner(['local', 'env', '--port', new URL(home.ready.url).port]);
   return Object.fromEntries(
-    [...stdout.matchAll(/^export (\w+)='(.*)'$/gm)].map(([, name = '', value = '']) => [name, value]),
+    [...stdout.matchAll(/^export (\w+)='?(.*?)'?$/gm)].map(([, name = '', value = '']) => [name, value]),
   );
 }

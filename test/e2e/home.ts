@@ -1,6 +1,6 @@
 /** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
-import {mkdtempSync, rmSync} from 'node:fs';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
@@ -8,6 +8,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import type {Report} from '../../cli/verify.ts';
 import type {RunView} from '../../cli/view.ts';
+import {tokenFile} from '../../local/guard.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects} from '../../shared/ports.ts';
@@ -49,15 +50,17 @@ export class TestHome {
   readonly workers: number;
   ready!: Ready;
   objects!: Objects;
+  readonly #env: NodeJS.ProcessEnv;
   #child: ChildProcess | undefined;
 
-  private constructor(dir: string, workers: number) {
+  private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv) {
     this.dir = dir;
     this.workers = workers;
+    this.#env = {...process.env, ...env};
   }
 
-  static async start(workers = 2): Promise<TestHome> {
-    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers);
+  static async start(workers = 2, env: NodeJS.ProcessEnv = {}): Promise<TestHome> {
+    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env);
     await home.up();
     return home;
   }
@@ -74,7 +77,10 @@ export class TestHome {
       String(this.workers),
       '--json',
     ];
-    const child = spawn(process.execPath, [MAIN, ...args], {stdio: ['ignore', 'pipe', 'pipe']});
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      env: this.#env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#child = child;
     let said = '';
     child.stderr.on('data', chunk => (said += chunk));
@@ -87,7 +93,11 @@ export class TestHome {
     });
     this.ready = JSON.parse(await Promise.race([first, late]));
     const {project, bucket, url} = this.ready;
-    this.objects = openObjects({project, bucket, endpoint: url});
+    this.objects = openObjects({project, bucket, endpoint: url, token: this.token});
+  }
+
+  get token(): string {
+    return readFileSync(tokenFile(this.dir), 'utf8');
   }
 
   get pid(): number {
@@ -128,14 +138,14 @@ export class TestHome {
     const {pubsub_endpoint} = await this.state();
     process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
     if (typeof message !== 'string') {
-      await openBus({project: this.ready.project}).publish('control', message);
+      await openBus({project: this.ready.project, token: this.token}).publish('control', message);
       return;
     }
     const response = await fetch(
       `${this.ready.url}/v1/projects/${this.ready.project}/topics/control:publish`,
       {
         method: 'POST',
-        headers: {'content-type': 'application/json'},
+        headers: {'content-type': 'application/json', authorization: `Bearer ${this.token}`},
         body: JSON.stringify({messages: [{data: Buffer.from(message).toString('base64')}]}),
       },
     );
@@ -149,7 +159,7 @@ export class TestHome {
   async fault(kind: string, target: string): Promise<void> {
     const response = await fetch(`${this.ready.url}/_local/faults`, {
       method: 'POST',
-      headers: {'content-type': 'application/json'},
+      headers: {'content-type': 'application/json', authorization: `Bearer ${this.token}`},
       body: JSON.stringify({kind, target}),
     });
     if (!response.ok) throw new Error(await response.text());

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
+import {urlWithToken} from '../../local/guard.ts';
 import {gleaner, SPEC, TestHome, texts} from './home.ts';
 
 describe('the whole path on a local cloud', function () {
@@ -161,7 +162,7 @@ describe('the whole path on a local cloud', function () {
       view => (view?.streams[0]?.total_shards ?? 0) > 0,
     );
     const upload = await fetch(
-      `${home.ready.url}/upload/storage/v1/b/${home.ready.bucket}/o?uploadType=media&name=${encodeURIComponent('datasets/mixed/stream_000.jsonl')}`,
+      `${urlWithToken(home.ready.url, home.token)}/upload/storage/v1/b/${home.ready.bucket}/o?uploadType=media&name=${encodeURIComponent('datasets/mixed/stream_000.jsonl')}`,
       {method: 'POST', body: texts(50, 'h')},
     );
     assert.equal(upload.status, 200);

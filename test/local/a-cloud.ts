@@ -3,10 +3,14 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../local/cloud.ts';
+import {urlWithToken} from '../../local/guard.ts';
 
 const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url));
 export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
+
+/** The address of a cloud for a request that writes. */
+export const door = ({url, token}: LocalCloud) => urlWithToken(url, token);
 
 /** What a function of the fixture wrote down. */
 export type Seen = {

@@ -6,7 +6,8 @@ import {readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {functionsModule, readLines, Scratch, triggers, until} from './a-cloud.ts';
+import type {LocalCloud} from '../../local/cloud.ts';
+import {door, functionsModule, readLines, Scratch, triggers, until} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const rounds = 6;
@@ -35,7 +36,7 @@ describe('a local cloud that is killed with -9', () => {
     });
     children.push(child);
     const [line] = (await once(createInterface({input: child.stdout}), 'line')) as [string];
-    return {child, url: (JSON.parse(line) as {url: string}).url};
+    return {child, url: door(JSON.parse(line) as LocalCloud)};
   };
 
   /** Uploads one object after another in one of three ways until the cloud is gone; adds each that was acknowledged. */

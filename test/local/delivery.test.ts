@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../local/cloud.ts';
-import {Scratch, type Seen, until} from './a-cloud.ts';
+import {door, Scratch, type Seen, until} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;
@@ -15,7 +15,7 @@ describe('events to functions', () => {
 
   const put = (cloud: LocalCloud, name: string, body = 'x') =>
     fetch(
-      `${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -23,7 +23,7 @@ describe('events to functions', () => {
     );
   const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
     const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
-    const answer = await fetch(`${cloud.url}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
+    const answer = await fetch(`${door(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
       method: 'POST',
       body: JSON.stringify({messages}),
     });
@@ -51,11 +51,14 @@ describe('events to functions', () => {
 
   it('tell nobody of a failed upload', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    const bad = await fetch(`${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`, {
-      method: 'POST',
-      body: 'x',
-      headers: {'x-goog-hash': 'crc32c=AAAAAA=='},
-    });
+    const bad = await fetch(
+      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`,
+      {
+        method: 'POST',
+        body: 'x',
+        headers: {'x-goog-hash': 'crc32c=AAAAAA=='},
+      },
+    );
     assert.equal(bad.status, 400);
     await put(cloud, 'good');
     await until('the good one arrived', () => seen().length > 0);
@@ -138,7 +141,7 @@ describe('events to functions', () => {
       () => scratch.log.filter(line => line.includes('host ended')).length >= 2,
     );
     assert.ok(scratch.log.some(line => line.includes('missing.ts')));
-    const answer = await fetch(`${cloud.url}/functions/worker-api`);
+    const answer = await fetch(`${door(cloud)}/functions/worker-api`);
     assert.equal(answer.status, 503);
     const {deliveries_pending, dead_letters} = await info(cloud);
     assert.deepEqual({deliveries_pending, dead_letters}, {deliveries_pending: 1, dead_letters: []});
@@ -146,7 +149,7 @@ describe('events to functions', () => {
 
   it('reach HTTP functions with method, path, query, headers and body whole', async () => {
     const {cloud} = await scratch.cloudWithFunctions();
-    const answer = await fetch(`${cloud.url}/functions/worker-api/deep/er?a=1&b=%20`, {
+    const answer = await fetch(`${door(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
       method: 'POST',
       body: JSON.stringify({action: 'lease'}),
       headers: {'content-type': 'application/json', authorization: 'Bearer token'},
@@ -156,7 +159,7 @@ describe('events to functions', () => {
       ...{authorization: 'Bearer token', body: {action: 'lease'}},
     });
     for (const name of ['on-object', 'on-tick', 'nothing']) {
-      assert.equal((await fetch(`${cloud.url}/functions/${name}`)).status, 404);
+      assert.equal((await fetch(`${door(cloud)}/functions/${name}`)).status, 404);
     }
   });
 

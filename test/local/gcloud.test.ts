@@ -27,7 +27,7 @@ describe('gcloud on the local cloud', function () {
       CLOUDSDK_CONFIG: join(dir, 'config'),
       CLOUDSDK_CORE_PROJECT: cloud.project,
       CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
-      CLOUDSDK_AUTH_DISABLE_CREDENTIALS: 'true',
+      CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: join(cloud.dir, 'token'),
       CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,

@@ -1,4 +1,6 @@
+import {type IncomingHttpHeaders, request} from 'node:http';
 import type {LocalCloud} from '../../local/cloud.ts';
+import {door} from './a-cloud.ts';
 
 type GoogleError = {code: number; message: string; errors: {reason: string}[]};
 export type Answer = {
@@ -20,7 +22,7 @@ export class PlainHttp {
   }
 
   async call(method: string, path: string, init: RequestInit = {}): Promise<Answer> {
-    const response = await fetch(this.#cloud().url + path, {method, redirect: 'manual', ...init});
+    const response = await fetch(door(this.#cloud()) + path, {method, redirect: 'manual', ...init});
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.includes('json');
     return {status: response.status, headers: response.headers, text, json: JSON.parse(isJson ? text : '{}')};
@@ -41,4 +43,18 @@ export class PlainHttp {
   get(name: string, headers: Record<string, string> = {}): Promise<Answer> {
     return this.call('GET', `${objects}/${encodeURIComponent(name)}?alt=media`, {headers});
   }
+}
+
+/** Status and headers of an answer to GET /_local with headers that `fetch` would not send. */
+export function headAs(
+  port: number,
+  headers: Record<string, string>,
+): Promise<{status: number | undefined; headers: IncomingHttpHeaders}> {
+  return new Promise((resolve, reject) => {
+    const asked = request({host: '127.0.0.1', port, path: '/_local', headers}, answer => {
+      answer.resume();
+      resolve({status: answer.statusCode, headers: answer.headers});
+    });
+    asked.once('error', reject).end();
+  });
 }

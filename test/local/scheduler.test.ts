@@ -13,7 +13,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     await scratch.end();
   });
   const aClient = (cloud: LocalCloud) => {
-    const client = new CloudSchedulerClient(clientOptionsFor(cloud.url));
+    const client = new CloudSchedulerClient(clientOptionsFor(cloud.url, cloud.token));
     clients.push(client);
     return client;
   };

@@ -4,7 +4,7 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../local/cloud.ts';
 import {BucketView} from '../../local/storage/view.ts';
-import {Scratch} from './a-cloud.ts';
+import {door, Scratch} from './a-cloud.ts';
 
 /** Segments that a careless server would trip over, among any others. */
 const segment = fc.oneof(
@@ -62,10 +62,10 @@ describe('object names', () => {
   });
   after(() => scratch.end());
 
-  const path = (name: string) => `${cloud.url}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
+  const path = (name: string) => `${door(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
   const upload = (name: string, body: string) =>
     fetch(
-      `${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -188,7 +188,7 @@ describe('object names', () => {
     const bucket = join(dir, 'buckets', first.bucket);
     for (const name of ['kept/a', 'kept/b']) {
       await fetch(
-        `${first.url}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+        `${door(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
         {
           method: 'POST',
           body: name,

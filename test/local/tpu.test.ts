@@ -27,7 +27,7 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     await scratch.end();
   });
   const aClient = (cloud: LocalCloud) => {
-    const client = new v2.TpuClient({projectId: cloud.project, ...clientOptionsFor(cloud.url)});
+    const client = new v2.TpuClient({projectId: cloud.project, ...clientOptionsFor(cloud.url, cloud.token)});
     clients.push(client);
     return client;
   };
@@ -217,7 +217,7 @@ echo up; while true; do sleep 0.05; done`;
         message: /There is no more capacity in the zone "us-central1-a"/,
       });
       assert.deepEqual((await client.listNodes({parent}))[0], []);
-      const tpus = openTpus({project: cloud.project, endpoint: cloud.url});
+      const tpus = openTpus({project: cloud.project, endpoint: cloud.url, token: cloud.token});
       const request = {
         ...{name: nodeId, zone: 'us-central1-a', accelerator: 'v5litepod-1', spot: true},
         ...{runtime_version: 'v2-alpha-tpuv5-lite', labels: {}, metadata: {}, queue: null},
@@ -236,7 +236,7 @@ echo up; while true; do sleep 0.05; done`;
       const client = await aRunningNode(cloud);
       await cloud.fault('unreachable', 'us-central1-a');
       await assert.rejects(client.getNode({name}), {code: 14});
-      const tpus = openTpus({project: cloud.project, endpoint: cloud.url});
+      const tpus = openTpus({project: cloud.project, endpoint: cloud.url, token: cloud.token});
       assert.deepEqual(await tpus.list(), {tpus: [], unreachable: ['us-central1-a']});
       assert.equal(await isRunning(cloud), true);
       await cloud.fault('clear', 'unreachable');

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../local/cloud.ts';
-import {Scratch, until} from './a-cloud.ts';
+import {door, Scratch, until} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 
@@ -11,7 +11,7 @@ describe('a TPU VM', () => {
   afterEach(() => scratch.end());
 
   const boot = async (cloud: LocalCloud, script: string, metadata: Record<string, string> = {}) => {
-    const answer = await fetch(`${cloud.url}${nodes}?nodeId=vm`, {
+    const answer = await fetch(`${door(cloud)}${nodes}?nodeId=vm`, {
       method: 'POST',
       body: JSON.stringify({
         acceleratorType: 'v5litepod-1',
@@ -63,7 +63,7 @@ wait`;
       assert.equal(env.GLEANER_HOME, disk);
       assert.equal(env.HOME, disk);
       assert.equal(env.STORAGE_EMULATOR_HOST, cloud.url);
-      assert.match(env.GCE_METADATA_HOST ?? '', /^127\.0\.0\.1:\d+$/);
+      assert.match(env.GCE_METADATA_HOST ?? '', /^127\.0\.0\.1:\d+\/[0-9a-f]{32}$/);
       assert.match(env.UV_CACHE_DIR ?? '', /gleaner\/uv$/);
       assert.deepEqual(
         [env.EXTRA, env.PIP_TEST_ONLY, env.SECRET_OF_THE_USER],
@@ -165,7 +165,8 @@ wait`;
     });
 
     it('gives tokens in the shapes of Google', async () => {
-      const get = await serverOf(await scratch.cloud());
+      const cloud = await scratch.cloud();
+      const get = await serverOf(cloud);
       const account = 'instance/service-accounts/default';
       assert.match(
         await (await get(`${account}/email`)).text(),
@@ -176,6 +177,7 @@ wait`;
         token_type: string;
       };
       assert.equal(token.token_type, 'Bearer');
+      assert.equal(token.access_token, cloud.token);
       const jwt = await (await get(`${account}/identity?audience=https%3A%2F%2Fapi&format=full`)).text();
       const payload = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
       assert.equal(payload.aud, 'https://api');
@@ -207,7 +209,7 @@ wait`;
       assert.equal((await get('%ff')).status, 400);
       const folder = await get('instance/attributes');
       assert.deepEqual(
-        [folder.status, folder.headers.get('location')],
+        [folder.status, folder.headers.get('location')?.replace(/^\/[0-9a-f]+/, '')],
         [301, '/computeMetadata/v1/instance/attributes/'],
       );
     });

@@ -3,7 +3,8 @@ import {readFileSync} from 'node:fs';
 import {CANCELLED} from '../../shared/core/control.ts';
 import {adoptLease, isLeasedTo} from '../../shared/core/lease.ts';
 import type {Document} from '../../shared/ports.ts';
-import {surveyRun} from '../../shared/shell/rebuild.ts';
+import {goneStreams, runsAnywhere} from '../../shared/shell/gone.ts';
+import {describeSurvey, surveyRun} from '../../shared/shell/rebuild.ts';
 import {someLines} from '../agent.ts';
 import {aStream, T0} from '../builders.ts';
 import {World} from '../world.ts';
@@ -530,13 +531,13 @@ describe('rebuild', () => {
       name: 'a document that nobody can read',
       path: 'runs/my-run/streams/000',
       change: data => ({...data, epoch: 'seven'}),
-      says: /1 broken/,
+      says: /1 stream mended \(was broken\)/,
     },
     {
       name: 'a stream without a document',
       path: 'runs/my-run/streams/001',
       change: () => undefined,
-      says: /1 missing/,
+      says: /1 stream mended \(was missing\)/,
     },
     {
       name: 'a run that nobody can read',
@@ -649,6 +650,49 @@ describe('rebuild', () => {
       [record?.outcome, record?.reason],
       ['rejected', 'there is nothing to rebuild: datasets/no-run/ holds no stream'],
     );
+  });
+
+  it('is found by a survey that names the missing shard and counts those behind it', async () => {
+    const world = await aDoneWorld();
+    await world.objects.delete('activations/my-run/tpu_0/shard_0002.safetensors');
+    const survey = await surveyRun(world.deps, 'my-run');
+    const [first] = survey;
+    assert.deepEqual(
+      [first?.finding, first?.stored_shards, first?.why],
+      ['different', 9, 'shard 2 is missing; 9 of 10 there'],
+    );
+    assert.match(describeSurvey('my-run', survey), /^my-run: 2 streams with 12 shards in the bucket; 1 diff/);
+  });
+
+  for (const [name, forget] of [
+    ['its documents', async () => {}],
+    ['its manifest and shards', (world: World) => world.wipe()],
+  ] as const)
+    it(`names the stream whose object is gone from the bucket, from ${name}`, async () => {
+      const world = await aDoneWorld();
+      await world.objects.delete('datasets/my-run/stream_000.jsonl');
+      await world.objects.delete('datasets/my-run/stream_001.jsonl');
+      await forget(world);
+      assert.deepEqual(await runsAnywhere(world.deps), ['my-run', 'other']);
+      const gone = await goneStreams(world.deps, 'my-run', []);
+      assert.deepEqual(
+        gone.map(({finding, why}) => [finding, why]),
+        ['000', '001'].map(n => ['gone', `its stream object datasets/my-run/stream_${n}.jsonl is gone`]),
+      );
+    });
+
+  it('finds the runs of every output by one name each', async () => {
+    const world = new World(ONE_SLOT);
+    for (const name of [
+      'tpu_0/shard_0001.safetensors',
+      'a/tpu_0/x',
+      'a/tpu_1/x',
+      'tpua/manifest.json',
+      'z/x/y',
+    ])
+      world.objects.put(`activations/${name}`, 'x');
+    world.objects.put('activations/manifest.json', 'x');
+    assert.deepEqual(await runsAnywhere(world.deps), ['a', 'default', 'tpua', 'z']);
   });
 
   it('is only looked for by a survey, which writes nothing', async () => {

@@ -9,7 +9,7 @@ import pytest
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.arc import VERSIONS
 from gleaner_worker.records.grids import _ENCODERS
-from gleaner_worker.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec
+from gleaner_worker.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))
@@ -78,3 +78,10 @@ def test_run_json_offers_what_the_worker_knows_and_no_more():
     assert record["prompt_version"]["enum"] == list(VERSIONS)
     (pattern,) = (kind["pattern"] for kind in record["encoder"]["anyOf"] if "pattern" in kind)
     assert re.search(r"\(([A-Za-z|]+)\)", pattern)[1].split("|") == list(_ENCODERS)
+
+
+@pytest.mark.parametrize(("layers", "named"), [([0, 99, 100], "99, 100"), ("0-99", '"0-99"')])
+def test_layers_that_the_model_lacks_are_named_as_run_json_has_them(layers, named):
+    with pytest.raises(Failure) as caught:
+        resolve_layers(parse_spec(DEFAULTS | {"layers": layers}), 8)
+    assert caught.value.reason.startswith(f"Failed to choose layers {named} of {DEFAULTS['model']}: ")

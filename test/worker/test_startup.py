@@ -219,6 +219,20 @@ def test_it_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
     assert len(storage.requests) == requests  # at the next boot everything is there
 
 
+def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_server(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud)
+    shim = tmp_path / "bin" / "curl"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/bash\necho "$*" >> {tmp_path}/arguments\nexec {shutil.which("curl")} "$@"\n')
+    shim.chmod(0o755)
+    result = start(cloud, storage, home, PATH=f"{shim.parent}:{os.environ['PATH']}", UV_SLOW="2")
+    assert result.returncode == 0, result.stderr
+    cloud.wait(lambda asked: asked)
+    arguments = (tmp_path / "arguments").read_text()
+    assert "bundles%2F" in arguments and "--data" in arguments
+    assert [word for word in ("Bearer", "computeMetadata", "an.identity") if word in arguments] == []
+
+
 @pytest.mark.parametrize(
     "missing",
     [

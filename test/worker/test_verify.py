@@ -227,6 +227,15 @@ def test_a_stream_that_was_changed_afterwards(stored, verify):
     assert "was made from other content of datasets/my-run/stream_007.jsonl" in problems
 
 
+def test_a_stream_without_a_record_is_called_empty(storage, verify, tiny_folder):
+    a_stream(storage, [])
+    put_manifest(storage, model=tiny_folder, **SPEC)
+    report, problems = verify()
+    assert (report["ok"], report["samples"]) == (False, 0)
+    assert "stream_007.jsonl is empty: it holds no record" in problems
+    assert "not finished" not in problems
+
+
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [

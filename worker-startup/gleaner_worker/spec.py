@@ -115,6 +115,15 @@ def _is_text_or_none(value: object) -> bool:
     return value is None or _is_text(value)
 
 
+def _is_name(value: object) -> bool:
+    """A name is shown on terminals: it holds no control character."""
+    return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
+
+
+def _is_name_or_none(value: object) -> bool:
+    return value is None or _is_name(value)
+
+
 def _is_list(value: object, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return isinstance(value, list | tuple) and len(value) >= least and all(map(is_item, value))
 
@@ -141,8 +150,8 @@ def _is_size(value: object) -> bool:
 
 # Of each key: what an earlier release meant by its absence, what this worker can honour, and that in words.
 _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
-    "model": (None, _is_text, "the name of a model"),
-    "revision": (None, _is_text_or_none, "a name or null"),
+    "model": (None, _is_name, "the name of a model, without control characters"),
+    "revision": (None, _is_name_or_none, "a name without control characters, or null"),
     "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
     "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
     "tokens": ("all", _is_tokens, "all, last, mean, a slice such as 0:16, and positions, each once"),
@@ -154,7 +163,11 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "max_seq_length": (None, _whole(1, 131_072), "1 to 131072"),
     "over_long": (None, *_one_of(("reject", "truncate"))),
     "record": ({}, lambda value: isinstance(value, dict), "an object"),
-    "keep": ([], lambda value: _is_each_once(value, _is_text, least=0), "a list of names, each once"),
+    "keep": (
+        [],
+        lambda value: _is_each_once(value, _is_name, least=0),
+        "a list of names, each once, without control characters",
+    ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
     "pool": (None, lambda _: True, ""),  # this and the next four are the control plane's
     "affinity": (None, lambda _: True, ""),
@@ -163,7 +176,7 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "budget_usd": (None, lambda _: True, ""),
 }
 _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
-    "field": (None, _is_text_or_none, "a name or null"),
+    "field": (None, _is_name_or_none, "a name without control characters, or null"),
     "template": (None, _is_text_or_none, "a template or null"),
     "encoder": (None, _is_text_or_none, "a name or null"),
     "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
@@ -188,9 +201,10 @@ def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:
         wanted = set(spec.layers)
     absent = sorted(layer for layer in wanted if not 0 <= layer < num_layers)
     if absent or not wanted:
+        said = f'"{spec.layers}"' if isinstance(spec.layers, str) else ", ".join(map(str, absent[:10]))
         raise Failure(
             "model",
-            f"Failed to choose layers {spec.layers!r} of {spec.model}: it has layers 0 to {num_layers - 1}; "
+            f"Failed to choose layers {said} of {spec.model}: it has layers 0 to {num_layers - 1}; "
             "correct `layers` in run.json",
         )
     return tuple(sorted(wanted))

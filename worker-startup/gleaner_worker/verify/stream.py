@@ -92,7 +92,9 @@ def verify_stream(
         before = (number, shard)
     if foreign:
         problems.append(_describe_foreign(foreign, info))
-    if not is_final or end != len(marks) - 1:
+    if len(marks) == 0:
+        problems.append(f"{info.name} is empty: it holds no record; drop it again with its records")
+    elif not is_final or end != len(marks) - 1:
         due = before[0] + 1 if before else 1
         left = f"the shards cover {end + 1}" if is_final else f"{_missing(prefix, due, due)}, and perhaps more"
         problems.append(f"{info.name} is not finished: of its {len(marks)} samples {left}")

@@ -1,0 +1,115 @@
+/** The rules of who may drive a local cloud: programs of the user who started it, and no page in a browser. */
+import {createHmac, randomBytes, timingSafeEqual} from 'node:crypto';
+import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import type {IncomingHttpHeaders} from 'node:http';
+import {join} from 'node:path';
+import {ApiError} from './errors.ts';
+import type {Handle} from './http.ts';
+
+/** Carries the token on the loopback ports of the functions, which only the cloud itself calls. */
+export const HOST_HEADER = 'x-gleaner-host';
+const TOKEN_FILE = 'token';
+const IDENTITY_S = 3600;
+
+/**
+ * The secret of the local cloud in a folder, in a file that only its user can read. A restart keeps it, so that shells go on.
+ * gcloud reads the file itself.
+ */
+export function tokenIn(dir: string): string {
+  const file = tokenFile(dir);
+  const kept = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  if (/^[0-9a-f]{64}$/.test(kept)) return kept;
+  const token = randomBytes(32).toString('hex');
+  rmSync(file, {force: true});
+  writeFileSync(file, token, {mode: 0o600, flag: 'wx'});
+  return token;
+}
+
+export function tokenFile(dir: string): string {
+  return join(dir, TOKEN_FILE);
+}
+
+/** An address that carries the token, for clients of Google that send no credentials to an emulator. */
+export function urlWithToken(url: string, token: string): string {
+  return `${url}/as/${token}`;
+}
+
+/** The address as a log may have it. */
+export function withoutToken(url = '/'): string {
+  return url.replace(/^\/as\/[^/]*/, '');
+}
+
+/**
+ * Refuses pages: a page in the user's browser reaches 127.0.0.1 too. Its own Origin and Sec-Fetch-Site betray it, and a rebound
+ * DNS name its Host.
+ */
+export function refusePages(headers: IncomingHttpHeaders): void {
+  const {host, origin, 'sec-fetch-site': site} = headers;
+  if (host !== undefined && !/^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?$/i.test(host))
+    throw new ApiError(
+      403,
+      `Refused host "${host}": the local cloud answers to 127.0.0.1 and localhost only`,
+    );
+  if (origin !== undefined && origin !== `http://${host}`)
+    throw new ApiError(
+      403,
+      `Refused a request from the web page ${origin}: it is not part of the local cloud`,
+    );
+  if (site !== undefined && site !== 'same-origin' && site !== 'none')
+    throw new ApiError(403, `Refused a request from a web page (Sec-Fetch-Site: ${site})`);
+}
+
+/** Lets reads through, and whatever writes or runs only with the token: in a header, or in the path that `urlWithToken` makes. */
+export function guarded(token: string, handle: Handle): Handle {
+  return async request => {
+    const [, given, rest] = /^\/as\/([^/]*)(\/.*)?$/s.exec(request.path) ?? [];
+    const path = given === undefined ? request.path : (rest ?? '/');
+    const isTrusted = given === undefined ? hasToken(request.headers, token) : isSame(given, token);
+    const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
+    // As at Google's, the random id of an upload that has begun is the right to go on with it.
+    const isSession = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(`${request.method} ${path}`);
+    const isWorker = path.startsWith('/functions/') && isIdentity(bearer(request.headers), token);
+    if (!(isTrusted || isRead || isSession || isWorker)) throw unauthenticated();
+    return handle({...request, path});
+  };
+}
+
+export function unauthenticated(): ApiError {
+  return new ApiError(
+    401,
+    'Refused a request without the token of the local cloud: run `eval "$(npx gleaner local env)"` in this shell, or send the token as Authorization: Bearer',
+  );
+}
+
+export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
+  const key = headers['x-goog-api-key'];
+  return isSame(bearer(headers), token) || isSame(typeof key === 'string' ? key : '', token);
+}
+
+export function isSame(given: string, token: string): boolean {
+  const [one, other] = [Buffer.from(given), Buffer.from(token)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}
+
+function bearer({authorization = ''}: IncomingHttpHeaders): string {
+  return /^Bearer (.+)$/i.exec(authorization)?.[1] ?? '';
+}
+
+/** An identity token as a VM's metadata server gives it, with the cloud's own signature in the place of Google's. */
+export function identityToken(claims: object, token: string): string {
+  const now_s = Math.floor(Date.now() / 1000);
+  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const times = {iat: now_s, exp: now_s + IDENTITY_S};
+  const signed = `${encode({alg: 'HS256', typ: 'JWT'})}.${encode({...claims, ...times})}`;
+  return `${signed}.${signature(signed, token)}`;
+}
+
+function isIdentity(given: string, token: string): boolean {
+  const [header = '', payload = '', mac = ''] = given.split('.');
+  if (!isSame(mac, signature(`${header}.${payload}`, token))) return false;
+  return JSON.parse(Buffer.from(payload, 'base64url').toString()).exp * 1000 > Date.now();
+}
+
+function signature(signed: string, token: string): string {
+  return createHmac('sha256', token).update(signed).digest('base64url');
+}

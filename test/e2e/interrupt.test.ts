@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import {spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {processes} from './home.ts';
+
+const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+
+describe('Ctrl-C while a local cloud starts', function () {
+  this.timeout(120_000);
+  let dir: string;
+  before(() => {
+    dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
+  });
+  after(() => rmSync(dir, {recursive: true, force: true}));
+
+  for (const args of [
+    ['local', 'up', '--port', '0', '--dir', 'up'],
+    ['demo', '--dir', 'demo'],
+  ])
+    it(`ends gleaner ${args[0]} in the middle of the tiny model, in one line`, async () => {
+      // A terminal sends the signal to the whole group.
+      const child = spawn(process.execPath, [MAIN, ...args], {cwd: dir, detached: true});
+      let said = '';
+      let isSent = false;
+      const hear = (chunk: Buffer) => {
+        said += chunk;
+        if (isSent || !said.includes('Making a tiny random model')) return;
+        isSent = true;
+        const python = () =>
+          processes().some(({ppid, args}) => ppid === child.pid && /model\.tiny/.test(args));
+        const send = () => (python() ? process.kill(-(child.pid ?? 0), 'SIGINT') : setTimeout(send, 20));
+        send();
+      };
+      child.stdout.on('data', hear);
+      child.stderr.on('data', hear);
+      const [code] = await once(child, 'close');
+      assert.equal(code, 130, said);
+      assert.match(said, /^gleaner: Interrupted before the local cloud was up$/m);
+      assert.doesNotMatch(said, /Traceback|KeyboardInterrupt|Failed/);
+      assert.deepEqual(
+        processes().filter(({pgid}) => pgid === child.pid),
+        [],
+      );
+    });
+});
