@@ -6,6 +6,7 @@ import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {dollarText, print} from './output.ts';
 import {
+  listAlerts,
   listRejected,
   listRuns,
   readResult,
@@ -25,6 +26,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       const known = new Set(runs.map(({run}) => run));
       print(options.json, runs.map(withRates), [
         ...(runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']),
+        ...(await listAlerts(store)).map(alertLine),
         ...(await listRejected(store, name => !known.has(name))).map(rejectedLine),
       ]);
       return;
@@ -41,8 +43,10 @@ export async function status(run: string | undefined, options: Where & {json?: b
       view.run.status === 'completed'
         ? await readResult(openObjects({project, bucket, endpoint: storage_endpoint}), run)
         : null;
-    print(options.json, {...view, run: withRates(view.run), result}, [
+    const alerts = await listAlerts(store);
+    print(options.json, {...view, run: withRates(view.run), result, alerts}, [
       runLine(view.run),
+      ...alerts.map(alertLine),
       ...(result ? resultLines(result) : []),
       ...view.streams.map(stream => `  ${streamLine(stream, view.workers)}`),
       ...view.workers.map(worker => `  ${workerLine(worker)}`),
@@ -53,6 +57,10 @@ export async function status(run: string | undefined, options: Where & {json?: b
     await store.close();
     await connection.close();
   }
+}
+
+function alertLine(text: string): string {
+  return `  alert: ${text}`;
 }
 
 function rejectedLine({text}: TimelineEntry): string {

@@ -7,7 +7,7 @@ import {Rejected} from '../shared/errors.ts';
 import {completedManifest, MAX_MANIFEST_BYTES} from '../shared/manifest.ts';
 import type {Document, Objects, Store} from '../shared/ports.ts';
 import {parseJson} from '../shared/schemas.ts';
-import {runRecords, streamRecords, workerRecords} from '../shared/shell/records.ts';
+import {poolRecords, runRecords, streamRecords, workerRecords, zoneRecords} from '../shared/shell/records.ts';
 
 export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
@@ -96,6 +96,25 @@ async function timeline(store: Store, run: string | undefined, limit = 200): Pro
 function text(data: Document, field: string): string {
   const value = data[field];
   return typeof value === 'string' ? value : '';
+}
+
+/** Held silent workers and stopped creates, in sentences: they cost money or keep work waiting until a person looks. */
+export async function listAlerts(store: Store): Promise<string[]> {
+  const zones = zoneRecords.parseAll(await store.query('zones'), ignore);
+  const pools = poolRecords.parseAll(await store.query('pools'), ignore);
+  const held = zones.flatMap(({zone, brake}) => {
+    if (!brake || brake.held === 0) return [];
+    const usd =
+      brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
+    return `${zone} holds ${brake.held} silent workers for ${usd} an hour until a new worker speaks`;
+  });
+  const names = [...zones, ...pools].map(each => ('zone' in each ? each.zone : `pool ${each.pool}`));
+  const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
+    boots.stopped_at === null
+      ? []
+      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
+  );
+  return [...held, ...stopped];
 }
 
 const BAR_WIDTH = 24;
