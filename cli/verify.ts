@@ -30,7 +30,8 @@ type StreamReport = Pick<
 export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
   try {
-    const report = await verifyRun(connection, run);
+    const say = options.json ? undefined : (line: string) => void process.stderr.write(`${line}\n`);
+    const report = await verifyRun(connection, run, say);
     process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : describe(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
@@ -38,11 +39,16 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   }
 }
 
-/** What could not be checked is a report too, with the reason among its problems. */
-export async function verifyRun(connection: Connection, run: string): Promise<Report> {
+/** A failure to check is a report too, with the reason among its problems. `say` gets a line of progress every few seconds. */
+export async function verifyRun(
+  connection: Connection,
+  run: string,
+  say?: (line: string) => void,
+): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
-  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json', '--quiet'];
-  const {code, stdout, stderr} = await runWorkerModule(args, env, () => {});
+  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json'];
+  if (!say) args.push('--quiet');
+  const {code, stdout, stderr} = await runWorkerModule(args, env, say ?? (() => {}));
   const last = stdout.at(-1);
   if (!last)
     throw new CliError(
