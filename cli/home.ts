@@ -7,7 +7,7 @@ import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
 import {CliError} from './errors.ts';
-import {JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+import {CACHE, JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
 
 const ADDRESS_FILE = 'address.json';
 const MODEL_PREFIX = 'models/tiny/';
@@ -34,7 +34,12 @@ export async function startHome(options: {
     dir,
     port: options.port,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
-    vm_env: {GLEANER_PLATFORM: 'cpu', UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
+    vm_env: {
+      GLEANER_PLATFORM: 'cpu',
+      GLEANER_ENVIRONMENTS: CACHE,
+      UV_CACHE_DIR: UV_CACHE,
+      JAX_COMPILATION_CACHE_DIR: JAX_CACHE,
+    },
     log: logTo(join(dir, 'logs', 'cloud.log')),
   });
   try {
