@@ -33,6 +33,7 @@ export async function startHome(options: {
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
+    tick_interval_ms: 500,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
@@ -83,7 +84,7 @@ export function tinyModel(bucket: string): string {
   return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
 }
 
-/** The times of a cloud whose machines boot in seconds and whose tick comes every second. */
+/** The times of a cloud whose machines boot in seconds and whose tick comes twice a second. */
 function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
   return {
     GLEANER_BUNDLE: bundle,

@@ -4,7 +4,7 @@ import {type RunView, streamLine, workerLine} from '../view.ts';
 import {type Line, Timeline} from './timeline.ts';
 
 /** Where lines are only added, the bars and the seconds of a step come again this often. */
-const PLAIN_BARS_MS = 2000;
+const PLAIN_BARS_MS = 4000;
 const PLAIN_STEP_MS = 10_000;
 const STEP_MS = 1000;
 
