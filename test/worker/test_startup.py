@@ -219,6 +219,14 @@ def test_it_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
     assert len(storage.requests) == requests  # at the next boot everything is there
 
 
+def test_environments_are_kept_where_vms_of_one_machine_share_them(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud)
+    shared = tmp_path / "shared"
+    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
+    assert [path.name[:4] for path in shared.iterdir()] == ["env-"]
+    assert not list(home.glob("env-*"))
+
+
 @pytest.mark.parametrize(
     "missing",
     [
