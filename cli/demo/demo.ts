@@ -31,7 +31,7 @@ export type DemoOptions = {
 
 const DEFAULT_DIR = '.gleaner/demo';
 /** How many shards a stream has if all are full. */
-const FULL_SHARDS = 7;
+const FULL_SHARDS = 6;
 /** Without a stored shard or a change of status for this long, something is wrong that waiting will not mend. */
 const STUCK_MS = 300_000;
 /** More than happen between two looks. */
@@ -119,7 +119,7 @@ async function drop(home: Home, run: string, streams: InputStream[], options: De
   }
 }
 
-/** For five to twelve shards a stream: enough of them to interrupt, few enough to read. A shard may be filled to a half only. */
+/** For four to twelve shards a stream: enough of them to interrupt, few enough to read. A shard may be filled to a half only. */
 async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
   const config = model
     ? await readFile(join(model, 'config.json'))
