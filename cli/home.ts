@@ -7,7 +7,7 @@ import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
 import {CliError, Interrupted} from './errors.ts';
-import {JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+import {CACHE, JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
 import {requireSpace, watchSpace} from './space.ts';
 
 const ADDRESS_FILE = 'address.json';
@@ -57,8 +57,14 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
+    tick_interval_ms: 500,
     function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
-    vm_env: {GLEANER_PLATFORM: 'cpu', UV_CACHE_DIR: UV_CACHE, JAX_COMPILATION_CACHE_DIR: JAX_CACHE},
+    vm_env: {
+      GLEANER_PLATFORM: 'cpu',
+      GLEANER_ENVIRONMENTS: CACHE,
+      UV_CACHE_DIR: UV_CACHE,
+      JAX_COMPILATION_CACHE_DIR: JAX_CACHE,
+    },
     log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
@@ -117,7 +123,7 @@ export function tinyModel(bucket: string): string {
   return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
 }
 
-/** The times of a cloud whose machines boot in seconds and whose tick comes every second. */
+/** The times of a cloud whose machines boot in seconds and whose tick comes twice a second. */
 function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
   return {
     GLEANER_BUNDLE: bundle,

@@ -12,6 +12,8 @@ export const WORKER_FOLDER = fileURLToPath(new URL('../worker-startup', import.m
 export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner');
 export const UV_CACHE = join(CACHE, 'uv');
 export const JAX_CACHE = join(CACHE, 'jax');
+/** Beside the sources, bytecode would become part of the worker bundle; without bytecode, each start takes seconds longer. */
+const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
 
 let environment: Promise<string> | undefined;
 
@@ -59,7 +61,7 @@ export async function runWorkerModule(
   const python = await workerPython(say);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
-    env: {...process.env, PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), JAX_PLATFORMS: 'cpu', ...env},
+    env: {...process.env, ...BYTECODE, JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([

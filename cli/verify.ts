@@ -1,6 +1,6 @@
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
-import {print} from './output.ts';
+import {print, say} from './output.ts';
 import {runWorkerModule} from './python.ts';
 
 /** What `gleaner_worker.verify` prints. */
@@ -31,7 +31,7 @@ type StreamReport = Pick<
 export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
   try {
-    const report = await verifyRun(connection, run);
+    const report = await verifyRun(connection, run, options.json ? undefined : say);
     print(options.json, report, describe(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
@@ -39,11 +39,16 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   }
 }
 
-/** What could not be checked is a report too, with the reason among its problems. */
-export async function verifyRun(connection: Connection, run: string): Promise<Report> {
+/** A failure to check is a report too, with the reason among its problems. `say` gets a line of progress every few seconds. */
+export async function verifyRun(
+  connection: Connection,
+  run: string,
+  say?: (line: string) => void,
+): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
-  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json', '--quiet'];
-  const {code, stdout, stderr} = await runWorkerModule(args, env, () => {});
+  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json'];
+  if (!say) args.push('--quiet');
+  const {code, stdout, stderr} = await runWorkerModule(args, env, say ?? (() => {}));
   const last = stdout.at(-1);
   if (!last)
     throw new CliError(

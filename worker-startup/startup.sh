@@ -9,6 +9,7 @@
 #   GCE_METADATA_HOST      host:port of the metadata server (default metadata.google.internal)
 #   STORAGE_EMULATOR_HOST  endpoint of Cloud Storage (default: Google's)
 #   GLEANER_PLATFORM       tpu or cpu (default: tpu, which this machine must have then)
+#   GLEANER_ENVIRONMENTS   where Python environments are kept (default $GLEANER_HOME)
 #   UV_CACHE_DIR           where downloaded packages are kept (default $GLEANER_HOME/uv-cache)
 #   APT_LOCK_WAIT_S        how long to wait for another apt when something has to be installed (default 300)
 set -Eeuo pipefail
@@ -279,7 +280,7 @@ main() {
   bundle=$(fetch_bundle) || exit 1
   lock="$bundle/requirements.lock"
   [[ $platform != tpu ]] || lock="$bundle/requirements-tpu.lock"
-  python=$(make_environment "$GLEANER_HOME/env-$(sha256_of "$lock" | cut -c 1-16)" "$lock") || exit 1
+  python=$(make_environment "${GLEANER_ENVIRONMENTS:-$GLEANER_HOME}/env-$(sha256_of "$lock" | cut -c 1-16)" "$lock") || exit 1
   say "Starting the agent of $WORKER, incarnation $INCARNATION, on $platform"
   stop_beating
   trap - EXIT TERM

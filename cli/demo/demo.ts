@@ -33,6 +33,8 @@ export type DemoOptions = {
 };
 
 const DEFAULT_DIR = '.gleaner/demo';
+/** How many shards a stream has if all are full. */
+const FULL_SHARDS = 6;
 /** Without a stored shard or a change of status for this long, something is wrong that waiting will not mend. */
 const STUCK_MS = 300_000;
 /** More than happen between two looks. */
@@ -51,13 +53,13 @@ export async function demo(options: DemoOptions): Promise<void> {
   if (options.dir === undefined) await rm(dir, {recursive: true, force: true});
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const {port, workers} = options;
-  const home = await startHome({dir, port, workers, stopped: interrupted, say: live.say});
+  const home = await startHome({dir, port, workers, stopped: interrupted, say: live.begin});
   const connection = running(home.cloud);
   const store = openStore(connection);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
-    const preemptions = injectPreemptions(home, store, run, options, live.say);
+    const preemptions = injectPreemptions(home, store, run, options, live.shout);
     await drop(home, run, streams, options);
     const lengths = streams.map(stream => stream.records);
     const since = new Date(started).toISOString();
@@ -69,7 +71,9 @@ export async function demo(options: DemoOptions): Promise<void> {
       process.exitCode = 130;
       return;
     }
+    live.begin('Reading the streams and every shard again');
     const report = await verifyRun(connection, run);
+    live.end();
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
     tellResult(home, outcome, report, preemptions(), seconds, options);
@@ -122,7 +126,7 @@ async function drop(home: Home, run: string, streams: InputStream[], options: De
   }
 }
 
-/** A dozen shards of a stream with four bytes a token, and more with the tiny model's tokenizer: something to lose and to see. */
+/** For four to twelve shards a stream: enough of them to interrupt, few enough to read. A shard may be filled to a half only. */
 async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
   const config = model
     ? await readFile(join(model, 'config.json'))
@@ -131,9 +135,8 @@ async function shardSize(home: Home, streams: InputStream[], model: string | und
     Buffer.from(config ?? '{}').toString('utf8'),
     model,
   );
-  const smallest = Math.min(...streams.map(stream => stream.bytes));
-  const tokens = smallest / 4;
-  return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / 12 / 1e9);
+  const tokens = Math.max(...streams.map(stream => stream.tokens));
+  return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
 }
 
 function parseConfig(
@@ -191,7 +194,7 @@ function tellResult(
     '',
     ...describe(report),
     '',
-    `${survived(preemptions, options.preempt)}, ${seconds} s; every TPU is gone and the ticker is off.`,
+    `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone and the ticker is off.`,
     `The shards: ${relative(process.cwd(), shards)}`,
     `Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}`,
     `            ls ${quoted(first)}`,
@@ -199,8 +202,8 @@ function tellResult(
   ]);
 }
 
-function survived(done: number, asked: number): string {
-  if (done < asked)
-    return `${done} of ${asked} preemptions survived: the streams were done before there could be more`;
-  return `${done} preemption${done === 1 ? '' : 's'} survived`;
+function injected(done: number, asked: number, recovered: boolean): string {
+  const fewer = done < asked ? ` (${asked} wanted; the streams were done first)` : '';
+  const all = done > 0 && recovered ? ', all work recovered' : '';
+  return `${done} preemption${done === 1 ? '' : 's'} injected${fewer}${all}`;
 }

@@ -1,15 +1,17 @@
 import {once} from 'node:events';
 import {createReadStream, createWriteStream} from 'node:fs';
-import {mkdir, stat} from 'node:fs/promises';
+import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
 import {finished} from 'node:stream/promises';
 import {createGunzip} from 'node:zlib';
 import {streamId} from '../../shared/core/names.ts';
 import {CliError} from '../errors.ts';
 
-export type InputStream = {file: string; records: number; bytes: number};
+/** `tokens` is a guess. */
+export type InputStream = {file: string; records: number; tokens: number};
 
-const SAMPLE_TASKS = 160;
+const SAMPLE_TASKS = 80;
+const TASK_PROMPT_TOKENS = 250;
 
 /** Writes sample tasks, in the shape of ARC tasks, as JSON lines: the same ones every time. */
 function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
@@ -72,15 +74,23 @@ export async function writeStreams(
     const written = finished(out);
     // An error while lines are still read is told at the end.
     written.catch(() => {});
+    let tokens = 0;
     for (let line = 0; line < records && !out.errored; line++) {
       const {value} = await lines.next();
+      tokens += guessTokens(value.toString('latin1'));
       if (!out.write(value)) await once(out, 'drain');
     }
     out.end();
     await written;
-    streams.push({file, records, bytes: (await stat(file)).size});
+    streams.push({file, records, tokens});
   }
   return streams;
+}
+
+/** A word or a digit is about one token; the text around the grids of an ARC task comes on top. */
+function guessTokens(line: string): number {
+  const words = line.match(/\d|[a-z]+/gi)?.length ?? 0;
+  return line.includes('"train"') ? words + TASK_PROMPT_TOKENS : words;
 }
 
 /** Every line of every file, its newline included; a last line without one gets it. */

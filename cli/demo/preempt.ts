@@ -12,7 +12,7 @@ export function injectPreemptions(
   store: Store,
   run: string,
   options: {preempt: number; streams: number},
-  say: (line: string) => void,
+  shout: (text: string) => void,
 ): () => number {
   let done = 0;
   home.cloud.onObject(object => {
@@ -26,10 +26,10 @@ export function injectPreemptions(
       .get(store, run, shard.stream)
       .then(stream => home.cloud.fault('preempt', stream?.lease?.worker ?? ''))
       .then(
-        what => say(`--------  ${what}, in the middle of stream ${shard.stream}`),
+        what => shout(`${what}, in the middle of stream ${shard.stream}`),
         (error: Error) => {
           done--;
-          say(`--------  No preemption this time: ${error.message}`);
+          shout(`No preemption this time: ${error.message}`);
         },
       );
   });

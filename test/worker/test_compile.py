@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from build import a_spec
+from build import BUCKET, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
 from gleaner_worker.failures import Failure
+from gleaner_worker.model import loaded
 from gleaner_worker.model.loaded import load_model
-from gleaner_worker.model.warm_up import Programs, WarmUp, likely_first
+from gleaner_worker.model.warm_up import Programs, WarmUp
 from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
 
 MAX_LENGTH = 128
@@ -37,10 +38,10 @@ def run_all(model, samples):
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
     model = load_model(spec, "/nowhere", None)
-    told = []
-    model.warm_up(lambda done, total: told.append((done, total))).wait()
+    before = model.programs
+    model.warm_up().wait()
     shapes = batch_shapes(MAX_LENGTH)
-    assert told == [(n + 1, len(shapes)) for n in range(len(shapes))]
+    assert model.programs - before == len(shapes)
     before = model.programs
     samples = some_samples()
     if tokens == "-4:":
@@ -137,18 +138,6 @@ def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folde
     assert first.params["embed"].is_deleted() != kept and not then.params["embed"].is_deleted()
 
 
-@pytest.mark.parametrize(
-    "likely, order",
-    [
-        ([], [512, 384, 768, 256, 1024, 1280, 192, 1536, 1792, 128, 2048, 96, 64, 32]),
-        ([64, 2048], [64, 2048, 512, 384, 768, 256, 1024, 1280, 192, 1536, 1792, 128, 96, 32]),
-        ([4096], [512, 384, 768, 256, 1024, 1280, 192, 1536, 1792, 128, 2048, 96, 64, 32]),
-    ],
-)
-def test_likely_shapes_are_compiled_first(likely, order):
-    assert [width for _, width in likely_first(batch_shapes(2048), likely)] == order
-
-
 def test_a_shape_is_compiled_once_however_many_ask():
     begun, go = [], threading.Event()
 
@@ -175,9 +164,9 @@ def test_a_shape_that_fails_fails_whoever_uses_it_and_nobody_else():
             raise Failure("model", "Failed to fit a batch")
         return "program"
 
-    programs, told = Programs(compile_shape), []
-    WarmUp(programs, [(1, 32), (1, 64), (1, 128)], lambda done, total: told.append(done)).wait()
-    assert told == [1, 2, 3] and programs.get((1, 32)) == programs.get((1, 128)) == "program"
+    programs = Programs(compile_shape)
+    WarmUp(programs, [(1, 32), (1, 64), (1, 128)]).wait()
+    assert programs.get((1, 32)) == programs.get((1, 128)) == "program"
     for _ in range(2):
         with pytest.raises(Failure, match="Failed to fit a batch"):
             programs.get((1, 64))
@@ -191,8 +180,72 @@ def test_a_cancelled_warm_up_begins_nothing_more():
         go.wait(10)
 
     shapes = [(1, 32 * n) for n in range(1, 40)]
-    warm_up = WarmUp(Programs(compile_shape), shapes, lambda done, total: None)
+    warm_up = WarmUp(Programs(compile_shape), shapes)
     warm_up.cancel()
     go.set()
     warm_up.wait()
-    assert warm_up.done == len(begun) <= 5
+    assert len(begun) <= 4
+
+
+def test_shapes_are_compiled_once_each_in_the_order_in_which_they_are_added(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    begun, go = [], threading.Event()
+
+    def compile_shape(shape):
+        begun.append(shape)
+        go.wait(60)
+
+    programs = Programs(compile_shape)
+    warm_up = WarmUp(programs, [(1, 96), (1, 32), (1, 96)])
+    warm_up.add([(1, 64), (1, 32)])
+    go.set()
+    warm_up.wait()
+    warm_up.add([(1, 96), (1, 128)])  # after its thread has ended
+    warm_up.wait()
+    assert begun == [(1, 96), (1, 32), (1, 64), (1, 128)]
+    WarmUp(programs, begun).wait()
+    assert len(begun) == 4
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The shapes that are compiled, in their order."""
+    shapes, compile_batch = [], loaded.compile_batch
+
+    def noting(what, layout, params, shape, *more):
+        shapes.append(shape)
+        return compile_batch(what, layout, params, shape, *more)
+
+    monkeypatch.setattr(loaded, "compile_batch", noting)
+    return shapes
+
+
+def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_path, tiny_folder, compiled):
+    spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
+    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    assert len(batch_shapes(512)) == 8
+    for stream, lines, shapes in (
+        ("001", text_lines(60, words=3), [(64, 32)]),
+        ("002", text_lines(60, words=3), []),  # the programs are kept
+        ("003", [json.dumps({"text": "apples " * count}) for count in (400, 300)], [(5, 384), (4, 512)]),
+    ):
+        compiled.clear()
+        work = a_work(a_stream(storage, lines, stream=stream), stream=stream, **spec)
+        assert run_extract(work, model, str(tmp_path)) == "completed"
+        assert sorted(compiled, reverse=True) == shapes
+
+
+def test_a_shard_that_is_stored_already_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
+    spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
+    lines = [*[json.dumps({"text": "apples " * 200})] * 4, *text_lines(30, words=3)]
+    work = a_work(a_stream(storage, lines), **spec)
+    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    assert sorted(compiled) == [(8, 256), (64, 32)]
+    calm = outputs(storage)
+    last = max(name for name in calm if name.startswith("shard_"))
+    for name in (last, "metadata.json"):
+        storage.delete(BUCKET, f"activations/my-run/tpu_7/{name}")
+    compiled.clear()
+    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    assert compiled == [(64, 32)]
+    assert outputs(storage) == calm

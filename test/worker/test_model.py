@@ -12,7 +12,8 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.model import attention
 from gleaner_worker.model.attention import attend
 from gleaner_worker.model.decoder import SITES, _rms_norm, resid_post, run_blocks
-from gleaner_worker.model.rope import Rope, inverse_frequencies, rope_tables
+from gleaner_worker.model.rope import Rope, inverse_frequencies
+from gleaner_worker.model.rotate import rope_tables
 from gleaner_worker.spec import parse_spec, resolve_layers
 
 

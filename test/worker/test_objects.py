@@ -9,7 +9,7 @@ from google.cloud.storage import Blob
 
 from build import BUCKET, bucket
 from gleaner_worker import objects
-from gleaner_worker.failures import Failure, LeaseLost
+from gleaner_worker.failures import Damaged, Failure, LeaseLost
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +173,17 @@ def test_data_that_is_damaged_on_the_way_is_fetched_again(storage, tmp_path):
     storage.faults = heal
     bucket().download("a", str(tmp_path / "x"), int(resource["generation"]))
     assert (tmp_path / "x").read_bytes() == b"right"
+
+
+def test_data_that_stays_damaged_is_told_after_three_downloads(storage, tmp_path):
+    storage.put(BUCKET, "a", b"right")
+    storage.objects[BUCKET, "a"]["data"] = b"wrong"
+    for fetch in (lambda: bucket().download("a", str(tmp_path / "x")), lambda: bucket().read("a")):
+        storage.requests.clear()
+        with pytest.raises(Damaged, match="gs://a-bucket/a: its bytes differ from its checksum, 3 times;") as failure:
+            fetch()
+        assert failure.value.kind == "infrastructure"
+        assert len(storage.requests) == 3
 
 
 def test_an_answer_that_breaks_off_is_fetched_again_from_its_beginning(storage, tmp_path):

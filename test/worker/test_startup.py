@@ -233,6 +233,14 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
     assert [word for word in ("Bearer", "computeMetadata", "an.identity") if word in arguments] == []
 
 
+def test_environments_are_kept_where_vms_of_one_machine_share_them(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud)
+    shared = tmp_path / "shared"
+    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
+    assert [path.name[:4] for path in shared.iterdir()] == ["env-"]
+    assert not list(home.glob("env-*"))
+
+
 @pytest.mark.parametrize(
     "missing",
     [

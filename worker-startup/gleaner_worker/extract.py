@@ -3,7 +3,6 @@
 Memory is bounded by a few shards, whatever the stream's length and their size.
 """
 
-import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -15,22 +14,20 @@ from .disk import empty_folder
 from .failures import Failure
 from .model.loaded import Model
 from .model.returned import Pending
-from .model.warm_up import WarmUp
 from .objects import Bucket
 from .pipeline import Pipeline
 from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
 from .records.stream import no_lines
 from .shards.partial import Partials
-from .shards.plan import Capacity, ShardPlan, batch_shapes, plan_shards
+from .shards.plan import Capacity, ShardPlan, plan_shards, shapes_of
 from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
 from .shards.stored import StoredShards
 from .shards.upload import EncodedShard, Uploader
 from .shards.write import encode_shard
 from .work import Work, shard_identity
 
-log = logging.getLogger(__name__)
-
 _UPLOADS = 4  # at once
+_PLANNED = 4  # shards whose batch shapes are compiled ahead
 _OPEN = 4  # shards that wait together for batches of one width, on several devices
 _MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is encoded, and those on their way
 _MEMORY_SHARE = 0.5  # of this machine's, for shards
@@ -76,7 +73,7 @@ class _Extraction:
         self._partials = Partials(work, model, bucket, folder)
         uploads = bucket.checked(self._pipeline.check)  # none goes on when a stage has failed
         self._uploader = Uploader(work, model, uploads, folder, control, self._stored)
-        self._warm: WarmUp | None = None
+        self._warm_up = model.warm_up(())
         self._lock = threading.Lock()
         self._unencoded: list[ShardInProgress] = []
         self._in_memory = 0
@@ -88,15 +85,14 @@ class _Extraction:
         try:
             return self._run(path)
         finally:
-            if self._warm:
-                self._warm.cancel()
+            self._warm_up.cancel()
 
     def _run(self, path: str) -> str:
         control = self._control
         control.phase = "running"
         with self._pipeline as pipeline:
             windows = pipeline.stage("read", read_windows(path, self._work.object, self._model.reader), ahead=1)
-            plans = pipeline.stage("plan", self._plan(windows), ahead=1)
+            plans = pipeline.stage("plan", self._plan(windows), ahead=_PLANNED)
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
             encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
@@ -118,11 +114,15 @@ class _Extraction:
         return "drained" if control.mode == "drain" else "preempted"
 
     def _plan(self, windows: Iterator[Window]) -> Iterator[ShardPlan]:
+        """Plans the shards, and begins to compile the batch shapes of those that are not stored yet."""
         work, model = self._work, self._model
         capacity = Capacity(
             work.spec.shard_size_bytes, model.row_bytes, model.reader.max_length, work.spec.tokens == "mean"
         )
-        return plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity)
+        for plan in plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity):
+            if plan.number not in self._stored:
+                self._warm_up.add(shapes_of(plan, model.reader.max_length))
+            yield plan
 
     def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:
         for item in tokenize_windows(windows, self._model.reader):
@@ -146,7 +146,6 @@ class _Extraction:
             yield from self._start_oldest(waiting, 0 if is_full else self._most_open - 1)
             if control.mode != "run" or (shard := self._start_shard(plan)) is None:
                 break
-            self._warm_up(shard)
             if shard.done.all():
                 yield shard, None
             for number in np.flatnonzero(~shard.done):
@@ -186,15 +185,6 @@ class _Extraction:
             self._in_memory += 1
             self._unencoded.append(shard)
         return shard
-
-    def _warm_up(self, shard: ShardInProgress) -> None:
-        """Begins to compile all batch shapes, this shard's first; each is used as soon as it is there."""
-        model = self._model
-        shapes = batch_shapes(model.reader.max_length)
-        if self._warm or all(model.is_ready(*shape) for shape in shapes):
-            return
-        likely = dict.fromkeys(batch.width for batch in shard.batches)
-        self._warm = model.warm_up(lambda done, total: log.info("Compiled %d of %d batch shapes", done, total), likely)
 
     def _start_batches(self, parts: list[Part]) -> Running:
         """Of one shape, at most one for each device."""

@@ -15,5 +15,9 @@ class Failure(Exception):
         self.reason = reason
 
 
+class Damaged(Failure):
+    """The bytes of a stored object differ from its checksum, on every download."""
+
+
 class LeaseLost(Exception):
     """The stream is no longer ours: leave it at once and write nothing more."""

@@ -18,14 +18,15 @@ from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
 
 from .disk import writing
-from .failures import Failure
+from .failures import Damaged, Failure
 
 GIVE_UP_AFTER_S = 600.0
+# The network damages a download once in a while. A stored object that is damaged arrives so every time.
+_DOWNLOADS_OF_DAMAGED = 3
 _TIMEOUT_S = (10, 60)
 _TRANSIENT = (
     api.TooManyRequests,
     api.ServerError,
-    DataCorruption,
     ConnectionError,
     requests.ConnectionError,
     requests.Timeout,
@@ -181,15 +182,26 @@ class Bucket:
         )
 
     def _retry(self, what: str, call: Callable[[], T]) -> T:
-        """Calls until it works; waits out what passes. 404 is FileNotFoundError, the rest Failure("infrastructure")."""
+        """Calls until it works; waits out what passes. 404 is FileNotFoundError, the rest Failure("infrastructure").
+
+        Raises Damaged after a few downloads whose checksum is wrong.
+        """
         give_up = time.monotonic() + GIVE_UP_AFTER_S
         wait_s = 0.25
+        damaged = 0
         while True:
             self.check()
             try:
                 return call()
             except api.NotFound as error:
                 raise FileNotFoundError(f"Failed to {what}: it is not there") from error
+            except DataCorruption as error:
+                damaged += 1
+                if damaged == _DOWNLOADS_OF_DAMAGED:
+                    raise Damaged(
+                        "infrastructure",
+                        f"Failed to {what}: its bytes differ from its checksum, {damaged} times; upload it again",
+                    ) from error
             except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
                 if not _passes(error):
                     raise Failure(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from .attention import attend
 from .config import DecoderConfig
-from .rope import rope_tables, rotate
+from .rotate import rope_tables, rotate
 
 # resid_pre: the stream that enters a block (for block 0, the scaled embeddings); attn_out and mlp_out: what the block's
 # two halves add to it, after their own norms where a family has these; resid_mid and resid_post: the stream after each.

@@ -1,6 +1,8 @@
 """A model ready to run: its parameters on the devices, its tokenizer, and what a spec asks of it."""
 
+import logging
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +27,10 @@ from .picks import check_tokens, make_inputs, mode_of, row_counts, stored_width
 from .pin import find_run_model
 from .program import Program, compile_batch
 from .returned import Pending, device_failure
-from .warm_up import Programs, WarmUp, likely_first
+from .warm_up import Programs, Shape, WarmUp
 from .weights import load_params
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +114,12 @@ class Model:
             {site: np.empty(shape[:2], np.float32) for site in scaled},
         )
 
-    def warm_up(
-        self, tell: Callable[[int, int], None] = lambda done, total: None, likely: Iterable[int] = ()
-    ) -> WarmUp:
-        """Begins to compile every batch shape that can occur, those of the `likely` widths first; returns at once.
+    def warm_up(self, shapes: Iterable[Shape] | None = None) -> WarmUp:
+        """Begins to compile these batch shapes, by default every shape that can occur; returns at once.
 
-        tell(done, total) is called from another thread. Batches of any shape can be started meanwhile.
+        Batches of any shape can be started meanwhile, and shapes added.
         """
-        return WarmUp(self._programs, likely_first(batch_shapes(self.reader.max_length), likely), tell)
+        return WarmUp(self._programs, batch_shapes(self.reader.max_length) if shapes is None else shapes)
 
     def is_ready(self, height: int, width: int) -> bool:
         """False: `start` would first have to compile."""
@@ -190,8 +192,11 @@ def load_model(
         params = place(weights, config, layout)
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
 
-    def compile_shape(shape: tuple[int, int]) -> Program:
-        return compile_batch(what, layout, params, shape, stored_width(spec, shape[1]), limit, where)
+    def compile_shape(shape: Shape) -> Program:
+        started = time.monotonic()
+        program = compile_batch(what, layout, params, shape, stored_width(spec, shape[1]), limit, where)
+        log.info("Compiled batches of %d x %d tokens in %.1f s", *shape, time.monotonic() - started)
+        return program
 
     return Model(files, spec, config, reader, params, layout, what, Programs(compile_shape))
 

@@ -1,4 +1,4 @@
-"""Rotary position embeddings: what config.json says of them, in old words and new, and the tables made of it.
+"""Rotary position embeddings: their parameters in config.json, of old files and new, and their frequencies.
 
 The formulas are those of transformers' modeling_rope_utils.py, evaluated in the same order in fp32, so that positions
 in the tens of thousands turn by the same angle as there.
@@ -7,8 +7,6 @@ in the tens of thousands turn by the same angle as there.
 import math
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .families import Family
@@ -154,17 +152,3 @@ def _yarn(rope: Rope, wavelength: np.ndarray) -> np.ndarray:
     kept = 1 - ramp
     slowed = np.float32(1) / (np.float32(rope.factor) * wavelength)
     return slowed * (1 - kept) + np.float32(1) / wavelength * kept
-
-
-def rope_tables(ropes: tuple[Rope, ...], head_dim: int, length: int) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines, fp32 [ropes, T, head_dim / 2]: bf16 would round position 257 to 256."""
-    frequency = jnp.asarray(np.stack([inverse_frequencies(rope, head_dim) for rope in ropes]))
-    scale = jnp.asarray([rope.attention_factor for rope in ropes], jnp.float32)[:, None, None]
-    angle = jnp.arange(length, dtype=jnp.float32)[:, None] * frequency[:, None, :]
-    return jnp.cos(angle) * scale, jnp.sin(angle) * scale
-
-
-def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    """Turns the pairs (i, i + head_dim / 2) of x [..., head_dim]; fp32."""
-    first, second = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

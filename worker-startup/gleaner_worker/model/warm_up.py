@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -41,56 +42,53 @@ class Programs:
 
 
 class WarmUp:
-    """Compiling every shape in the background, in the order given, while those that are ready are used."""
+    """Compiles shapes in the background, in the order in which they are added, while the ready ones are used."""
 
-    def __init__(self, programs: Programs, shapes: Iterable[Shape], tell: Callable[[int, int], None]):
+    def __init__(self, programs: Programs, shapes: Iterable[Shape] = ()):
         self._programs = programs
-        self._shapes = list(shapes)
-        self._tell = tell
         self._lock = threading.Lock()
-        self._next = self.done = 0
-        self._is_cancelled = False
+        self._added: set[Shape] = set()
+        self._waiting: deque[Shape] = deque()
+        self._working = 0
         # One core at least stays free for those who use what is ready.
-        count = min(len(self._shapes), max(1, min(4, (os.cpu_count() or 1) // 2)))
-        # No daemons, as the thread that asks may be: a process that ends while one of these compiles would be torn
-        # down under the compiler.
-        self._threads = [threading.Thread(target=self._run, name="compile", daemon=False) for _ in range(count)]
-        for thread in self._threads:
-            thread.start()
+        self._most = max(1, min(4, (os.cpu_count() or 1) // 2))
+        self._threads: list[threading.Thread] = []
+        self.add(shapes)
+
+    def add(self, shapes: Iterable[Shape]) -> None:
+        """Returns at once. A shape that was added before, or is ready, is not compiled again."""
+        with self._lock:
+            new = [shape for shape in dict.fromkeys(shapes) if shape not in self._added]
+            self._added.update(new)
+            self._waiting += [shape for shape in new if not self._programs.is_ready(shape)]
+            for _ in range(min(len(self._waiting), self._most - self._working)):
+                # No daemons, as the thread that asks may be: a process that ends while one of these compiles would be
+                # torn down under the compiler.
+                thread = threading.Thread(target=self._run, name="compile", daemon=False)
+                self._threads.append(thread)
+                self._working += 1
+                thread.start()
 
     def wait(self) -> None:
-        """Until every shape is there, or nothing more is begun. A shape that failed says so to whoever uses it."""
-        for thread in self._threads:
+        """Until every shape that was added is there, or given up. A shape that failed says so to whoever uses it."""
+        for thread in list(self._threads):
             thread.join()
 
     def cancel(self) -> None:
         """Begins nothing more; what is being compiled cannot be stopped, and is not waited for."""
-        self._is_cancelled = True
+        with self._lock:
+            self._waiting.clear()
 
     def _run(self) -> None:
-        while not self._is_cancelled:
+        while True:
             with self._lock:
-                if self._next == len(self._shapes):
+                if not self._waiting:
+                    self._working -= 1
                     return
-                shape = self._shapes[self._next]
-                self._next += 1
+                shape = self._waiting.popleft()
             try:
                 self._programs.get(shape)
             except Failure as failure:
                 log.warning("%s", failure.reason)
             except Exception:
                 log.exception("Failed to compile batches of %d x %d tokens ahead", *shape)
-            with self._lock:
-                self.done += 1
-                self._tell(self.done, len(self._shapes))
-
-
-def likely_first(shapes: Iterable[Shape], likely: Iterable[int]) -> list[Shape]:
-    """The shapes of `likely` widths in that order, then the others, those nearest to 512 tokens before the rest."""
-    widths = list(likely)
-
-    def rank(shape: Shape) -> tuple[int, float]:
-        width = shape[1]
-        return (widths.index(width) if width in widths else len(widths), max(width / 512, 512 / width))
-
-    return sorted(shapes, key=rank)

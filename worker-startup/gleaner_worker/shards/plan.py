@@ -165,6 +165,12 @@ def plan_batches(lengths: list[int], max_length: int) -> list[Batch]:
     return batches
 
 
+def shapes_of(plan: ShardPlan, max_length: int) -> list[tuple[int, int]]:
+    """The (height, width) of the plan's batches, each once, in the order of the batches."""
+    batches = plan_batches([len(sample.token_ids) for sample in plan.samples], max_length)
+    return list(dict.fromkeys((batch.height, batch.width) for batch in batches))
+
+
 def batch_shapes(max_length: int) -> list[tuple[int, int]]:
     """Every (height, width) that plan_batches can ask for, narrowest first."""
     widths = {batch_width(1, max_length)}

@@ -27,6 +27,10 @@ class StoredShards:
                 raise self._conflict(f"{info.name} and {self._found[parsed[0]].name} are both shard {parsed[0]}")
             self._found[parsed[0]] = info
 
+    def __contains__(self, number: int) -> bool:
+        """Whether a shard of this number is stored, whatever it holds."""
+        return number in self._found
+
     def has(self, plan: ShardPlan) -> ObjectInfo | None:
         """The stored shard of this plan, or None. Raises Failure("stream") when what is stored is something else."""
         if plan.final and (later := sorted(n for n in list(self._found) if n > plan.number)):

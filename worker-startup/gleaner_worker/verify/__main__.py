@@ -11,10 +11,15 @@ import logging
 import os
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Callable
 
 from ..failures import Failure
 from ..objects import Bucket, make_client
 from .run import report_on, verify_run
+
+_PROGRESS_EVERY_S = 3.0
 
 
 def main() -> int:
@@ -26,22 +31,47 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
-    tell = (
-        (lambda _: None)
-        if args.quiet
-        else (lambda value: print(json.dumps({"progress": value}), file=sys.stderr, flush=True))
-    )
+    progress = Progress(args.run)
+    if not args.quiet:
+        progress.start(_PROGRESS_EVERY_S, lambda line: print(line, file=sys.stderr, flush=True))
     status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
-            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, tell)
+            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, progress.tell)
         status = 0 if report["ok"] else 1
     except (Failure, OSError) as error:
-        print(error, file=sys.stderr, flush=True)
         report = report_on(args.run, [], [f"Failed to verify {args.run}: {error}"])
         status = 2
     print(json.dumps(report) if args.json else _as_text(report), flush=True)
     return status
+
+
+class Progress:
+    """Where the verification is, as a line every few seconds: also while one download takes long."""
+
+    def __init__(self, run: str):
+        self._started = time.monotonic()
+        self._run = run
+        self._now: dict = {}
+
+    def tell(self, value: dict) -> None:
+        self._now |= value
+
+    def line(self, now: float) -> str:
+        parts = [f"Verifying {self._run}"]
+        if "stream" in self._now:
+            parts.append("stream {stream} ({streams_done} of {streams} streams done)".format(**self._now))
+        if self._now.get("shards"):
+            parts.append("{shards_done} of its {shards} shards read".format(**self._now))
+        return f"{', '.join(parts)}, {now - self._started:.0f} s"
+
+    def start(self, every_s: float, say: Callable[[str], None]) -> None:
+        def run() -> None:
+            while True:
+                time.sleep(every_s)
+                say(self.line(time.monotonic()))
+
+        threading.Thread(target=run, name="progress", daemon=True).start()
 
 
 def _as_text(report: dict) -> str:

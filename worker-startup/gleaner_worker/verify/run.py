@@ -35,7 +35,7 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         problems.append(f"the shards of {run} were made with {len(models - {None})} different models")
     results = []
     for number, (stream, info) in enumerate(sorted(streams.items(), key=lambda item: int(item[0]))):
-        tell({"stream": stream, "streams_done": number, "streams": len(streams)})
+        tell({"stream": stream, "streams_done": number, "streams": len(streams), "shards": 0})
         found = outputs.get(output_prefix(run, stream), [])
         try:
             results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))

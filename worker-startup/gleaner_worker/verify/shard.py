@@ -11,6 +11,7 @@ import numpy as np
 from gleaner_reader.errors import ShardError
 from gleaner_reader.facts import is_number
 
+from ..failures import Damaged
 from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, Reject, Sample, count_samples, read_samples
 from ..shards.plan import row_count, tokens_sha256
@@ -124,11 +125,17 @@ def mark_different(marks: bytearray, facts: dict[str, int]) -> None:
 
 def check_content(
     expect: Expectation, bucket: Bucket, shard: ObjectInfo, samples: Samples, folder: str
-) -> tuple[list[str], dict]:
-    """What is wrong, and the statistics that the shard tells."""
+) -> tuple[list[str], dict | None]:
+    """Problems of the shard, and the statistics in its header: None where it is damaged.
+
+    The samples of a shard that is damaged get no mark, so they count as missing.
+    """
     marks = samples.marks
     first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
-    content = _read(expect, bucket, shard, folder)
+    try:
+        content = _read(expect, bucket, shard, folder)
+    except Damaged:
+        return ["is damaged: its bytes differ from its checksum"], None
     made = shard.metadata.get("crc32c")
     wrong = [] if made == shard.crc32c else [f"holds other bytes than were stored (crc32c {shard.crc32c}, then {made})"]
     if content.problems:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 
+from ..failures import Damaged
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
 from ..work import OTHER_SUMMARY
@@ -67,7 +68,7 @@ def verify_stream(
     stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
-        tell({"stream": stream, "shards_done": position, "shards": len(shards)})
+        tell({"shards_done": position, "shards": len(shards)})
         wrong = check_metadata(expect, stream, number, shard, len(marks))
         due = before[0] + 1 if before else 1
         if before and number == before[0]:
@@ -86,8 +87,10 @@ def verify_stream(
                 foreign.append(shard)
                 mark_different(marks, facts)
             else:
-                found, stats[shard.name] = check_content(expect, bucket, shard, samples, folder)
+                found, told = check_content(expect, bucket, shard, samples, folder)
                 wrong += found
+                if told is not None:
+                    stats[shard.name] = told
         problems += [f"{shard.name} {what}" for what in wrong]
         before = (number, shard)
     if foreign:
@@ -150,7 +153,7 @@ def _read_rejects(
     expect: Expectation, bucket: Bucket, info: ObjectInfo | None, marks: bytearray, problems: list[str]
 ) -> None:
     """A record is of one sample, or of all those of its line."""
-    for number, line in enumerate((bucket.read(info.name) or b"").splitlines() if info else [], 1):
+    for number, line in enumerate((_read_object(bucket, info, problems) or b"").splitlines() if info else [], 1):
         try:
             record = json.loads(line)
             index, count = record["sample_idx"], record.get("samples", 1)
@@ -163,6 +166,15 @@ def _read_rejects(
             continue
         for sample in range(index, index + count):
             marks[sample] |= LISTED_AGAIN if marks[sample] & LISTED_REJECT else LISTED_REJECT
+
+
+def _read_object(bucket: Bucket, info: ObjectInfo, problems: list[str]) -> bytes | None:
+    """The bytes of a small object; None where they are damaged, and the damage is among the problems."""
+    try:
+        return bucket.read(info.name) or b""
+    except Damaged:
+        problems.append(f"{info.name} is damaged: its bytes differ from its checksum")
+        return None
 
 
 def _check_rejects(expect: Expectation, marks: bytearray, name: str, problems: list[str]) -> None:
@@ -217,6 +229,9 @@ def _check_summary(
     if not info:
         problems.append(f"{prefix}metadata.json is missing")
         return
+    text = _read_object(bucket, info, problems)
+    if text is None:
+        return
     stored = {
         "total_samples": counts["stored_once"],
         "total_rejected": counts["rejected"],
@@ -229,7 +244,7 @@ def _check_summary(
     if expect.fingerprint:
         stored["model_fingerprint"] = expect.fingerprint
     try:
-        summary = json.loads(bucket.read(info.name) or b"")
+        summary = json.loads(text)
         said = {key: summary[key] for key in stored}
         entries = [(entry["gcs_path"], entry["size_bytes"], entry["crc32c"]) for entry in summary["shards"]]
         told = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
