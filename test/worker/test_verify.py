@@ -232,7 +232,7 @@ def test_a_stream_that_was_changed_afterwards(stored, verify):
 
 
 def test_a_stream_without_a_record_is_called_empty(storage, verify, tiny_folder):
-    a_stream(storage, [])
+    storage.put(BUCKET, "datasets/my-run/stream_007.jsonl", b"")
     put_manifest(storage, model=tiny_folder, **SPEC)
     report, problems = verify()
     assert (report["ok"], report["samples"]) == (False, 0)
