@@ -151,6 +151,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       version: 0,
+      said: {},
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
     },

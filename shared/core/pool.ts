@@ -1,5 +1,6 @@
 import {workerName} from './names.ts';
 import type {Provisioning} from './placement.ts';
+import type {Said} from './said.ts';
 import {isOlderThan} from './time.ts';
 import type {Phase, Worker} from './worker.ts';
 import {isBlocked} from './worker.ts';
@@ -15,6 +16,7 @@ export type Pool = {
   workers_per_zone: number;
   /** Grows with every message that changed it. */
   version: number;
+  said: Said;
   /** Dollars that all its TPUs may cost, since ever; null is no limit. */
   budget_usd: number | null;
   /** What its TPUs that have ended cost. */

@@ -1,3 +1,4 @@
+import type {Said} from './said.ts';
 import type {StreamStatus} from './stream.ts';
 import {isOlderThan, iso} from './time.ts';
 
@@ -26,6 +27,7 @@ export type Run<Spec = {[key: string]: unknown}> = {
   /** Streams that a message cancelled and none has retried. */
   cancelled_streams: string[];
   stopped_at: string | null;
+  said: Said;
   /** When this document was made of a manifest that was there before it: then the Store was lost. */
   rebuilt_at: string | null;
   streams_pending: number;
@@ -55,7 +57,7 @@ export const NO_STREAMS = {
 };
 
 /** What people have said of a run so far: nothing. */
-export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null};
+export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null, said: {}};
 
 /** What the streams of a run are together; `failed` is one of those that failed. */
 export type StreamTotals = typeof NO_STREAMS & {

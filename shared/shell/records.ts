@@ -18,6 +18,8 @@ import type {Log} from './log.ts';
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
 const text = z.string();
+/** Newer than the first release, whose documents lack it. */
+const said = z.record(text, instant).default({});
 
 const progress = {
   last_processed_sample_idx: z.number().int().min(-1),
@@ -46,6 +48,7 @@ const streamDocument: z.ZodType<Stream> = z.looseObject({
   failures: count,
   faults: count,
   last_error: text.nullable(),
+  said,
   created_at: instant,
   updated_at: instant,
 });
@@ -66,6 +69,7 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   version: count,
   cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
+  said,
   rebuilt_at: instant.nullable().default(null),
   streams_pending: count,
   streams_in_progress: count,
@@ -121,6 +125,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   held: z.boolean(),
   last_death: text.nullable(),
   last_error: text.nullable(),
+  said,
   created_at: instant,
   updated_at: instant,
 });
@@ -144,6 +149,7 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   zones: z.array(text).min(1),
   workers_per_zone: count,
   version: count,
+  said,
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
 });
@@ -233,7 +239,10 @@ export const zoneRecords = {
 /** As messages have left it. What no message has changed, or can change, is as it is deployed now. */
 async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
   const found = await pools.get(from, paths.pool(deployed.pool));
-  if (found?.version === 0) return {...found, ...deployed, spent_usd: found.spent_usd};
+  if (found?.version === 0) {
+    const {spent_usd, said} = found;
+    return {...found, ...deployed, spent_usd, said};
+  }
   const {accelerator, runtime_version, spot} = deployed;
   return found && {...found, accelerator, runtime_version, spot};
 }

@@ -13,6 +13,7 @@ const POOL: Pool = {
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
   version: 0,
+  said: {},
   budget_usd: null,
   spent_usd: 0,
 };

@@ -219,6 +219,33 @@ describe('control messages', () => {
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
+  it('a pause that fails once and is delivered again after a later resume leaves the run active', async () => {
+    const world = await aWorkingWorld();
+    const {store} = world.deps;
+    world.deps.store = {...store, transaction: () => Promise.reject(new Error('the Store is away'))};
+    const pause = world.control({action: 'pause', run: 'my-run'});
+    await world.deliver();
+    world.deps.store = store;
+    const [late] = world.queue.splice(0);
+    assert.equal(late?.id, pause, 'it comes again');
+    assert.equal((await send(world, {action: 'resume', run: 'my-run'})).outcome, 'applied');
+    assert.ok(late && (await world.handle(late)));
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    assert.match((await outcome(world, pause)).reason, /^outdated: .*status/);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('a message without a publish time is rejected, recorded with its reason, and changes nothing', async () => {
+    const world = await aWorkingWorld();
+    const data = Buffer.from(JSON.stringify({action: 'stop', run: 'my-run'})).toString('base64');
+    assert.ok(await world.handle({id: '7', topic: 'control', data: {message: {data, messageId: '7'}}}));
+    const record = await outcome(world, '7');
+    assert.equal(record.outcome, 'rejected');
+    assert.match(record.reason, /no publishTime/);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
   it('a worker that was deleted and whose zone the pool has left keeps nobody from waiting for the others', async () => {
     const world = new World({...ONE_SLOT, GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
     world.drop('my-run', 0, someLines(2));
