@@ -86,6 +86,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
     GLEANER_HEARTBEAT_S: '1',
+    GLEANER_POLL_S: '2',
     GLEANER_LEASE_S: '15',
     GLEANER_SILENT_S: '30',
     GLEANER_CREATE_S: '60',

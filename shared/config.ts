@@ -63,6 +63,8 @@ const environment = z.object({
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** A worker without work asks again after so long, or up to a quarter more: few seconds in a pool that people wait for. */
+  GLEANER_POLL_S: seconds(60),
   /** What all TPUs of the pool may cost together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Whether a zone is asked for nodes at once or through its queue: see core/placement.ts. Messages change it. */
@@ -102,11 +104,17 @@ const environment = z.object({
 
 const checked = environment.superRefine((given, {addIssue}) => {
   const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
+  const {GLEANER_POLL_S: poll, GLEANER_STALL_S: stall} = given;
   const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
   if (lease < 2 * beat)
     refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
   if (silent < lease)
     refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
+  if (stall < 2 * poll)
+    refuse(
+      'GLEANER_POLL_S',
+      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
+    );
 });
 
 export type Config = ReturnType<typeof loadConfig>;
@@ -154,6 +162,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       said: {},
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
+      poll_s: v.GLEANER_POLL_S,
     },
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,

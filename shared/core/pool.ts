@@ -21,6 +21,8 @@ export type Pool = {
   budget_usd: number | null;
   /** What its TPUs that have ended cost. */
   spent_usd: number;
+  /** Seconds after which a worker without work asks again, or a little more. */
+  poll_s: number;
 };
 
 /** The pool's slots, the first zone's first: the order in which they are filled. */

@@ -152,6 +152,7 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   said,
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
+  poll_s: z.number().positive().default(60),
 });
 
 /** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
@@ -243,8 +244,8 @@ async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool
     const {spent_usd, said} = found;
     return {...found, ...deployed, spent_usd, said};
   }
-  const {accelerator, runtime_version, spot} = deployed;
-  return found && {...found, accelerator, runtime_version, spot};
+  const {accelerator, runtime_version, spot, poll_s} = deployed;
+  return found && {...found, accelerator, runtime_version, spot, poll_s};
 }
 
 export const poolRecords = {

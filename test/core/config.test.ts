@@ -17,6 +17,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: ''}},
   {name: 'GLEANER_LEASE_S', set: {GLEANER_HEARTBEAT_S: '130'}},
   {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: '239'}},
+  {name: 'GLEANER_POLL_S', set: {GLEANER_POLL_S: '301'}},
   {name: 'GLEANER_BOOT_S', set: {GLEANER_BOOT_S: '-1'}},
   {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: ''}},
   {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'huggingface.co'}},

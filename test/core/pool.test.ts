@@ -14,6 +14,7 @@ const POOL: Pool = {
   workers_per_zone: 2,
   version: 0,
   said: {},
+  poll_s: 60,
   budget_usd: null,
   spent_usd: 0,
 };

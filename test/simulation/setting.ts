@@ -16,6 +16,7 @@ const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 /** Short limits: a world lives for an hour or two. */
 const LIMITS = {
   GLEANER_HEARTBEAT_S: '30',
+  GLEANER_POLL_S: '20',
   GLEANER_LEASE_S: '120',
   GLEANER_SILENT_S: '180',
   GLEANER_AUDIT_S: '60',
