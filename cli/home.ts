@@ -85,6 +85,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_DEFAULT_MODEL: tinyModel(bucket),
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
+    GLEANER_MAX_WORKERS: String(Math.max(100, workers)),
     GLEANER_HEARTBEAT_S: '1',
     GLEANER_POLL_S: '2',
     GLEANER_LEASE_S: '15',

@@ -1,3 +1,4 @@
+import {type Ceilings, whyPoolRefused} from './ceilings.ts';
 import {revokeLease} from './lease.ts';
 import {streamObject} from './names.ts';
 import type {Provisioning} from './placement.ts';
@@ -197,12 +198,15 @@ export function decideScale(
   pool: Pool,
   settings: PoolSettings,
   if_version: number | undefined,
+  ceilings: Ceilings,
   said_at: string,
 ): Decision<Pool> {
   const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
   if (stale) return stale;
   const {current, said, outdated} = sortSettings(pool, settings, said_at);
   if (!current) return outdatedBy(pool, outdated);
+  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings);
+  if (tooLarge) return {kind: 'rejected', reason: tooLarge};
   const next = {...pool, ...current, said, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${told(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
   return {kind: 'applied', next, what};

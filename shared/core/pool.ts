@@ -79,20 +79,23 @@ export type WantedOptions = {
   fixed?: Pick<ReadonlySet<string>, 'has'>;
   /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
   allowances?: ReadonlyMap<string, number>;
+  /** How many nodes may live at once, wanted or not. */
+  most?: number;
 };
 
 /**
  * The names of the slots that should have a TPU: those with a stream that is theirs alone, as many others as there are unfinished
  * streams for anybody, and no more than there are slots.
  * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
- * passed over while it waits or its zone gives none now, and so is one whose document is broken.
+ * passed over while it waits or its zone gives none now, and so is one whose document is broken. No more are wanted than may live
+ * at once, and nodes that still live take the place of new ones.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken = new Set(), allowances = new Map(), fixed = new Set()}: WantedOptions = {},
+  {broken = new Set(), allowances = new Map(), fixed = new Set(), most = Infinity}: WantedOptions = {},
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
@@ -118,5 +121,12 @@ export function wantedSlots(
   const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
   const sorted = candidates.filter(({name}) => !fixed.has(name)).map(({name}, order) => ({name, order}));
   sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);
-  return new Set([...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)]);
+  const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
+  let creates = most - livingAmong(workers);
+  return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
+}
+
+/** The nodes that are there or asked for, also those that are to go. */
+export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
+  return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

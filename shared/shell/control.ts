@@ -157,7 +157,11 @@ async function apply(
       const {action: _, pool, if_version, ...settings} = message;
       if (pool !== deps.config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
       const found = await poolRecords.get(tx, deps.config.pool);
-      return conclude(decideScale(found, settings, if_version, published_at), poolRecords.set, {pool});
+      return conclude(
+        decideScale(found, settings, if_version, deps.config.ceilings, published_at),
+        poolRecords.set,
+        {pool},
+      );
     }
     case 'retry':
     case 'cancel': {

@@ -1,3 +1,4 @@
+import {whyModelRefused} from '../core/ceilings.ts';
 import {
   adoptLease,
   byPreference,
@@ -162,6 +163,12 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   const now = deps.now();
   if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
     return undefined;
+  const refused = whyModelRefused(String(parent.spec?.model), deps.config.ceilings);
+  if (refused) {
+    runRecords.set(tx, {...parent, status: 'paused', reason: refused, updated_at: iso(now)});
+    tell(tx, {kind: 'run', run, text: `Run ${run} is paused: ${refused}`}, now);
+    return undefined;
+  }
   const holder = holderOf(request);
   if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
   const work = `${run}/${stream}`;

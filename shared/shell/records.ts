@@ -8,6 +8,7 @@ import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
+import type {Months} from '../core/spending.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
@@ -229,6 +230,21 @@ export const workerRecords = {
   ...workers,
   get: (from: Store | Transaction, name: string) => workers.get(from, paths.worker(name)),
   set: (tx: Transaction, worker: Worker) => workers.set(tx, paths.worker(worker.name), worker),
+};
+
+/** What lives that have ended cost in each month. */
+const spending = kind<{months: Months}>(z.looseObject({months: z.record(text, z.number())}));
+/** How many nodes were ever asked for: a plan sees by it what others have asked for since. */
+const creates = kind<{creates: number}>(z.looseObject({creates: count}));
+
+export const spendingRecords = {
+  get: async (from: Store | Transaction) => (await spending.get(from, paths.spending())) ?? {months: {}},
+  set: (tx: Transaction, now: {months: Months}) => spending.set(tx, paths.spending(), now),
+};
+
+export const createsRecords = {
+  get: async (from: Store | Transaction) => (await creates.get(from, paths.creates())) ?? {creates: 0},
+  set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
 };
 
 export const zoneRecords = {

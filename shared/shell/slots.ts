@@ -31,7 +31,7 @@ import {billsFor, priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {createsRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 /** At which price is made what is to be made, and for which run; what `made_at_ms` did not know of may be spent or finished since. */
@@ -40,6 +40,8 @@ export type Plan = {
   prices: Prices;
   payers: ReadonlyMap<string, string | null>;
   made_at_ms: number;
+  /** How many nodes may ever have been asked for, with those of this plan: others may have asked since it was made. */
+  mostCreates: number;
 };
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
@@ -106,13 +108,16 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
     const now = deps.now();
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
     const turns = await decideTurns(deps, tx, look, current, plan, now);
-    const known = await readZones(deps, tx, turns, now);
+    const knownZones = await readZones(deps, tx, turns, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
     const pool = isAnyAsked ? await readPool(deps) : undefined;
+    const counted = isAnyAsked ? await unlessBroken(deps, () => createsRecords.get(tx)) : undefined;
+    // A count that cannot be read allows no node.
+    let creates = counted?.creates ?? Number.POSITIVE_INFINITY;
     const over = turns.filter(turn => isOver(turn.before, turn)).map(({worker}) => worker);
     const bills = await billsFor(deps, tx, over, now);
 
-    const zones = new Map(known);
+    const zones = new Map(knownZones);
     const left = new Map(current.map(({worker}) => [worker.name, worker]));
     const actions: WorkerAction[] = [];
     for (const turn of turns) {
@@ -121,7 +126,8 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
       // Asked here again, because another look may have asked the zone, or spent the money, since the slots were chosen.
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
-      if (change === 'asked' && !plan.payers.get(before.name)) continue;
+      if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
+      if (change === 'asked') creates += 1;
       if (zone && change) zones.set(zone.zone, tellZone(deps, tx, zone, change, turn, now));
       const terms = pool && zone && change === 'asked' ? termsOf(deps, pool, zone, before, plan, now) : {};
       const worker = {...turn.worker, ...terms, updated_at: iso(now)};
@@ -136,7 +142,8 @@ async function decideSlots(deps: Deps, look: Look, slots: readonly Slot[], plan:
       for (const text of turn.events) tell(tx, {...about, text}, now);
       actions.push(...turn.actions);
     }
-    for (const [name, zone] of zones) if (zone !== known.get(name)) zoneRecords.set(tx, zone);
+    for (const [name, zone] of zones) if (zone !== knownZones.get(name)) zoneRecords.set(tx, zone);
+    if (counted && creates > counted.creates) createsRecords.set(tx, {...counted, creates});
     bills();
     const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
     return {actions, freed: turns.flatMap(({stream}) => stream ?? []), isAnyLeft};

@@ -2,18 +2,18 @@
 import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance} from '../core/placement.ts';
-import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
+import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
 import {TpuError} from '../errors.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
-import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
+import {type Accounts, holdTheSpent, priceOf, readPrices, spentThisMonth} from './money.ts';
 import {incarnationsOf, isManaged, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {knownPool} from './pools.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {createsRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
 import {tell, tellAlone} from './timeline.ts';
@@ -41,18 +41,30 @@ export async function lookForWork(deps: Deps): Promise<void> {
   await keepOrdersOf(deps, plan.held);
 }
 
-/** The workers as documents say, what they cost, and the slots whose document cannot be read. */
-export type Fleet = Accounts & {broken: ReadonlySet<string>};
+/**
+ * The workers as documents say, what they cost, and the slots whose document cannot be read. `creates`: how many nodes were ever asked for
+ * just before.
+ */
+export type Fleet = Accounts & {broken: ReadonlySet<string>; creates: number};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
+  const month = await spentThisMonth(deps);
+  const {creates} = (await unlessBroken(deps, () => createsRecords.get(deps.store))) ?? {creates: 0};
   const runs = await openRuns(deps);
   const broken = new Set<string>();
   const parsed = workerRecords.parseAll(await deps.store.query('workers'), (error, name) => {
     broken.add(name);
     deps.log('ERROR', error.message);
   });
-  return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken, runs, spent_usd};
+  return {
+    workers: new Map(parsed.map(worker => [worker.name, worker])),
+    broken,
+    creates,
+    runs,
+    spent_usd,
+    month,
+  };
 }
 
 async function planAfterLook(deps: Deps, fleet: Fleet) {
@@ -169,10 +181,12 @@ async function planSlots(deps: Deps, fleet: Fleet, look?: Look) {
   const allowances = new Map(zones.map(zone => [zone.zone, allowance(zone, deps.config.placement, now)]));
   const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
-  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
+  const most = deps.config.ceilings.max_workers - broken.size;
+  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {made_at_ms, workers, dismissed, held, pool, prices, wanted, payers};
+  const mostCreates = fleet.creates + most - livingAmong(workers);
+  return {made_at_ms, mostCreates, workers, dismissed, held, pool, prices, wanted, payers};
 }
 
 /**

