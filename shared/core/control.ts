@@ -38,7 +38,7 @@ export type Decision<T> = {kind: 'applied'; next: T; what: string} | {kind: 'rej
 
 /**
  * What a message about a run does. Asking for what is so already is applied and changes nothing, so a repeated message is
- * harmless; what cannot be done is rejected with the reason. `stop` is final.
+ * harmless; what cannot be done is rejected with the reason. `stop` is final: a completed run stays so, and takes no further stream.
  */
 export function decideRunAction(
   action: RunAction,
@@ -74,7 +74,12 @@ export function decideRunAction(
       if (run.status === 'active' || run.status === 'paused') return become('paused', `${name} paused`);
       return refuse();
     case 'stop':
-      if (run.status === 'completed') return refuse();
+      if (run.status === 'completed')
+        return {
+          kind: 'applied',
+          next: {...run, said, stopped_at: run.stopped_at ?? iso(now)},
+          what: `${name} is completed, and takes no further stream`,
+        };
       if (run.status === 'cancelled') return become('cancelled', '');
       return {
         kind: 'applied',

@@ -22,7 +22,7 @@ const TABLE: Record<RunAction, Record<RunStatus, RunStatus | null>> = {
   stop: {
     active: 'cancelled',
     paused: 'cancelled',
-    completed: null,
+    completed: 'completed',
     failed: 'cancelled',
     cancelled: 'cancelled',
   },
