@@ -60,7 +60,7 @@ export async function obeyControlMessage(deps: Deps, said: Words): Promise<void>
       return apply(deps, tx, path, {...said, published_at}, message, rebuilt);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
-    if ('run' in message && message.run !== undefined) await tellHolders(deps, message.run);
+    if (isForAllWorkers(message)) await tellHolders(deps, message.run);
     if (outcome === 'applied' && message.action === 'scale') await tellStranded(deps);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
@@ -74,6 +74,11 @@ export async function obeyControlMessage(deps: Deps, said: Words): Promise<void>
     });
     deps.log('WARNING', refusal.reason, {message_id});
   }
+}
+
+/** Of other messages about a run, no worker or one hears in the transaction. */
+function isForAllWorkers(message: ControlMessage): message is ControlMessage & {run: string} {
+  return ['start', 'pause', 'resume', 'stop'].includes(message.action);
 }
 
 function publishTimeOf({published_at}: Words): string {

@@ -144,6 +144,24 @@ describe('control messages', () => {
     assert.deepEqual(world.tpus.made, []);
   });
 
+  it('stop of a completed run leaves it completed, and refuses every later stream with the reason', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    const made = [...world.tpus.made];
+    world.now += 60_000;
+    world.drop('my-run', 1, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(await world.stream('my-run', '001'), undefined);
+    assert.match(
+      (await world.timeline('rejected')).join(),
+      /stream_001.jsonl is ignored: run "my-run" was stopped/,
+    );
+    assert.deepEqual(world.tpus.made, made);
+  });
+
   it('recreate makes the TPU again whatever it does, and its work goes on', async () => {
     const world = await aWorkingWorld();
     assert.equal((await send(world, {action: 'recreate', worker: A0})).outcome, 'applied');
@@ -203,6 +221,36 @@ describe('control messages', () => {
       assert.ok((await world.timeline('control')).some(text => text.includes(reason)));
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(4));
+    });
+
+  for (const message of [
+    {action: 'configure', run: 'my-run', priority: 3},
+    {action: 'retry', run: 'my-run'},
+    {action: 'cancel', run: 'my-run', stream: '000'},
+  ])
+    it(`${message.action} reads no stream or worker but its own, however many are at work`, async () => {
+      const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '6'});
+      for (let index = 0; index < 6; index++) world.drop('my-run', index, someLines(20));
+      const isAtWork = ({state}: {state: string}) => state === 'working';
+      await world.until('work', () => [...world.agents.values()].filter(isAtWork).length === 6, 20, 1);
+      const {store} = world.deps;
+      const read = new Set<string>();
+      world.deps.store = {
+        ...store,
+        transaction: work =>
+          store.transaction(tx =>
+            work({
+              ...{create: tx.create.bind(tx), set: tx.set.bind(tx), delete: tx.delete.bind(tx)},
+              get: path => {
+                read.add(path);
+                return tx.get(path);
+              },
+            }),
+          ),
+      };
+      await send(world, message);
+      const others = [...read].filter(path => /streams|workers/.test(path));
+      assert.ok(others.length <= 2, others.join());
     });
 
   it('a redelivered message does nothing more', async () => {
