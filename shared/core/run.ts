@@ -62,6 +62,8 @@ export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, r
 /** What the streams of a run are together; `failed` is one of those that failed. */
 export type StreamTotals = typeof NO_STREAMS & {
   failed: {stream: string; last_error: string | null} | undefined;
+  /** Says that objects of its streams were deleted. */
+  gone?: string | undefined;
 };
 
 export type StreamFacts = {
@@ -107,6 +109,11 @@ export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
   return {...totals, failed: streams.find(({status}) => status === 'failed')};
 }
 
+export function goneText([first, ...more]: readonly string[]): string {
+  const others = more.length > 0 ? ` and ${more.length} more are` : ' is';
+  return `${first}${others} gone: verify cannot compare`;
+}
+
 /** Workers may be leased streams of this run. */
 export function isRunnable(run: Run): boolean {
   return run.status === 'active' && run.spec !== null;
@@ -124,7 +131,7 @@ export function isOpen(run: Run): boolean {
  */
 export function summarizeRun(
   run: Run,
-  {failed, ...totals}: StreamTotals,
+  {failed, gone, ...totals}: StreamTotals,
   known_usd: number,
   now: number,
 ): Run {
@@ -140,7 +147,7 @@ export function summarizeRun(
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
-    else if (!isHeld) next.reason = null;
+    else if (!isHeld) next.reason = next.status === 'completed' ? (gone ?? null) : null;
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;

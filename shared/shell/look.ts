@@ -5,6 +5,7 @@ import {parseWork, paths, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
 import {
   factsOf,
+  goneText,
   isOpen,
   type Run,
   type StreamFacts,
@@ -13,6 +14,7 @@ import {
   summarizeRun,
   totalsOf,
 } from '../core/run.ts';
+import type {Stream} from '../core/stream.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
 import type {Query, Stored} from '../ports.ts';
 import {abreast} from './abreast.ts';
@@ -227,9 +229,22 @@ async function audit(deps: Deps, fleet: Fleet): Promise<void> {
   await abreast(due, ({worker, run, stream}) =>
     unlessBroken(deps, async () => {
       const found = await advanceStream(deps, run, stream);
+      if (found?.status === 'in_progress') await noteIfGone(deps, found);
       if (found?.status !== 'completed' && !(found && isHeldBy(found, worker))) await disabuse(deps, worker);
     }),
   );
+}
+
+/** The worker goes on from its copy of a stream object that was deleted; a person hears that nothing can be compared with it. */
+async function noteIfGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
+  const text = goneText([object]);
+  if (last_error === text || (await deps.objects.head(object))) return;
+  await deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (current?.status !== 'in_progress' || current.object !== object) return;
+    streamRecords.set(tx, {...current, last_error: text});
+    tell(tx, {kind: 'stream', run, stream, object, text}, deps.now());
+  });
 }
 
 /** Runs that were paused or ended by hand, or by a message that could not tell everybody: their workers hear it from here. */
@@ -256,10 +271,10 @@ async function disabuse(deps: Deps, {name}: Worker): Promise<void> {
  */
 export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number): Promise<void> {
   const looked: StreamFacts[] = [];
-  const known = new Set<string>();
+  const known = new Map<string, string>();
   let failed = 0;
   for await (const page of pages(deps, run.run, {})) {
-    for (const {id} of page) known.add(id);
+    for (const {id, data} of page) known.set(id, textOf(data.object) ?? id);
     const streams = streamRecords.parseAll(page, (error, stream) => {
       deps.log('ERROR', error.message, {run: run.run});
       looked.push({...NOTHING_STORED, stream, status: 'failed', last_error: error.message});
@@ -267,10 +282,14 @@ export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number):
     for (const stream of streams) looked.push(factsOf(stream));
     failed += streams.filter(({status}) => status === 'failed').length;
   }
-  const totals = totalsOf(looked);
+  let totals = totalsOf(looked);
   const next = summarizeRun(run, totals, cost_usd, deps.now());
   const again = () => lookAtEveryStream(deps, run, cost_usd);
-  if (isOpen(run) && !isOpen(next) && (await takeUnknown(deps, run.run, known))) return again();
+  if (isOpen(run) && !isOpen(next)) {
+    const {isAny, gone} = await takeUnknown(deps, run.run, known);
+    if (isAny) return again();
+    totals = {...totals, gone: gone.length > 0 ? goneText(gone) : undefined};
+  }
   if (next.status === 'completed' && !(await writeResult(deps, run))) return again();
   if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});
 }

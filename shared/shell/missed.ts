@@ -101,15 +101,25 @@ async function takeMissed(
   });
 }
 
-/** Registers the streams of a run that lie in the bucket and are none of these; true if one has a document now. */
-export async function takeUnknown(deps: Deps, run: string, known: ReadonlySet<string>): Promise<boolean> {
+/**
+ * Registers the streams of a run that lie in the bucket and are none of these, by stream with its object; `isAny` if one has a document
+ * now. `gone`: the objects of known streams that lie there no more.
+ */
+export async function takeUnknown(
+  deps: Deps,
+  run: string,
+  known: ReadonlyMap<string, string>,
+): Promise<{isAny: boolean; gone: string[]}> {
   let isAny = false;
-  const unknown = (await streamsOf(deps, run)).filter(({stream}) => !known.has(stream));
+  const present = await streamsOf(deps, run);
+  const streams = new Set(present.map(({stream}) => stream));
+  const gone = [...known].flatMap(([stream, object]) => (streams.has(stream) ? [] : object));
+  const unknown = present.filter(({stream}) => !known.has(stream));
   await abreast(unknown, async ({object, stream}) => {
     await registerStream(deps, object.name, run, stream);
     isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
   });
-  return isAny;
+  return {isAny, gone};
 }
 
 function hasEnded({status}: Run): boolean {
