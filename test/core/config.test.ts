@@ -19,7 +19,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: '239'}},
   {name: 'GLEANER_POLL_S', set: {GLEANER_POLL_S: '301'}},
   {name: 'GLEANER_MAX_WORKERS', set: {GLEANER_MAX_WORKERS: '0'}},
-  {name: 'GLEANER_MAX_WORKERS', set: {GLEANER_WORKERS_PER_ZONE: '101'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_WORKERS_PER_ZONE: '101'}},
   {name: 'GLEANER_MAX_BUDGET_USD', set: {GLEANER_MAX_BUDGET_USD: '0'}},
   {name: 'GLEANER_ALLOWED_ZONES', set: {GLEANER_ALLOWED_ZONES: 'us-central1'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ALLOWED_ZONES: 'us-east1-c'}},
