@@ -5,5 +5,6 @@ import type {Deps} from '../shared/shell/deps.ts';
 
 /** A person or a program said what to do: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  await obeyControlMessage(deps, event.id, parseValue(pubsubEvent, event.data, 'The control event'));
+  const said = parseValue(pubsubEvent, event.data, 'The control event');
+  await obeyControlMessage(deps, {id: event.id, ...said});
 }

@@ -5,6 +5,6 @@ import {obeyTpuMessage} from '../shared/shell/fleet.ts';
 
 /** A slot's TPU is to be created or deleted. */
 export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  const text = parseValue(pubsubEvent, event.data, 'The tpu event');
+  const {text} = parseValue(pubsubEvent, event.data, 'The tpu event');
   await obeyTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));
 }

@@ -1,5 +1,6 @@
 import {z} from 'zod';
 import {NO_BOOTS} from './core/breakers.ts';
+import {type Ceilings, whyModelRefused, whyPoolRefused} from './core/ceilings.ts';
 import {isZone} from './core/names.ts';
 import {provisioning} from './schemas.ts';
 
@@ -16,6 +17,11 @@ function isHubEndpoint(text: string): boolean {
 
 /** For runs that name none, where the deployment does not either. */
 export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
+
+const listOf = (text: string) => text.split(',').map(each => each.trim());
+
+/** `hub`, `hub:ORG/`, `hub:ORG/NAME`, `gs://`, `gs://BUCKET/PREFIX/`, `gs://BUCKET/FOLDER`, `folder`. */
+const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-]*\/.*|folder)$/;
 
 const environment = z.object({
   GLEANER_PROJECT: z.string().min(1),
@@ -58,14 +64,35 @@ const environment = z.object({
   GLEANER_ZONES: z
     .string()
     .default('us-central1-a')
-    .transform(text => text.split(',').map(zone => zone.trim()))
+    .transform(listOf)
     .refine(
       zones => zones.every(isZone) && new Set(zones).size === zones.length,
       'zones such as us-central1-a, each once, with commas between them',
     ),
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
+  /** Ceilings that no message lifts: see core/ceilings.ts. TPUs that may live at once. */
+  GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
+  /** What the deployment may spend in a UTC month. */
+  GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Zones that a message may name; without it, every zone. */
+  GLEANER_ALLOWED_ZONES: z
+    .string()
+    .transform(listOf)
+    .refine(zones => zones.every(isZone), 'zones such as us-central1-a, with commas between them')
+    .optional(),
+  /** Where models may come from; without it the hub and every bucket, and on a local cloud folders too. */
+  GLEANER_MODEL_SOURCES: z
+    .string()
+    .transform(listOf)
+    .refine(
+      sources => sources.every(source => MODEL_SOURCE.test(source)),
+      'hub, hub:ORG/, gs://BUCKET/PREFIX/ or folder, with commas between them',
+    )
+    .optional(),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** A worker without work asks again after so long, or up to a quarter more: few seconds in a pool that people wait for. */
+  GLEANER_POLL_S: seconds(60),
   /** What all TPUs of the pool may cost together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Whether a zone is asked for nodes at once or through its queue: see core/placement.ts. Messages change it. */
@@ -103,13 +130,43 @@ const environment = z.object({
   GLEANER_AUDIT_S: seconds(900),
 });
 
+type Environment = z.infer<typeof environment>;
+
+function isLocal({GLEANER_STORE}: Environment): boolean {
+  return GLEANER_STORE.startsWith('sqlite:');
+}
+
+function ceilingsOf(given: Environment): Ceilings {
+  const sources = isLocal(given) ? ['hub', 'gs://', 'folder'] : ['hub', 'gs://'];
+  return {
+    max_workers: given.GLEANER_MAX_WORKERS,
+    max_budget_usd: given.GLEANER_MAX_BUDGET_USD ?? null,
+    allowed_zones: given.GLEANER_ALLOWED_ZONES ?? null,
+    model_sources: given.GLEANER_MODEL_SOURCES ?? sources,
+  };
+}
+
 const checked = environment.superRefine((given, {addIssue}) => {
   const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
+  const {GLEANER_POLL_S: poll, GLEANER_STALL_S: stall} = given;
   const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
   if (lease < 2 * beat)
     refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
   if (silent < lease)
     refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
+  if (stall < 2 * poll)
+    refuse(
+      'GLEANER_POLL_S',
+      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
+    );
+  const ceilings = ceilingsOf(given);
+  const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
+  const whyPool = whyPoolRefused({zones, workers_per_zone}, ceilings);
+  if (whyPool) refuse('GLEANER_ZONES', whyPool);
+  if (!isLocal(given) && ceilings.model_sources.includes('folder'))
+    refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
+  const whyModel = whyModelRefused(given.GLEANER_DEFAULT_MODEL, ceilings);
+  if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
 });
 
 export type Config = ReturnType<typeof loadConfig>;
@@ -154,11 +211,14 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       version: 0,
+      said: {},
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
+      poll_s: v.GLEANER_POLL_S,
       boots: NO_BOOTS,
     },
     local_token: v.GLEANER_LOCAL_TOKEN,
+    ceilings: ceilingsOf(v),
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,
     audit_s: v.GLEANER_AUDIT_S,

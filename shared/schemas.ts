@@ -99,10 +99,20 @@ export const objectEvent = z.object({
   generation: z.union([digits, z.number().int()]).transform(String),
 });
 
-/** A Pub/Sub push: the text of the message, or '' when it has none. */
+/** Pub/Sub writes up to nine digits of a second; documents hold milliseconds. */
+const publishTime = z.iso
+  .datetime({offset: true})
+  .transform(text => new Date(text).toISOString())
+  .optional()
+  .catch(undefined);
+
+/** A Pub/Sub push: the text of the message, '' when it has none, and when it was published, if the push says so. */
 export const pubsubEvent = z
-  .object({message: z.object({data: z.string().optional(), messageId: z.string().optional()})})
-  .transform(({message}) => Buffer.from(message.data ?? '', 'base64').toString('utf8'));
+  .object({message: z.object({data: z.string().optional(), publishTime})})
+  .transform(({message}) => ({
+    text: Buffer.from(message.data ?? '', 'base64').toString('utf8'),
+    published_at: message.publishTime,
+  }));
 
 const whole = digits
   .transform(Number)

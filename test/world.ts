@@ -9,6 +9,7 @@ import {workerApi} from '../functions/worker-api.ts';
 import {parseWorkerName, shardObject, streamId} from '../shared/core/names.ts';
 import type {Run} from '../shared/core/run.ts';
 import type {Stream} from '../shared/core/stream.ts';
+import {iso} from '../shared/core/time.ts';
 import type {Worker} from '../shared/core/worker.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
 import {Rejected} from '../shared/errors.ts';
@@ -126,7 +127,7 @@ export class World {
     this.#messages += 1;
     const id = String(1000 + this.#messages);
     const data = Buffer.isBuffer(content)
-      ? {message: {data: content.toString('base64'), messageId: id}}
+      ? {message: {data: content.toString('base64'), messageId: id, publishTime: iso(++this.now)}}
       : content;
     this.queue.push({id, topic, data});
     this.published.push({id, topic, data});

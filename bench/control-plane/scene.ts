@@ -28,6 +28,7 @@ export function configOf({workers}: Size) {
     GLEANER_TICK_JOB: 'projects/bench/locations/us-central1/jobs/tick',
     GLEANER_ZONES: Array.from({length: zones}, (_, zone) => `us-central${zone + 1}-a`).join(),
     GLEANER_WORKERS_PER_ZONE: String(Math.ceil(workers / zones)),
+    GLEANER_MAX_WORKERS: String(zones * Math.ceil(workers / zones)),
   });
 }
 

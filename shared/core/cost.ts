@@ -181,7 +181,7 @@ export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | 
  * `leaving_usd` is what that costs from now on. What nobody knows the price of, no budget can allow.
  */
 export function overspent(
-  whose: 'run' | 'pool',
+  whose: 'run' | 'pool' | 'month',
   budget_usd: number | null,
   {spent_usd, leaving_usd}: {spent_usd: number; leaving_usd: number},
   isPriceKnown: boolean,
@@ -191,9 +191,16 @@ export function overspent(
   if (spent_usd + leaving_usd < budget_usd) return undefined;
   const kept = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
   const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? kept : ''}`;
-  return whose === 'run'
-    ? `${spent}; configure a larger budget_usd`
-    : `of the pool, ${spent}; scale it to a larger budget_usd`;
+  switch (whose) {
+    case 'run':
+      return `${spent}; configure a larger budget_usd`;
+    case 'pool':
+      return `of the pool, ${spent}; scale it to a larger budget_usd`;
+    case 'month':
+      return `of the deployment's month, ${spent}; raise GLEANER_MAX_BUDGET_USD, or wait for the next month`;
+    default:
+      return whose satisfies never;
+  }
 }
 
 /** The run as it is when its budget is spent: paused, with the reason, until somebody gives it more and resumes it. */

@@ -187,6 +187,8 @@ export const paths = {
   pool: (pool: string) => `pools/${pool}`,
   zone: (zone: string) => `zones/${zone}`,
   prices: () => 'prices/chips',
+  spending: () => 'system/spending',
+  creates: () => 'system/creates',
   /** How far looks have come in what is too much for one of them. */
   progressOfLooks: () => 'looks/datasets',
   served: () => 'system/served',

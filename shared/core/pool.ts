@@ -1,6 +1,7 @@
 import type {Boots} from './breakers.ts';
 import {workerName} from './names.ts';
 import type {Provisioning} from './placement.ts';
+import type {Said} from './said.ts';
 import {isOlderThan} from './time.ts';
 import type {Phase, Worker} from './worker.ts';
 import {isBlocked} from './worker.ts';
@@ -16,11 +17,14 @@ export type Pool = {
   workers_per_zone: number;
   /** Grows with every message that changed it. */
   version: number;
+  said: Said;
   /** Dollars that all its TPUs may cost, since ever; null is no limit. */
   budget_usd: number | null;
   /** What its TPUs that have ended cost. */
   spent_usd: number;
   boots: Boots;
+  /** Seconds after which a worker without work asks again, or a little more. */
+  poll_s: number;
 };
 
 /** The pool's slots, the first zone's first: the order in which they are filled. */
@@ -77,20 +81,23 @@ export type WantedOptions = {
   fixed?: Pick<ReadonlySet<string>, 'has'>;
   /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
   allowances?: ReadonlyMap<string, number>;
+  /** How many nodes may live at once, wanted or not. */
+  most?: number;
 };
 
 /**
  * The names of the slots that should have a TPU: those with a stream that is theirs alone, as many others as there are unfinished
  * streams for anybody, and no more than there are slots.
  * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
- * passed over while it waits or its zone gives none now, and so is one whose document is broken.
+ * passed over while it waits or its zone gives none now, and so is one whose document is broken. No more are wanted than may live
+ * at once, and nodes that still live take the place of new ones.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken = new Set(), allowances = new Map(), fixed = new Set()}: WantedOptions = {},
+  {broken = new Set(), allowances = new Map(), fixed = new Set(), most = Infinity}: WantedOptions = {},
 ): Set<string> {
   const rank = (name: string) => {
     const worker = workers.get(name);
@@ -116,5 +123,12 @@ export function wantedSlots(
   const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
   const sorted = candidates.filter(({name}) => !fixed.has(name)).map(({name}, order) => ({name, order}));
   sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);
-  return new Set([...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)]);
+  const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
+  let creates = most - livingAmong(workers);
+  return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
+}
+
+/** The nodes that are there or asked for, also those that are to go. */
+export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
+  return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

@@ -1,4 +1,5 @@
 import {type MachineDeaths, NO_MACHINE_DEATHS} from './breakers.ts';
+import type {Said} from './said.ts';
 import type {StreamStatus} from './stream.ts';
 import {isOlderThan, iso} from './time.ts';
 
@@ -27,6 +28,7 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Streams that a message cancelled and none has retried. */
   cancelled_streams: string[];
   stopped_at: string | null;
+  said: Said;
   /** When this document was made of a manifest that was there before it: then the Store was lost. */
   rebuilt_at: string | null;
   streams_pending: number;
@@ -61,12 +63,15 @@ export const NO_ORDERS = {
   cancelled_streams: [],
   stopped_at: null,
   rebuilt_at: null,
+  said: {},
   ...NO_MACHINE_DEATHS,
 };
 
 /** What the streams of a run are together; `failed` is one of those that failed. */
 export type StreamTotals = typeof NO_STREAMS & {
   failed: {stream: string; last_error: string | null} | undefined;
+  /** Stream objects that are gone from the bucket: the first, and how many. */
+  gone?: {object: string; count: number} | undefined;
 };
 
 export type StreamFacts = {
@@ -110,6 +115,16 @@ export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
   return totals;
 }
 
+/** Counts a stream whose object is gone from the bucket. */
+export function addGone(totals: StreamTotals, object: string): void {
+  totals.gone = {object: totals.gone?.object ?? object, count: (totals.gone?.count ?? 0) + 1};
+}
+
+export function goneText({object, count}: {object: string; count: number}): string {
+  const others = count > 1 ? ` and ${count - 1} more are` : ' is';
+  return `${object}${others} gone: verify cannot compare`;
+}
+
 /** Workers may be leased streams of this run. */
 export function isRunnable(run: Run): boolean {
   return run.status === 'active' && run.spec !== null;
@@ -121,7 +136,11 @@ export function isOpen(run: Run): boolean {
 }
 
 /** A run that has rejected all of its samples is complete, and probably not as it was meant. */
-function warningOf({total_samples_processed, rejected_samples}: Run): string | null {
+function warningOf(
+  {total_samples_processed, rejected_samples}: Run,
+  gone: StreamTotals['gone'],
+): string | null {
+  if (gone) return goneText(gone);
   if (total_samples_processed > 0 || rejected_samples === 0) return null;
   return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why`;
 }
@@ -134,7 +153,7 @@ function warningOf({total_samples_processed, rejected_samples}: Run): string | n
  */
 export function summarizeRun(
   run: Run,
-  {failed, ...totals}: StreamTotals,
+  {failed, gone, ...totals}: StreamTotals,
   known_usd: number,
   now: number,
   ending?: string,
@@ -151,7 +170,7 @@ export function summarizeRun(
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
-    else if (!isHeld && next.status === 'completed') next.reason = warningOf(next);
+    else if (!isHeld && next.status === 'completed') next.reason = warningOf(next, gone);
     else if (!isHeld) next.reason = unfinished > 0 ? null : (ending ?? null);
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);

@@ -1,6 +1,7 @@
 import type {Progress} from './checkpoint.ts';
 import {NOTHING_STORED} from './checkpoint.ts';
 import {streamId} from './names.ts';
+import type {Said} from './said.ts';
 import {iso} from './time.ts';
 
 /**
@@ -34,6 +35,7 @@ export type Stream = Content &
     /** Faults of machines since the last shard was stored. */
     faults: number;
     last_error: string | null;
+    said: Said;
     created_at: string;
     updated_at: string;
   };
@@ -64,6 +66,7 @@ export function newStream(
     failures: 0,
     faults: 0,
     last_error: null,
+    said: {},
     created_at: iso(at.now),
     updated_at: iso(at.now),
   };

@@ -1,5 +1,6 @@
 import {accrue, type Costs} from './cost.ts';
 import type {Shown, Symptom} from './provider.ts';
+import type {Said} from './said.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
 /**
@@ -72,6 +73,7 @@ export type Worker = Shown & {
   recreate: boolean;
   /** Deleted by a message: it stays away until it is asked for again. */
   held: boolean;
+  said: Said;
   last_death: string | null;
   last_error: string | null;
   created_at: string;
@@ -108,6 +110,7 @@ export function newWorker(
     asked_at: null,
     recreate: false,
     held: false,
+    said: {},
     last_death: null,
     last_error: null,
     created_at: iso(now),

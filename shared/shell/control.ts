@@ -45,6 +45,8 @@ import {adoptUnknown} from './workers.ts';
 const KEPT_DAYS = 90;
 
 type Outcome = {outcome: 'applied' | 'rejected'; reason: string};
+/** A message as it was published; `published_at` is undefined where the push does not say when. */
+type Words = {id: string; text: string; published_at: string | undefined};
 type About = {run?: string; stream?: string; worker?: string; pool?: string};
 
 /** How many parked streams a message revives: for the rest it is to be sent again. */
@@ -56,18 +58,20 @@ const MOST_TOLD = 20;
  * message finds it and changes nothing. What follows from the change is done again, because the function may have died
  * before it. A message that cannot be applied changes nothing and is recorded with the reason.
  */
-export async function obeyControlMessage(deps: Deps, message_id: string, text: string): Promise<void> {
+export async function obeyControlMessage(deps: Deps, said: Words): Promise<void> {
+  const {id: message_id, text} = said;
   const path = paths.control(documentId(message_id));
   try {
+    const published_at = publishTimeOf(said);
     const message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
     const rebuilt = await makeKnown(deps, message);
     const {outcome, reason} = await deps.store.transaction(async tx => {
       const before = await tx.get(path);
       if (before) return {outcome: before.outcome as Outcome['outcome'], reason: 'done before'};
-      return apply(deps, tx, path, text, message, rebuilt);
+      return apply(deps, tx, path, {...said, published_at}, message, rebuilt);
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
-    if ('run' in message && message.run !== undefined) await tellHolders(deps, message.run);
+    if (isForAllWorkers(message)) await tellHolders(deps, message.run);
     if (outcome === 'applied' && message.action === 'scale') await tellStranded(deps);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
@@ -77,10 +81,22 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     const refusal: Outcome = {outcome: 'rejected', reason: error.message};
     await deps.store.transaction(async tx => {
       if (await tx.get(path)) return;
-      record(tx, path, text, refusal, {}, deps.now());
+      record(tx, path, said, refusal, {}, deps.now());
     });
     deps.log('WARNING', refusal.reason, {message_id});
   }
+}
+
+/** Of other messages about a run, no worker or one hears in the transaction. */
+function isForAllWorkers(message: ControlMessage): message is ControlMessage & {run: string} {
+  return ['start', 'pause', 'resume', 'stop'].includes(message.action);
+}
+
+function publishTimeOf({published_at}: Words): string {
+  if (published_at !== undefined) return published_at;
+  throw new Rejected(
+    'The message has no publishTime, so its place among others is unknown: publish it through Pub/Sub',
+  );
 }
 
 /** A lost Store may not know what the message is about, and the bucket does. Answers what `rebuild` did. */
@@ -130,10 +146,11 @@ async function apply(
   deps: Deps,
   tx: Transaction,
   path: string,
-  text: string,
+  said: Words & {published_at: string},
   message: ControlMessage,
   rebuilt: string,
 ): Promise<Outcome> {
+  const {published_at} = said;
   const now = deps.now();
   const conclude = <T>(
     decision: Decision<T>,
@@ -142,7 +159,7 @@ async function apply(
   ): Outcome => {
     if (decision.kind === 'applied') set(tx, decision.next);
     const reason = decision.kind === 'applied' ? decision.what : decision.reason;
-    return record(tx, path, text, {outcome: decision.kind, reason}, about, now);
+    return record(tx, path, said, {outcome: decision.kind, reason}, about, now);
   };
   switch (message.action) {
     case 'start':
@@ -150,10 +167,10 @@ async function apply(
     case 'resume':
     case 'stop': {
       const {action, run} = message;
-      if (run !== undefined)
-        return conclude(decideRunAction(action, run, await runRecords.get(tx, run), now), runRecords.set, {
-          run,
-        });
+      if (run !== undefined) {
+        const found = await runRecords.get(tx, run);
+        return conclude(decideRunAction(action, run, found, published_at, now), runRecords.set, {run});
+      }
       const pool = await readNamedPool(deps, tx, 'pool' in message ? message.pool : undefined);
       const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, zone, now)));
       const resume = (tx: Transaction, next: Pool) => {
@@ -166,31 +183,39 @@ async function apply(
     case 'configure': {
       const {action: _, run, if_version, ...settings} = message;
       const found = await runRecords.get(tx, run);
-      return conclude(decideConfigure(run, found, settings, if_version, now), runRecords.set, {run});
+      return conclude(decideConfigure(run, found, settings, if_version, published_at, now), runRecords.set, {
+        run,
+      });
     }
     case 'scale': {
       const {action: _, pool, if_version, ...settings} = message;
       const found = await readNamedPool(deps, tx, pool);
-      return conclude(decideScale(found, settings, if_version), poolRecords.set, {pool});
+      return conclude(
+        decideScale(found, settings, if_version, deps.config.ceilings, published_at),
+        poolRecords.set,
+        {pool},
+      );
     }
     case 'retry':
     case 'cancel': {
       const {action, run} = message;
       const about = {run, ...(message.stream === undefined ? {} : {stream: message.stream})};
       const outcomes = await onStreams(deps, tx, message, stream =>
-        action === 'retry' ? decideRetry(stream, now) : decideCancel(stream, now),
+        action === 'retry' ? decideRetry(stream, published_at, now) : decideCancel(stream, published_at, now),
       );
-      return record(tx, path, text, outcomes, about, now);
+      return record(tx, path, said, outcomes, about, now);
     }
     case 'recreate':
     case 'delete': {
       const {action, worker} = message;
       const decide = action === 'recreate' ? decideRecreate : decideDelete;
-      return conclude(decide(worker, await workerRecords.get(tx, worker)), workerRecords.set, {worker});
+      return conclude(decide(worker, await workerRecords.get(tx, worker), published_at), workerRecords.set, {
+        worker,
+      });
     }
     case 'rebuild': {
       const about = message.run === undefined ? {} : {run: message.run};
-      return record(tx, path, text, {outcome: 'applied', reason: rebuilt}, about, now);
+      return record(tx, path, said, {outcome: 'applied', reason: rebuilt}, about, now);
     }
     default:
       return message satisfies never;
@@ -251,7 +276,7 @@ async function parkedStreams(deps: Deps, run: string): Promise<string[]> {
 function record(
   tx: Transaction,
   path: string,
-  text: string,
+  {text, published_at}: Words,
   outcome: Outcome,
   about: About,
   now: number,
@@ -260,6 +285,7 @@ function record(
     ...outcome,
     ...about,
     message: text.slice(0, 4000).toWellFormed(),
+    published_at: published_at ?? null,
     at: iso(now),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
   };

@@ -6,6 +6,7 @@ import {NOTHING_STORED} from '../core/checkpoint.ts';
 import {manifestObject, paths} from '../core/names.ts';
 import {type FoldState, ResultFold} from '../core/result.ts';
 import {
+  addGone,
   addStream,
   isOpen,
   type Run,
@@ -103,7 +104,10 @@ async function foldPages(
     const known = new Set(page.map(({id}) => id));
     const last = isLast ? undefined : page.at(-1)?.id;
     // A stream that has a document now is in this page when it is read again.
-    if (isOpen({run, ...of}) && (await takeUnknown(deps, run, fold.after, last, known))) continue;
+    const {isAny, gone} = isOpen({run, ...of})
+      ? await takeUnknown(deps, run, fold.after, last, known)
+      : {isAny: false, gone: new Set<string>()};
+    if (isAny) continue;
     const found = page.map(stored => readFacts(deps, run, stored));
     if (found.some(({status}) => status === 'pending' || status === 'in_progress')) return 'unfinished';
     const isFailed = fold.totals.streams_failed > 0 || found.some(({status}) => status === 'failed');
@@ -113,6 +117,7 @@ async function foldPages(
         : summariesOf(deps, run, found, spec_hash);
     for await (const [stream, summary] of summaries) {
       addStream(fold.totals, stream);
+      if (gone.has(stream.stream)) addGone(fold.totals, stream.object ?? stream.stream);
       if (stream.isBroken) fold.broken += 1;
       if (summary) fold.result.add(stream, summary);
       fold.after = stream.stream;
@@ -125,7 +130,7 @@ async function foldPages(
   return 'later';
 }
 
-type Found = StreamFacts & {isBroken: boolean};
+type Found = StreamFacts & {object?: string; isBroken: boolean};
 
 function readFacts(deps: Deps, run: string, {id, path, data}: Stored): Found {
   try {

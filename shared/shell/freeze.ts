@@ -1,3 +1,4 @@
+import {whyModelRefused} from '../core/ceilings.ts';
 import {manifestObject, specObject} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {Rejected} from '../errors.ts';
@@ -28,6 +29,7 @@ export async function freezeSpec(
 ): Promise<Frozen & {placement: RunPlacement; frozen_at: string | null}> {
   const frozen = await readManifest(deps, run);
   if (frozen) {
+    requireAllowedModel(deps, frozen.spec, manifestObject(run));
     const frozen_at = (await deps.objects.head(manifestObject(run)))?.created_at ?? null;
     const placement = frozen.placement ?? (await readPlacement(deps, run));
     return {...frozen, placement: {...placement, pool: deps.config.pool.pool}, frozen_at};
@@ -37,6 +39,7 @@ export async function freezeSpec(
     throw new Rejected(
       `${specObject(run)}: there is no pool "${placement.pool}", only "${deps.config.pool.pool}"`,
     );
+  requireAllowedModel(deps, spec, specObject(run));
   const spec_hash = specHash(spec);
   const outcome = await deps.objects.create(
     manifestObject(run),
@@ -45,6 +48,12 @@ export async function freezeSpec(
   );
   const first = outcome === 'exists' ? await readManifest(deps, run) : undefined;
   return {spec, spec_hash, placement, ...first, frozen_at: null};
+}
+
+/** Workers read models with an account that may read more than the author of a spec. */
+function requireAllowedModel({config}: Deps, {model}: RunSpecInput, object: string): void {
+  const why = whyModelRefused(model ?? config.default_model, config.ceilings);
+  if (why) throw new Rejected(`${object}: ${why}`);
 }
 
 async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {

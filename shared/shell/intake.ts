@@ -158,7 +158,9 @@ export async function registerStream(
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
     // What was there before the stop is made again as it was, should the Store have been lost.
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
-    if (current.status === 'cancelled' && (existing || isLate)) {
+    const isClosed =
+      current.status === 'cancelled' ? existing || isLate : current.stopped_at !== null && isLate;
+    if (isClosed) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
       return {refused, changed: false, isOpenNow: false, isKnown: existing !== undefined};
     }

@@ -1,3 +1,4 @@
+import {whyModelRefused} from '../core/ceilings.ts';
 import {
   adoptLease,
   byPreference,
@@ -16,10 +17,11 @@ import {outputPrefix, parseWork, paths, streamId} from '../core/names.ts';
 import {streamFor} from '../core/pool.ts';
 import {nodeStanding} from '../core/provider.ts';
 import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
+import {placeAmong, retryIn, shuffled} from '../core/spread.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/worker.ts';
-import type {Transaction} from '../ports.ts';
+import type {Stored, Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {putBack, runOfFailed, setMachineFailed, workOf} from './holders.ts';
@@ -53,29 +55,50 @@ export async function answerWorker(deps: Deps, request: WorkerRequest): Promise<
   }
 }
 
+/** A request tries this many streams, then asks again within these seconds. With nothing pending, it asks when the pool says. */
+const MOST_TRIES = 5;
+const SOON_S = [2, 5] as const;
+
+/** Costs as many transactions for each of many askers as for one: each tries few streams, at a place of its own. */
 async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const known = await unlessBroken(deps, () => workerRecords.get(deps.store, request.worker));
-  if (!known) return ok({action: 'wait', retry_s: deps.config.heartbeat_s, reason: unknown(request)});
+  const {poll_s} = deps.config.pool;
+  // Of one worker, no two requests look at the same place: what is there may be broken.
+  const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
+  const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
+  const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
+  if (!known) return ok({...wait, reason: unknown(request)});
   const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
-  const wait = {action: 'wait', retry_s: deps.config.heartbeat_s};
   if (worker.recreate || worker.fault !== null)
     return ok({...wait, reason: `${worker.name} is to be made again`});
-  for await (const open of candidates(deps, worker, request.loaded ?? null)) {
+  if (!isAlive(worker)) {
+    await noteQuestion(deps, request);
+    return ok({...soon, reason: `${worker.name} was not known to be READY: ask again`});
+  }
+  let tries = 0;
+  for await (const open of candidates(deps, worker, request.loaded ?? null, asker)) {
+    if (tries === MOST_TRIES) return ok({...soon, reason: `others took ${MOST_TRIES} streams: ask again`});
+    tries += 1;
     const {run, stream} = open;
     await unlessBroken(deps, () => catchUp(deps, open));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, run, stream));
     const work = await unlessBroken(deps, grant);
     if (work) return ok(work);
   }
-  await deps.store.transaction(async tx => {
+  await noteQuestion(deps, request);
+  return ok({...wait, reason: 'every stream is taken or done'});
+}
+
+/** The worker is heard, and has no work. */
+function noteQuestion(deps: Deps, request: LeaseRequest): Promise<void> {
+  return deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, request.worker);
     if (!isCurrent(current, request)) return;
     // It has work that it does not know of, or a request that was long on its way says nothing any more.
     if (await workOf(deps, tx, current)) return;
     workerRecords.set(tx, askedForWork(current, deps.now()));
   });
-  return ok({...wait, reason: 'every stream is taken or done'});
 }
 
 type Open = Candidate & {object: string; generation: string};
@@ -84,12 +107,11 @@ function open(run: Run, {stream, object, generation}: Stream, own = false): Open
   return {...candidateOf(run, stream, own), object, generation};
 }
 
-/** How many streams are read at once to choose one from, and how often for one request: others are choosing as well. */
-const PAGE = 30;
-const MOST_PAGES = 5;
+/** How many streams of a run are read to choose one from: others are choosing as well. */
+const PAGE = 20;
 
-/** The streams this worker may have, best first: the one that it has, and does not know of, before any other. */
-async function* candidates(deps: Deps, worker: Worker, loaded: Loaded): AsyncGenerator<Open> {
+/** The streams this worker may have: the one that it has, and does not know of, and then those of the best run first. */
+async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: string): AsyncGenerator<Open> {
   const broken = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
   const runs = runRecords
@@ -116,16 +138,24 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded): AsyncGen
       if (its && isClaimable(its)) yield open(run, its);
       continue;
     }
-    let after: string | undefined;
-    for (let page = 0; page < MOST_PAGES; page++) {
-      const where = {where: [PENDING], limit: PAGE, ...(after === undefined ? {} : {after})};
-      const pending = await deps.store.query(paths.streams(run.run), where);
-      const found = streamRecords.parseAll(pending, broken).map(stream => open(run, stream));
-      yield* found.sort(byPreference(loaded));
-      if (pending.length < PAGE) break;
-      after = pending.at(-1)?.id;
-    }
+    const pending = streamRecords.parseAll(await somePending(deps, run, asker), broken);
+    yield* shuffled(pending, asker).map(stream => open(run, stream));
   }
+}
+
+/** Pending streams of the run from the asker's place on, and from the first on where too few come behind it. */
+async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[]> {
+  const streams = paths.streams(run.run);
+  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
+  const all = streams_pending + streams_in_progress + streams_completed + streams_failed;
+  const after = placeAmong(all, PAGE, asker);
+  const query = {where: [PENDING], limit: PAGE};
+  if (after === undefined) return deps.store.query(streams, query);
+  const behind = await deps.store.query(streams, {...query, after});
+  if (behind.length === PAGE) return behind;
+  const first = await deps.store.query(streams, {...query, limit: PAGE - behind.length});
+  const known = new Set(behind.map(({id}) => id));
+  return [...behind, ...first.filter(({id}) => !known.has(id))];
 }
 
 async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run: string, stream: string) {
@@ -137,6 +167,12 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, run:
   const now = deps.now();
   if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
     return undefined;
+  const refused = whyModelRefused(String(parent.spec?.model), deps.config.ceilings);
+  if (refused) {
+    runRecords.set(tx, {...parent, status: 'paused', reason: refused, updated_at: iso(now)});
+    tell(tx, {kind: 'run', run, text: `Run ${run} is paused: ${refused}`}, now);
+    return undefined;
+  }
   const holder = holderOf(request);
   if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
   const work = `${run}/${stream}`;

@@ -2,8 +2,9 @@ import {costOfLiving} from '../core/cost.ts';
 import {freeFromLiving, hasRunOut, isHeldBy, suspectOf} from '../core/lease.ts';
 import {parseWork, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
-import type {Run} from '../core/run.ts';
+import {goneText, type Run} from '../core/run.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
+import type {Stream} from '../core/stream.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -15,7 +16,7 @@ import {isAnyNodeLeft, isBlind, type Look, lookAtNodes, managed, NOT_LOOKED} fro
 import {keepOrdersOf} from './orders.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
-import {HELD, unlessBroken, workerRecords} from './records.ts';
+import {HELD, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {isAnyToClose, whatIsLeft} from './runs.ts';
 import {endRun, lookAtRun, type Over} from './summary.ts';
 import {tell} from './timeline.ts';
@@ -160,9 +161,22 @@ async function audit(deps: Deps, fleet: Fleet): Promise<void> {
   await abreast(due, ({worker, run, stream}) =>
     unlessBroken(deps, async () => {
       const found = await advanceStream(deps, run, stream);
+      if (found?.status === 'in_progress') await noteIfGone(deps, found);
       if (found?.status !== 'completed' && !(found && isHeldBy(found, worker))) await disabuse(deps, worker);
     }),
   );
+}
+
+/** The worker goes on from its copy of a stream object that was deleted; a person hears that nothing can be compared with it. */
+async function noteIfGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
+  const text = goneText({object, count: 1});
+  if (last_error === text || (await deps.objects.head(object))) return;
+  await deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (current?.status !== 'in_progress' || current.object !== object) return;
+    streamRecords.set(tx, {...current, last_error: text});
+    tell(tx, {kind: 'stream', run, stream, object, text}, deps.now());
+  });
 }
 
 /** Runs that were paused or ended by hand, or by a message that could not tell everybody: their workers hear it from here. */

@@ -97,8 +97,8 @@ async function takeMissed(
 const LISTED = 1000;
 
 /**
- * Registers the streams behind `after`, up to `last`, that lie in the bucket and are not known. True as soon as one of them has a
- * document.
+ * Registers the streams behind `after`, up to `last`, that lie in the bucket and are not known. `isAny` as soon as one of them has a
+ * document; `gone`: known streams whose object is not in the bucket any more.
  */
 export async function takeUnknown(
   deps: Deps,
@@ -106,23 +106,26 @@ export async function takeUnknown(
   after: string,
   last: string | undefined,
   known: ReadonlySet<string>,
-): Promise<boolean> {
+): Promise<{isAny: boolean; gone: ReadonlySet<string>}> {
   const isUnknown = (stream: string) =>
     stream > after && (last === undefined || stream <= last) && !known.has(stream);
   const end = last === undefined ? undefined : streamObject(run, last, true);
+  const present = new Set<string>();
   for (let start = after === '' ? '' : streamObject(run, after); ; ) {
     const listed = await deps.objects.list(streamPrefix(run), {start, limit: LISTED});
+    const streams = streamsAmong(listed);
     let isAny = false;
+    for (const {stream} of streams) if (known.has(stream)) present.add(stream);
     await abreast(
-      streamsAmong(listed).filter(({stream}) => isUnknown(stream)),
+      streams.filter(({stream}) => isUnknown(stream)),
       async ({object, stream}) => {
         await registerStream(deps, object.name, run, stream);
         isAny ||= (await deps.store.get(paths.stream(run, stream))) !== undefined;
       },
     );
     const name = listed.at(-1)?.name;
-    if (isAny || listed.length < LISTED || name === undefined) return isAny;
-    if (end !== undefined && name > end) return false;
+    const isLast = listed.length < LISTED || name === undefined || (end !== undefined && name > end);
+    if (isAny || isLast) return {isAny, gone: new Set([...known].filter(stream => !present.has(stream)))};
     start = name;
   }
 }

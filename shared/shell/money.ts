@@ -15,13 +15,14 @@ import {parseWork, parseWorkerName, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {GENERATIONS, isPriceKey, overList, type Prices, usdPerHour} from '../core/prices.ts';
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
+import {addLives, livingInMonth, type Months, monthOf} from '../core/spending.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
 import type {Document, Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import type {Failures} from './failures.ts';
-import {runRecords, unlessBroken} from './records.ts';
+import {runRecords, spendingRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
 
@@ -35,7 +36,19 @@ export type Accounts = {
   workers: ReadonlyMap<string, Worker>;
   runs: readonly Run[];
   spent_usd: number;
+  month: Month;
 };
+
+/** What lives that ended have cost the deployment in this UTC month; undefined where the document cannot be read. */
+type Month = {name: string; spent_usd: number | undefined};
+
+/** Nobody asks without a ceiling. */
+export async function spentThisMonth(deps: Deps): Promise<Month> {
+  const name = monthOf(deps.now());
+  if (deps.config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
+  const found = await unlessBroken(deps, () => spendingRecords.get(deps.store));
+  return {name, spent_usd: found && (found.months[name] ?? 0)};
+}
 
 /**
  * The list prices, and over them what `prices/chips` says, entry by entry. Of one that is broken nobody knows the price: the list's is
@@ -79,7 +92,7 @@ export async function holdTheSpent(
   deps: Deps,
   pool: Pool,
   prices: Prices,
-  {workers, runs, spent_usd}: Accounts,
+  {workers, runs, spent_usd, month}: Accounts,
   failures: Failures,
 ): Promise<{dismissed: Set<string>; pays: Purse; held: string[]}> {
   const living = costOfLiving(workers.values(), deps.now());
@@ -92,6 +105,18 @@ export async function holdTheSpent(
   const ofPool = {spent_usd: spent_usd + living.total, leaving_usd: leaving.total || one};
   const poolIsOver = overspent('pool', pool.budget_usd, ofPool, isKnown);
   if (pool.budget_usd !== null) left.pool = pool.budget_usd - ofPool.spent_usd - leaving.total;
+  const {max_budget_usd} = deps.config.ceilings;
+  const ofMonth = {
+    spent_usd: (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), deps.now()),
+    leaving_usd: ofPool.leaving_usd,
+  };
+  const monthIsOver =
+    month.spent_usd === undefined
+      ? `${paths.spending()} cannot be read: mend it`
+      : overspent('month', max_budget_usd, ofMonth, isKnown);
+  if (max_budget_usd !== null)
+    left.pool = Math.min(left.pool, max_budget_usd - ofMonth.spent_usd - leaving.total);
+  const allIsOver = poolIsOver ?? monthIsOver;
   const billed = new Map(runs.map(run => [run.run, run.spent_usd]));
   const over = new Set<string>();
   const held: string[] = [];
@@ -101,7 +126,7 @@ export async function holdTheSpent(
     const kept = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent - kept);
     const ofRun = {spent_usd: spent, leaving_usd: kept || one};
-    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? poolIsOver;
+    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? allIsOver;
     if (!why) continue;
     over.add(run.run);
     if (isRunnable(run)) await failures.isolate(`pause run ${run.run}`, () => pause(deps, run, why));
@@ -109,7 +134,7 @@ export async function holdTheSpent(
   }
   // One without work is another run's, or nobody's and goes.
   const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
-  const named = [...workers.values()].filter(worker => poolIsOver || isAtWork(worker));
+  const named = [...workers.values()].filter(worker => allIsOver || isAtWork(worker));
   const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     dismissed: new Set(named.map(worker => worker.name)),
@@ -157,14 +182,19 @@ export async function readBill(tx: Transaction, over: readonly Worker[]): Promis
   );
 }
 
-type Payers = {runs: ReadonlyMap<string, Run>; pool: Pool | undefined; bill: Bill};
+type Payers = {
+  runs: ReadonlyMap<string, Run>;
+  pool: Pool | undefined;
+  spending: {months: Months} | undefined;
+  bill: Bill;
+};
 
 /**
- * Adds the cost of incarnations that are over to their runs, their pool and their attempts. Called in the transaction that ends
- * them, so that each is counted once.
+ * Adds the cost of incarnations that are over to their runs, their pool, their months and their attempts. Called in the transaction
+ * that ends them, so that each is counted once.
  */
 export function addBill<P extends Payers>(tx: Transaction, payers: P, now: number): P {
-  const {bill, pool} = payers;
+  const {bill, pool, spending} = payers;
   if (bill.length === 0) return payers;
   const sum = (of: (worker: Worker) => number) => bill.reduce((total, {worker}) => total + of(worker), 0);
   const runs = new Map(payers.runs);
@@ -177,10 +207,13 @@ export function addBill<P extends Payers>(tx: Transaction, payers: P, now: numbe
   }
   for (const {worker, path, attempt} of bill) if (attempt) tx.set(path, billed(attempt, worker, now));
   const total = sum(({costs}) => totalOf(costs));
+  if (total === 0) return {...payers, runs};
+  const workers = bill.map(({worker}) => worker);
   return {
     ...payers,
     runs,
-    ...(pool && total > 0 ? {pool: {...pool, spent_usd: pool.spent_usd + total}} : {}),
+    ...(pool ? {pool: {...pool, spent_usd: pool.spent_usd + total}} : {}),
+    ...(spending ? {spending: {...spending, months: addLives(spending.months, workers)}} : {}),
   };
 }
 

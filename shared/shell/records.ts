@@ -10,6 +10,7 @@ import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
+import type {Months} from '../core/spending.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
@@ -20,6 +21,8 @@ import type {Log} from './log.ts';
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
 const text = z.string();
+/** Newer than the first release, whose documents lack it. */
+const said = z.record(text, instant).default({});
 
 const progress = {
   last_processed_sample_idx: z.number().int().min(-1),
@@ -48,6 +51,7 @@ const streamDocument: z.ZodType<Stream> = z.looseObject({
   failures: count,
   faults: count,
   last_error: text.nullable(),
+  said,
   created_at: instant,
   updated_at: instant,
 });
@@ -68,6 +72,7 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   version: count,
   cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
+  said,
   rebuilt_at: instant.nullable().default(null),
   machine_deaths: count.default(0),
   machine_deaths_shards: count.default(0),
@@ -152,6 +157,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   held: z.boolean(),
   last_death: text.nullable(),
   last_error: text.nullable(),
+  said,
   created_at: instant,
   updated_at: instant,
 });
@@ -177,8 +183,10 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   zones: z.array(text).min(1),
   workers_per_zone: count,
   version: count,
+  said,
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
+  poll_s: z.number().positive().default(60),
   boots,
 });
 
@@ -271,6 +279,21 @@ export const workerRecords = {
   set: (tx: Transaction, worker: Worker) => workers.set(tx, paths.worker(worker.name), worker),
 };
 
+/** What lives that have ended cost in each month. */
+const spending = kind<{months: Months}>(z.looseObject({months: z.record(text, z.number())}));
+/** How many nodes were ever asked for: a plan sees by it what others have asked for since. */
+const creates = kind<{creates: number}>(z.looseObject({creates: count}));
+
+export const spendingRecords = {
+  get: async (from: Store | Transaction) => (await spending.get(from, paths.spending())) ?? {months: {}},
+  set: (tx: Transaction, now: {months: Months}) => spending.set(tx, paths.spending(), now),
+};
+
+export const createsRecords = {
+  get: async (from: Store | Transaction) => (await creates.get(from, paths.creates())) ?? {creates: 0},
+  set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
+};
+
 export const zoneRecords = {
   ...zones,
   get: (from: Store | Transaction, zone: string) => zones.get(from, paths.zone(zone)),
@@ -280,9 +303,12 @@ export const zoneRecords = {
 /** As messages have left it. What no message has changed, or can change, is as it is deployed now. */
 async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
   const found = await pools.get(from, paths.pool(deployed.pool));
-  if (found?.version === 0) return {...found, ...deployed, spent_usd: found.spent_usd, boots: found.boots};
-  const {accelerator, runtime_version, spot} = deployed;
-  return found && {...found, accelerator, runtime_version, spot};
+  if (found?.version === 0) {
+    const {spent_usd, said, boots} = found;
+    return {...found, ...deployed, spent_usd, said, boots};
+  }
+  const {accelerator, runtime_version, spot, poll_s} = deployed;
+  return found && {...found, accelerator, runtime_version, spot, poll_s};
 }
 
 export const poolRecords = {

@@ -18,13 +18,14 @@ import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import type {Moment} from '../core/served.ts';
+import type {Months} from '../core/spending.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {zoneOf} from './fleet.ts';
 import {addBill, type Bill, readBill} from './money.ts';
-import {poolRecords, runRecords, unlessBroken, zoneRecords} from './records.ts';
+import {poolRecords, runRecords, spendingRecords, unlessBroken, zoneRecords} from './records.ts';
 import {tell, tellPaused} from './timeline.ts';
 
 export type Shared = {
@@ -32,6 +33,7 @@ export type Shared = {
   runs: Map<string, Run>;
   /** Undefined where its document cannot be read: the next tick makes it again. */
   pool: Pool | undefined;
+  spending: {months: Months} | undefined;
   bill: Bill;
 };
 
@@ -70,6 +72,7 @@ export async function readShared(
       ),
     ),
     pool: isPoolNeeded ? await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
+    spending: over.length > 0 ? await unlessBroken(deps, () => spendingRecords.get(tx)) : undefined,
     bill: await readBill(tx, over),
   };
 }
@@ -81,6 +84,7 @@ export function writeShared(tx: Transaction, before: Shared, shared: Shared, now
     if (zone !== before.zones.get(zone.zone)) zoneRecords.set(tx, zone);
   for (const run of after.runs.values()) if (run !== before.runs.get(run.run)) runRecords.set(tx, run);
   if (after.pool && after.pool !== before.pool) poolRecords.set(tx, after.pool);
+  if (after.spending && after.spending !== before.spending) spendingRecords.set(tx, after.spending);
 }
 
 /** The run that the worker works on, or lost by its silence or a failure of its machine. */

@@ -39,7 +39,7 @@ import {putBack, workOf} from './holders.ts';
 import {priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {advanceStream} from './progress.ts';
-import {streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {createsRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {
   changeZone,
   countMachineDeath,
@@ -63,6 +63,8 @@ export type Plan = Hush & {
   payers: ReadonlyMap<string, string | null>;
   made_at_ms: number;
   served: Served;
+  /** How many nodes may ever have been asked for, with those of this plan: another tick may have asked since it was made. */
+  mostCreates: number;
 };
 
 /** A slow function asks for nothing on a plan that is older than a tick. */
@@ -191,6 +193,10 @@ async function decideSlots(
     const moment = {now, served: plan.served};
     const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
     const turns = await decideTurns(deps, tx, look, current, plan, now);
+    const isAnyAsked = turns.some(({change}) => change === 'asked');
+    const counted = isAnyAsked ? await unlessBroken(deps, () => createsRecords.get(tx)) : undefined;
+    // A count that cannot be read allows no node.
+    let creates = counted?.creates ?? Number.POSITIVE_INFINITY;
     const over = turns.filter(turn => isOver(turn.before, turn)).map(({worker}) => worker);
     const before = await readShared(deps, tx, turns, over, now);
     const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
@@ -210,8 +216,9 @@ async function decideSlots(
       // Asked here again, because another tick may have asked the zone, or spent the money, since the slots were chosen.
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
-      if (change === 'asked' && !plan.payers.get(before.name)) continue;
+      if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
       if (zone && change === 'asked' && !grantBoot(deps, shared, zone.zone, now)) continue;
+      if (change === 'asked') creates += 1;
       if (zone && change)
         changeZone(shared, before.zone, zone => tellZone(deps, tx, zone, change, turn, now));
       const terms =
@@ -229,6 +236,7 @@ async function decideSlots(
       actions.push(...turn.actions);
       if (turn.stream) freed.push(turn.stream);
     }
+    if (counted && creates > counted.creates) createsRecords.set(tx, {...counted, creates});
     writeShared(tx, before, shared, now);
     const isAnyLeft = [...left.values()].some(({phase}) => phase !== 'gone');
     return {actions, freed, held, isAnyLeft};

@@ -4,7 +4,7 @@ import {isStopped, mayBoot} from '../core/breakers.ts';
 import {payersFor} from '../core/cost.ts';
 import {parseWorkerName} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
-import {type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
+import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
 import {isOlderThan, iso} from '../core/time.ts';
 import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
@@ -13,7 +13,7 @@ import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {Failures} from './failures.ts';
-import {type Accounts, holdTheSpent, priceOf, readPrices} from './money.ts';
+import {type Accounts, holdTheSpent, priceOf, readPrices, spentThisMonth} from './money.ts';
 import {
   incarnationsOf,
   isManaged,
@@ -25,7 +25,7 @@ import {
 } from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {knownPool} from './pools.ts';
-import {servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {createsRecords, servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {findLost, heedHellos, proveService, reportHeld} from './service.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
@@ -59,19 +59,28 @@ export async function lookForWork(deps: Deps): Promise<void> {
 
 /**
  * The workers as documents say, what they cost, and the slots whose document cannot be read. `isPartial`: a node may be at work that
- * no document knows.
+ * no document knows. `creates`: how many nodes were ever asked for just before.
  */
-export type Fleet = Accounts & {broken: ReadonlySet<string>; isPartial?: boolean};
+export type Fleet = Accounts & {broken: ReadonlySet<string>; creates: number; isPartial?: boolean};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
+  const month = await spentThisMonth(deps);
+  const {creates} = (await unlessBroken(deps, () => createsRecords.get(deps.store))) ?? {creates: 0};
   const runs = await openRuns(deps);
   const broken = new Set<string>();
   const parsed = workerRecords.parseAll(await deps.store.query('workers'), (error, name) => {
     broken.add(name);
     deps.log('ERROR', error.message);
   });
-  return {workers: new Map(parsed.map(worker => [worker.name, worker])), broken, runs, spent_usd};
+  return {
+    workers: new Map(parsed.map(worker => [worker.name, worker])),
+    broken,
+    creates,
+    runs,
+    spent_usd,
+    month,
+  };
 }
 
 async function planAfterLook(deps: Deps, fleet: Fleet, failures: Failures) {
@@ -196,7 +205,18 @@ async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Kn
   const heard = heardByZone(workers.values());
   const lost: ReadonlySet<string> = new Set();
   const served = known.served ?? (await servedRecord.get(deps.store));
-  const base = {made_at_ms, workers, dismissed, held, pool, prices, served, heard, lost};
+  const base = {
+    made_at_ms,
+    mostCreates: fleet.creates,
+    workers,
+    dismissed,
+    held,
+    pool,
+    prices,
+    served,
+    heard,
+    lost,
+  };
   const counted = await failures.isolate('count the work that is left', async () => {
     if (fleet.isPartial) return undefined;
     const zones = known.zones ?? (await readZones(deps));
@@ -211,10 +231,11 @@ async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Kn
   const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
   const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
-  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed});
+  const most = deps.config.ceilings.max_workers - broken.size;
+  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {...base, wanted, payers};
+  return {...base, mostCreates: fleet.creates + most - livingAmong(workers), wanted, payers};
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {

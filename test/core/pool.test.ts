@@ -14,6 +14,8 @@ const POOL: Pool = {
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
   version: 0,
+  said: {},
+  poll_s: 60,
   budget_usd: null,
   spent_usd: 0,
   boots: NO_BOOTS,

@@ -203,7 +203,7 @@ describe('what comes from outside', () => {
     {
       schema: controlMessage,
       given: {action: 'dance'},
-      is: 'action: expected one of "start", "pause", "resume", "stop", "retry", "cancel", "recreate", "delete", "rebuild", "configure", "scale", but it is "dance"',
+      is: 'action: expected one of "start", "pause", "stop", "resume", "retry", "cancel", "recreate", "delete", "rebuild", "configure", "scale", but it is "dance"',
     },
   ];
   for (const {schema, given, is} of reasons)
@@ -223,9 +223,20 @@ describe('what comes from outside', () => {
 
   it('the text of a Pub/Sub message is decoded, and an empty one is empty text', () => {
     const data = Buffer.from('{"action":"pause","run":"größe"}').toString('base64');
-    assert.equal(parseValue(pubsubEvent, {message: {data}}, 'x'), '{"action":"pause","run":"größe"}');
-    assert.equal(parseValue(pubsubEvent, {message: {attributes: {}}}, 'x'), '');
+    assert.equal(parseValue(pubsubEvent, {message: {data}}, 'x').text, '{"action":"pause","run":"größe"}');
+    assert.equal(parseValue(pubsubEvent, {message: {attributes: {}}}, 'x').text, '');
   });
+
+  for (const [publishTime, published_at] of [
+    ['2026-11-22T10:00:00Z', '2026-11-22T10:00:00.000Z'],
+    ['2026-11-22T10:00:00.123456789Z', '2026-11-22T10:00:00.123Z'],
+    ['2026-11-22T12:00:00.5+02:00', '2026-11-22T10:00:00.500Z'],
+    ['noon', undefined],
+    [undefined, undefined],
+  ])
+    it(`the publish time ${publishTime} of a Pub/Sub message is read as ${published_at}`, () => {
+      assert.equal(parseValue(pubsubEvent, {message: {publishTime}}, 'x').published_at, published_at);
+    });
 
   it('an object event may have its generation as a number or as text', () => {
     for (const generation of [1700000000000000, '1700000000000000'])

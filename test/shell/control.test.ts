@@ -144,6 +144,24 @@ describe('control messages', () => {
     assert.deepEqual(world.tpus.made, []);
   });
 
+  it('stop of a completed run leaves it completed, and refuses every later stream with the reason', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    const made = [...world.tpus.made];
+    world.now += 60_000;
+    world.drop('my-run', 1, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(await world.stream('my-run', '001'), undefined);
+    assert.match(
+      (await world.timeline('rejected')).join(),
+      /stream_001.jsonl is ignored: run "my-run" was stopped/,
+    );
+    assert.deepEqual(world.tpus.made, made);
+  });
+
   it('recreate makes the TPU again whatever it does, and its work goes on', async () => {
     const world = await aWorkingWorld();
     assert.equal((await send(world, {action: 'recreate', worker: A0})).outcome, 'applied');
@@ -205,6 +223,36 @@ describe('control messages', () => {
       await world.assertStoredOnce('my-run', '000', someLines(4));
     });
 
+  for (const message of [
+    {action: 'configure', run: 'my-run', priority: 3},
+    {action: 'retry', run: 'my-run'},
+    {action: 'cancel', run: 'my-run', stream: '000'},
+  ])
+    it(`${message.action} reads no stream or worker but its own, however many are at work`, async () => {
+      const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '6'});
+      for (let index = 0; index < 6; index++) world.drop('my-run', index, someLines(20));
+      const isAtWork = ({state}: {state: string}) => state === 'working';
+      await world.until('work', () => [...world.agents.values()].filter(isAtWork).length === 6, 20, 1);
+      const {store} = world.deps;
+      const read = new Set<string>();
+      world.deps.store = {
+        ...store,
+        transaction: work =>
+          store.transaction(tx =>
+            work({
+              ...{create: tx.create.bind(tx), set: tx.set.bind(tx), delete: tx.delete.bind(tx)},
+              get: path => {
+                read.add(path);
+                return tx.get(path);
+              },
+            }),
+          ),
+      };
+      await send(world, message);
+      const others = [...read].filter(path => /streams|workers/.test(path));
+      assert.ok(others.length <= 2, others.join());
+    });
+
   it('a redelivered message does nothing more', async () => {
     const world = await aWorkingWorld();
     await send(world, {action: 'pause', run: 'my-run'});
@@ -217,6 +265,33 @@ describe('control messages', () => {
     assert.deepEqual(await world.store.get(`control/${pause.id}`), before);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('a pause that fails once and is delivered again after a later resume leaves the run active', async () => {
+    const world = await aWorkingWorld();
+    const {store} = world.deps;
+    world.deps.store = {...store, transaction: () => Promise.reject(new Error('the Store is away'))};
+    const pause = world.control({action: 'pause', run: 'my-run'});
+    await world.deliver();
+    world.deps.store = store;
+    const [late] = world.queue.splice(0);
+    assert.equal(late?.id, pause, 'it comes again');
+    assert.equal((await send(world, {action: 'resume', run: 'my-run'})).outcome, 'applied');
+    assert.ok(late && (await world.handle(late)));
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    assert.match((await outcome(world, pause)).reason, /^outdated: .*status/);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('a message without a publish time is rejected, recorded with its reason, and changes nothing', async () => {
+    const world = await aWorkingWorld();
+    const data = Buffer.from(JSON.stringify({action: 'stop', run: 'my-run'})).toString('base64');
+    assert.ok(await world.handle({id: '7', topic: 'control', data: {message: {data, messageId: '7'}}}));
+    const record = await outcome(world, '7');
+    assert.equal(record.outcome, 'rejected');
+    assert.match(record.reason, /no publishTime/);
+    assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
   it('a worker that was deleted and whose zone the pool has left keeps nobody from waiting for the others', async () => {

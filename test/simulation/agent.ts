@@ -55,7 +55,7 @@ export class SimAgent {
       if (status === 200 && body.action === 'exit') this.hasEnded = true;
       else if (status === 200 && body.action === 'work')
         await this.#work(body.lease as Lease, body.work as Work);
-      else await this.#world.sleep(RETRY_MS * 4);
+      else await this.#world.sleep(status === 200 ? Number(body.retry_s) * 1000 : RETRY_MS * 4);
     }
   }
 

@@ -64,8 +64,8 @@ const TOMORROW: Edit[] = [
   },
   {
     file: 'shared/core/control.ts',
-    find: '{...run, status, updated_at: iso(now)}',
-    replace: '{...run, told: (run.told ?? 0) + 1, status, updated_at: iso(now)}',
+    find: '{...run, said, status, updated_at: iso(now)}',
+    replace: '{...run, told: (run.told ?? 0) + 1, said, status, updated_at: iso(now)}',
   },
   {
     file: 'shared/shell/records.ts',
@@ -74,8 +74,8 @@ const TOMORROW: Edit[] = [
   },
   {
     file: 'shared/core/control.ts',
-    find: '{...pool, ...given(settings),',
-    replace: '{...pool, ...given(settings), scaled: (pool.scaled ?? 0) + 1,',
+    find: '{...pool, ...current,',
+    replace: '{...pool, ...current, scaled: (pool.scaled ?? 0) + 1,',
   },
   {
     file: 'shared/shell/fleet.ts',

@@ -71,7 +71,11 @@ export const EXPECTED: Record<string, string[]> = {
     'DELETING',
   ],
   'a life ends': DEATHS,
-  'people say': [...ACTIONS.map(action => `${action} (applied)`), 'nonsense (rejected)'],
+  'people say': [
+    ...ACTIONS.map(action => `${action} (applied)`),
+    'nonsense (rejected)',
+    'an older word after a later one',
+  ],
   'lease is answered': ['work', 'wait', 'exit'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
   'release is answered': [
@@ -79,6 +83,7 @@ export const EXPECTED: Record<string, string[]> = {
     'completed: stop',
     'failed: stop',
   ],
+  ceilings: ['as many workers as are allowed'],
   'two at once': ['a handler and its redelivery', 'a second machine of a slot'],
   "tomorrow's code counts": COUNTED_TOMORROW,
 };

@@ -1,5 +1,6 @@
 /** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
+import {iso} from '../../shared/core/time.ts';
 import {Rejected} from '../../shared/errors.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Codes, Topic} from './code.ts';
@@ -26,7 +27,8 @@ export class Delivery {
     this.#count += 1;
     const id = String(1000 + this.#count);
     const text = Buffer.from(JSON.stringify(content)).toString('base64');
-    const data = topic === 'object' ? content : {message: {data: text, messageId: id}};
+    const publishTime = iso(this.#setting.clockwork.now);
+    const data = topic === 'object' ? content : {message: {data: text, messageId: id, publishTime}};
     if (topic !== 'control' && this.#setting.strikes('loss')) {
       this.#setting.note(() => `${topic} ${id} is lost`);
       return id;

@@ -223,6 +223,16 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
+    name: 'an older message that is delivered late and changes what a later one has set',
+    edits: [
+      {
+        file: 'shared/core/said.ts',
+        find: 'last > said_at;',
+        replace: "last > said_at && said_at === '';",
+      },
+    ],
+  },
+  {
     name: 'an agent that lives and stands still is left alone',
     edits: [
       {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, now)', replace: ''},

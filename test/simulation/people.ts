@@ -54,7 +54,7 @@ export class People {
         if (this.#setting.isCalm) return;
         this.#setting.see('fault: meddling');
         if (chance.happens(0.15)) this.#say(this.#nonsense(), 'rejected');
-        else this.#say(this.#order());
+        else this.#order();
       });
   }
 
@@ -69,7 +69,36 @@ export class People {
     });
   }
 
-  #order(): Document {
+  /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */
+  #order(): void {
+    const {chance} = this.#setting;
+    const message = this.#anOrder();
+    this.#say(message);
+    const contrary = this.#contraryOf(message);
+    if (contrary && chance.happens(0.5))
+      this.#setting.after(10_000 * chance.next(), () => this.#say(contrary));
+  }
+
+  #contraryOf(message: Document): Document | undefined {
+    switch (message.action) {
+      case 'pause':
+        return {...message, action: 'resume'};
+      case 'resume':
+        return {...message, action: 'pause'};
+      case 'delete':
+        return {...message, action: 'recreate'};
+      case 'recreate':
+        return {...message, action: 'delete'};
+      case 'configure':
+        return {...message, budget_usd: 0.2};
+      case 'scale':
+        return {...message, workers_per_zone: 2};
+      default:
+        return undefined;
+    }
+  }
+
+  #anOrder(): Document {
     const {chance, config, tpus} = this.#setting;
     const run = `run-${chance.integer(0, 1)}`;
     const stream = `00${chance.integer(0, 2)}`;
@@ -147,6 +176,8 @@ export class People {
       this.#say({action: 'scale', budget_usd: null, workers_per_zone: 1, zones: [...tpus.zones.keys()]});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
+    // Who deploys may raise what no message can.
+    config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#setting.objects.info(name);

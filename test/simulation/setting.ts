@@ -16,6 +16,7 @@ const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 /** Short limits: a world lives for an hour or two. */
 const LIMITS = {
   GLEANER_HEARTBEAT_S: '30',
+  GLEANER_POLL_S: '20',
   GLEANER_LEASE_S: '120',
   GLEANER_SILENT_S: '180',
   GLEANER_AUDIT_S: '60',
@@ -62,6 +63,8 @@ export class Setting {
   readonly tpus: SimTpus;
   readonly config: Config;
   readonly invariants: Invariants;
+  /** The deployment began with a budget for a month, which people may have raised since. */
+  readonly hasMonthBudget: boolean;
   /** The stream objects that were dropped, each with every content that it was given. */
   readonly streams = new Map<string, string[]>();
   /** What a stream object held, by its name and checksum. */
@@ -95,8 +98,10 @@ export class Setting {
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
       GLEANER_CREATES_PER_HOUR: String(this.mostCreates),
       ...this.#budget(),
+      ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),
     });
+    this.hasMonthBudget = this.config.ceilings.max_budget_usd !== null;
     this.invariants = new Invariants(this);
   }
 
@@ -106,6 +111,22 @@ export class Setting {
     return isPoor && !this.options.plan && !this.options.without?.has('budget')
       ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
       : {};
+  }
+
+  /** In some worlds the deployment may have no more workers than its pool begins with, or money for a month of minutes. */
+  #ceilings(workers: number): Record<string, string> {
+    const [isFull, isPoor, hours] = [
+      this.chance.happens(0.3),
+      this.chance.happens(0.1),
+      this.chance.between(0.05, 1),
+    ];
+    if (this.options.plan) return {};
+    return {
+      ...(isFull ? {GLEANER_MAX_WORKERS: String(workers)} : {}),
+      ...(isPoor && !this.options.without?.has('budget')
+        ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+        : {}),
+    };
   }
 
   #provisioning(): string {

@@ -61,7 +61,7 @@ class Agent:
             if answer["action"] == "work":
                 self._work(answer["lease"], answer["work"])
             else:
-                self._pause(min(float(answer.get("retry_s", 2)), 60))
+                self._pause(float(answer.get("retry_s", 2)))
         log.info("Leaving: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api says so")
         return self.exit_code
 

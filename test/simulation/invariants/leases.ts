@@ -137,7 +137,7 @@ export class Leases {
   /** Where money is no object, whoever is not needed any more finishes the shard that it has in hand. */
   onEndOfLife(name: string, {cause_kind, last_phase, work}: Document): void {
     const pool = poolOf(this.#setting);
-    const isFree = pool.budget_usd === null && pool.version === 0;
+    const isFree = pool.budget_usd === null && pool.version === 0 && !this.#setting.hasMonthBudget;
     const isCut = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
     const isAnyRunPoor = this.#setting.store.collection('runs').some(({data}) => Number(data.version) > 0);
     this.#verdict.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);

@@ -4,6 +4,7 @@ import {paths} from '../../../shared/core/names.ts';
 import type {Pool} from '../../../shared/core/pool.ts';
 import {LIST_PRICES} from '../../../shared/core/prices.ts';
 import type {Run} from '../../../shared/core/run.ts';
+import {monthOf} from '../../../shared/core/spending.ts';
 import type {Worker} from '../../../shared/core/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
@@ -34,8 +35,8 @@ export class Money {
   }
 
   onMinute(): void {
-    const {budget_usd, spent_usd} = this.#spent();
-    this.#poorMinutes = budget_usd !== null && spent_usd >= budget_usd ? this.#poorMinutes + 1 : 0;
+    const isSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
+    this.#poorMinutes = isSpent ? this.#poorMinutes + 1 : 0;
   }
 
   onWipe(): void {
@@ -46,28 +47,33 @@ export class Money {
   onWorker(name: string, before: Document, after: Document): void {
     if (!isBorn(before, after)) return;
     const allowed = this.#setting.faults.hang > 0 ? HUNG_MINUTES : 1;
-    const {budget_usd, spent_usd} = this.#spent();
-    this.#verdict.check(
-      budget_usd === null || spent_usd < budget_usd || this.#poorMinutes <= allowed,
-      () => `${name} was made when $${spent_usd} of $${budget_usd} were spent for ${this.#poorMinutes} min`,
-    );
+    for (const {whose, budget_usd, spent_usd} of this.#spent())
+      this.#verdict.check(
+        spent_usd < budget_usd || this.#poorMinutes <= allowed,
+        () =>
+          `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#poorMinutes} min`,
+      );
   }
 
-  /** With what the living cost until they are gone. */
-  #spent(): {budget_usd: number | null; spent_usd: number} {
-    const {clockwork, store} = this.#setting;
+  /** Of the pool and of the month, where they have a limit, with what the living cost until they are gone. */
+  #spent(): {whose: string; budget_usd: number; spent_usd: number}[] {
+    const {clockwork, config, store} = this.#setting;
+    const {max_budget_usd} = config.ceilings;
     const {budget_usd, spent_usd} = poolOf(this.#setting);
-    if (budget_usd === null) return {budget_usd, spent_usd};
+    const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
+    const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const workers = workersOf(store);
-    const living = costOfLiving(workers, clockwork.now - MOST_SKEW_MS);
-    return {budget_usd, spent_usd: spent_usd + living.total + costOfLeaving(workers).total};
+    const living = costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfLeaving(workers).total;
+    return [
+      {whose: "the pool's", budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
+      {whose: "the month's", budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
+    ];
   }
 
   /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
   withoutMoney(): string[] {
     const {clockwork, store} = this.#setting;
     const now = clockwork.now - MOST_SKEW_MS;
-    const pool = poolOf(this.#setting);
     const workers = workersOf(store);
     const [living, leaving] = [costOfLiving(workers, now), costOfLeaving(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
@@ -77,7 +83,7 @@ export class Money {
       const spent =
         (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (leaving.runs.get(id ?? '') ?? 0);
       return (
-        isOver(pool.budget_usd, pool.spent_usd + living.total + leaving.total) ||
+        this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd) ||
         isOver(run?.budget_usd ?? null, spent)
       );
     };
@@ -104,6 +110,12 @@ export class Money {
         owed.set(run, (owed.get(run) ?? 0) + usd);
     }
     const spent = poolOf(this.#setting).spent_usd;
+    const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
+    const inMonths = months.reduce((sum, usd) => sum + usd, 0);
+    this.#verdict.check(
+      Math.abs(inMonths - total) < 1e-6,
+      () => `the months have spent $${inMonths}, their lives cost $${total}`,
+    );
     this.#verdict.check(
       Math.abs(spent - total) < 1e-6,
       () => `the pool has spent $${spent}, its lives cost $${total}`,

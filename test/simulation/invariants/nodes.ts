@@ -45,6 +45,14 @@ export class Nodes {
       () => `${name} was created while it was ${before.phase}`,
     );
     this.#verdict.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
+    // Of nodes that a lost database knew, no plan knows before they are adopted.
+    const {max_workers} = this.#setting.config.ceilings;
+    const living = workersOf(this.#setting.store).filter(({phase}) => phase !== 'gone').length;
+    if (isNew && living === max_workers) this.#setting.see('ceilings: as many workers as are allowed');
+    this.#verdict.check(
+      !isNew || living <= max_workers || this.#wiped_at > 0,
+      () => `${name} was created as one of ${living} workers, and ${max_workers} are allowed`,
+    );
     const node = this.#setting.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));

@@ -5,6 +5,19 @@ import type {Setting} from '../setting.ts';
 import {isBorn} from './nodes.ts';
 import type {Verdict} from './verdict.ts';
 
+/** What a message without settings sets. `start` of a run that has ended sets nothing. */
+const FIELD_OF: Record<string, Record<string, unknown>> = {
+  pause: {status: 'paused'},
+  resume: {status: 'active'},
+  delete: {held: true},
+  recreate: {held: false},
+  start: {},
+  stop: {},
+  retry: {},
+  cancel: {},
+  rebuild: {},
+};
+
 /** What a message made of the document that it is about. */
 type Word = {path: string; version: number; spent_usd: number; cancelled: string | undefined};
 
@@ -22,6 +35,8 @@ export class Words {
   readonly #final = new Set<string>();
   readonly #cancelled = new Set<string>();
   readonly #held = new Set<string>();
+  /** By document and field: when the message that set it last was published, and the value that it set. */
+  readonly #last = new Map<string, {published_at: string; value: unknown}>();
 
   constructor(setting: Setting, verdict: Verdict) {
     this.#setting = setting;
@@ -38,6 +53,7 @@ export class Words {
 
   onControl(id: string, before: Document | undefined, after: Document): void {
     this.#onSaid(id, after);
+    this.#onOrdered(after);
     const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
     const isNonsense = this.#expected.get(id) === 'rejected';
     this.#setting.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
@@ -56,6 +72,32 @@ export class Words {
     const spent = Math.max(Number(spent_usd), Number(cost_usd ?? 0));
     const cancelled = action === 'cancel' ? paths.stream(run, stream) : undefined;
     this.#said.set(id, {path, version: Number(version), spent_usd: spent, cancelled});
+  }
+
+  /** Each field has the value of the message published last, whatever is delivered last; a stop applies however late. */
+  #onOrdered({message, outcome, reason, published_at}: Document): void {
+    const isHeard = outcome === 'applied' || /^outdated/.test(String(reason));
+    if (!isHeard || typeof published_at !== 'string') return;
+    const {action, run, worker, stream, if_version: _, pool: __, ...settings} = JSON.parse(String(message));
+    const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool('tpu');
+    const said = FIELD_OF[action] ?? (stream === undefined ? settings : {});
+    for (const [field, value] of Object.entries(said)) {
+      const last = this.#last.get(`${path} ${field}`);
+      const isLater = !last || published_at >= last.published_at;
+      if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
+      const due = isLater ? value : last.value;
+      const isSet = JSON.stringify(this.#setting.store.peek(path)?.[field]) === JSON.stringify(due);
+      // A run may have ended, and money may have paused it, since the later message.
+      this.#verdict.check(
+        isSet || (field === 'status' && !(isLater && outcome === 'applied')),
+        () => `${path} has another ${field} than ${JSON.stringify(due)}, which was said last`,
+      );
+      this.#verdict.check(
+        isLater || outcome !== 'applied' || Object.keys(said).length > 1,
+        () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
+      );
+      if (!isLater) this.#setting.see('people say: an older word after a later one');
+    }
   }
 
   /** A message was done to its end: what it said outlives the Store. */
@@ -126,6 +168,7 @@ export class Words {
 
   onWipe(): void {
     this.#expected = new Map();
+    this.#last.clear();
   }
 
   atTheEnd(): void {
