@@ -83,12 +83,12 @@ function line(one: (typeof results)[number], before: (typeof results)[number] | 
   return cells.join(' ');
 }
 
-function lineOfEnd({what, ticks, longest_s, first_delete_s, last_delete_s, deletes, ...peak}: Ended): string {
+function lineOfEnd({what, ticks, first_delete_s, last_delete_s, deletes, ...of}: Ended): string {
   const told = deletes.filter(count => count > 0).join(', ');
   return [
-    `\n${what}: ${ticks} ticks, the longest ${longest_s.toFixed(1)} s`,
+    `\n${what}: ${ticks} ticks, the longest ${of.longest_s.toFixed(1)} s, none with more than ${of.longest_cpu_s.toFixed(1)} s of processor time`,
     `TPUs told to go by tick: ${told}; the first after ${first_delete_s.toFixed(2)} s, the last after ${last_delete_s.toFixed(2)} s`,
-    `peak heap ${peak.peak_heap_mb.toFixed(0)} MB of 128 MB, process ${peak.peak_mb.toFixed(0)} MB`,
+    `peak heap ${of.peak_heap_mb.toFixed(0)} MB of 128 MB, process ${of.peak_mb.toFixed(0)} MB`,
   ].join('\n  ');
 }
 

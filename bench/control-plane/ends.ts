@@ -16,6 +16,8 @@ export type Ended = {
   what: string;
   ticks: number;
   longest_s: number;
+  /** Processor time of the tick that took most of it: other work on the machine does not count. */
+  longest_cpu_s: number;
   /** From the begin of the first tick. */
   first_delete_s: number;
   last_delete_s: number;
@@ -165,17 +167,19 @@ async function measure(opened: Store, isComplete: boolean): Promise<Omit<Ended, 
     startupScript: async () => '',
   };
   const deletes: number[] = [];
-  let longest_s = 0;
+  let [longest_s, longest_cpu_s] = [0, 0];
   const isOver = async () =>
     isComplete ? (await opened.get(`runs/${RUN}`))?.status === 'completed' : deletes.length === 2;
   while (!(await isOver())) {
     if (deletes.length === MOST_TICKS) throw new Error(`The run is not complete after ${MOST_TICKS} ticks`);
-    const [start, before] = [seconds(), told.size];
+    const [start, cpu, before] = [seconds(), process.cpuUsage(), told.size];
     await lookAtEverything(deps).catch((error: Error) => {
       if (isComplete) throw error;
     });
     sample();
     longest_s = Math.max(longest_s, seconds() - start);
+    const {user, system} = process.cpuUsage(cpu);
+    longest_cpu_s = Math.max(longest_cpu_s, (user + system) / 1e6);
     deletes.push(told.size - before);
     waited_ms += Math.max(0, 60_000 - 1000 * (seconds() - start));
   }
@@ -185,6 +189,7 @@ async function measure(opened: Store, isComplete: boolean): Promise<Omit<Ended, 
   return {
     ticks: deletes.length,
     longest_s,
+    longest_cpu_s,
     first_delete_s: Math.min(...times),
     last_delete_s: Math.max(...times),
     deletes,

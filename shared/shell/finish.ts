@@ -30,6 +30,8 @@ export const READING_MS = 20_000;
 /** Streams between two places that a fold can go on from. */
 const PAGE = 500;
 const ATTEMPTS = 3;
+/** Of what is kept of a fold; to be raised when that changes, so that a new release begins anew. */
+const FORMAT = 1;
 
 /** `unfinished`: a stream goes on. `later`: time is over, or another tick folds the run; so many streams are folded. */
 export type Ending =
@@ -60,7 +62,10 @@ export async function foldRun(deps: Deps, run: Run, until_ms: number): Promise<E
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const fold = (await readFold(deps, run.run)) ?? (await newFold(deps, run.run));
     const frozen = await frozenOf(deps, run);
-    const how = await foldPages(deps, run, frozen?.spec_hash, fold, until_ms);
+    const how = await foldPages(deps, run, frozen?.spec_hash, fold, until_ms).catch(async error => {
+      await keepFold(deps, run.run, fold);
+      throw error;
+    });
     const {totals, broken} = fold;
     const streams = totals.streams_completed + totals.streams_failed;
     if (how === 'unfinished') return {kind: how};
@@ -91,11 +96,12 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
 
 async function foldPages(
   deps: Deps,
-  {run, ...of}: Run,
+  parent: Run,
   spec_hash: string | undefined,
   fold: Fold,
   until_ms: number,
 ): Promise<'unfinished' | 'later' | 'ended'> {
+  const {run} = parent;
   const isLate = () => deps.now() >= until_ms;
   while (!isLate()) {
     const after = fold.after === '' ? {} : {after: fold.after};
@@ -104,7 +110,7 @@ async function foldPages(
     const known = new Set(page.map(({id}) => id));
     const last = isLast ? undefined : page.at(-1)?.id;
     // A stream that has a document now is in this page when it is read again.
-    const {isAny, gone} = isOpen({run, ...of})
+    const {isAny, gone} = isOpen(parent)
       ? await takeUnknown(deps, run, fold.after, last, known)
       : {isAny: false, gone: new Set<string>()};
     if (isAny) continue;
@@ -145,11 +151,12 @@ function readFacts(deps: Deps, run: string, {id, path, data}: Stored): Found {
 /** A place in the streams that another process can go on from. False when another tick has gone on meanwhile. */
 async function keepFold(deps: Deps, run: string, fold: Fold): Promise<boolean> {
   const {after, generation, totals, broken, result} = fold;
+  if (after === fold.kept) return true;
   const state = JSON.stringify({totals, broken, result: result.state()});
   const isKept = await deps.store.transaction(async tx => {
     const current = await tx.get(paths.fold(run));
     if ((current?.after ?? '') !== fold.kept) return false;
-    tx.set(paths.fold(run), {after, generation, state, updated_at: iso(deps.now())});
+    tx.set(paths.fold(run), {format: FORMAT, after, generation, state, updated_at: iso(deps.now())});
     return true;
   });
   if (isKept) fold.kept = after;
@@ -161,8 +168,9 @@ async function readFold(deps: Deps, run: string): Promise<Fold | undefined> {
   return found && foldIn(found);
 }
 
-/** None in a document that was edited: the run is folded from its first stream. */
-function foldIn({after, generation, state}: Document): Fold | undefined {
+/** None in a document of another release, or one that was edited: the run is folded from its first stream. */
+function foldIn({format, after, generation, state}: Document): Fold | undefined {
+  if (format !== FORMAT) return undefined;
   try {
     type Kept = {totals: StreamTotals; broken: number; result: FoldState};
     const {totals, broken, result}: Kept = JSON.parse(String(state));

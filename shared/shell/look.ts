@@ -24,6 +24,9 @@ import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './worker
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
+/** Results are read until so long after the tick began, so that its call ends within a minute; and at least for five seconds. */
+const TICK_MOST_MS = 40_000;
+const LEAST_READING_MS = 5000;
 /** Runs that are looked at at once; each asks for a handful of sums. */
 const RUNS_ABREAST = 8;
 
@@ -37,9 +40,10 @@ const RUNS_ABREAST = 8;
  */
 export async function lookAtEverything(deps: Deps): Promise<void> {
   const failures = new Failures(deps);
+  const began_ms = deps.now();
   // Of nodes that cannot be listed nothing is concluded; budgets, pauses and stops need no list.
   const look = (await failures.isolate('list the nodes', () => lookAtNodes(deps))) ?? NOT_LOOKED;
-  const isBusy = await lookAtFleet(deps, look, failures);
+  const isBusy = await lookAtFleet(deps, look, failures, began_ms);
   // A tick that failed leaves the beat on, which runs it again.
   failures.rethrow();
   // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.
@@ -56,7 +60,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
 }
 
 /** Decides about workers, and then looks at leases, runs, streams and results; true while any worker is not gone. */
-async function lookAtFleet(deps: Deps, look: Look, failures: Failures): Promise<boolean> {
+async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms: number): Promise<boolean> {
   const read = await failures.isolate('read the fleet', () => readFleet(deps));
   if (!read) return true;
   const adopted = await failures.isolate('adopt the nodes without a document', () =>
@@ -74,7 +78,7 @@ async function lookAtFleet(deps: Deps, look: Look, failures: Failures): Promise<
   const over = await lookAtRuns(deps, fleet, failures);
   await failures.isolate('take missed streams', () => takeMissedStreams(deps));
   await failures.isolate('audit the streams at work', () => audit(deps, fleet));
-  await endRuns(deps, over, failures);
+  await endRuns(deps, over, failures, began_ms);
   return decided?.busy ?? true;
 }
 
@@ -101,9 +105,19 @@ async function lookAtRuns(deps: Deps, fleet: Fleet, failures: Failures): Promise
   return over;
 }
 
-/** One run after the other, because each takes the memory of many reads; the small ones do not wait for a large one. */
-async function endRuns(deps: Deps, over: readonly Over[], failures: Failures): Promise<void> {
-  const until_ms = deps.now() + READING_MS;
+/**
+ * One run after the other, because each takes the memory of many reads; the small ones do not wait for a large one. Reads for less
+ * time where the tick has taken long already.
+ */
+async function endRuns(
+  deps: Deps,
+  over: readonly Over[],
+  failures: Failures,
+  began_ms: number,
+): Promise<void> {
+  const now = deps.now();
+  const left_ms = Math.max(LEAST_READING_MS, began_ms + TICK_MOST_MS - now);
+  const until_ms = now + Math.min(READING_MS, left_ms);
   for (const each of over.toSorted((one, other) => one.streams - other.streams))
     await failures.isolate(`end run ${each.run.run}`, () => endRun(deps, each, until_ms));
 }

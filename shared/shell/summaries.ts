@@ -16,7 +16,7 @@ const MAX_REASON = 300;
 
 export type Summary = StreamSummary | {unread: string};
 
-/** Reads the summaries of streams, some at once, and gives them in the order of the streams. */
+/** Reads the summaries of streams, some at once and each twice where it fails, and gives them in the order of the streams. */
 export async function* summariesOf<S extends {stream: string}>(
   deps: Deps,
   run: string,
@@ -24,7 +24,8 @@ export async function* summariesOf<S extends {stream: string}>(
   spec_hash: string,
 ): AsyncGenerator<[S, Summary]> {
   const read = ({stream}: S, max_bytes: number) => readSummary(deps, {run, stream}, spec_hash, max_bytes);
-  for await (const [stream, found] of inOrder(streams, READS, each => read(each, MANY_BYTES))) {
+  const first = (stream: S) => read(stream, MANY_BYTES).catch(() => read(stream, MANY_BYTES));
+  for await (const [stream, found] of inOrder(streams, READS, first)) {
     const summary = found === 'too large' ? await read(stream, ONE_BYTES) : found;
     yield [stream, summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`} : summary];
   }

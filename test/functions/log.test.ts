@@ -17,7 +17,7 @@ const CALL = `
   await new Promise(resolve => refusing.listen(0, '127.0.0.1', resolve));
   process.env.GLEANER_STORAGE_ENDPOINT = 'http://127.0.0.1:' + refusing.address().port;
   await import('./functions/index.ts');
-  const data = {message: {messageId: '77', data: Buffer.from('{"action":"stop","run":"my-run"}').toString('base64')}};
+  const data = {message: {messageId: '77', publishTime: '2026-01-02T03:04:05.000Z', data: Buffer.from('{"action":"stop","run":"my-run"}').toString('base64')}};
   await getFunction('on-control')({id: '77', data}).then(
     () => process.exit(0),
     () => process.exit(42),
