@@ -128,7 +128,7 @@ export function summarizeRun(
 ): Run {
   // A slow look knows less than another that came after it: what was spent stays spent.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
-  const next: Run = {...run, ...totals, cost_usd};
+  const next: Run = {...run, ...exact(totals), cost_usd};
   const ended = next.streams_completed + next.streams_failed;
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
@@ -142,4 +142,13 @@ export function summarizeRun(
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;
+}
+
+/** A sum above the largest exact number stays at it: the run must stay readable, whatever its shards say. */
+export function exact<T extends {[field: string]: number}>(totals: T): T {
+  const bounded = Object.entries(totals).map(([field, sum]) => [
+    field,
+    Math.min(sum, Number.MAX_SAFE_INTEGER),
+  ]);
+  return Object.fromEntries(bounded) as T;
 }

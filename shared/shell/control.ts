@@ -18,9 +18,10 @@ import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
-import type {Document, Transaction} from '../ports.ts';
+import type {Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {controlRecords, MAX_TEXT} from './history.ts';
 import {holderOf, takeWork, tellHolders} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
@@ -229,14 +230,13 @@ function record(
   about: About,
   now: number,
 ): Outcome {
-  const document: Document = {
+  controlRecords.set(tx, path, {
     ...outcome,
     ...about,
-    message: text.slice(0, 4000).toWellFormed(),
+    message: text.slice(0, MAX_TEXT).toWellFormed(),
     at: iso(now),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
-  };
-  tx.set(path, document);
+  });
   const message_id = path.slice(path.indexOf('/') + 1);
   const what = `Control message ${outcome.outcome}: ${outcome.reason}`;
   tell(tx, {kind: 'control', ...about, message_id, text: what}, now);

@@ -1,3 +1,4 @@
+import {originOfShards} from '../core/checkpoint.ts';
 import {CANCELLED} from '../core/control.ts';
 import {
   datasetPrefix,
@@ -21,7 +22,7 @@ import {freezeSpec, readText, whyIgnored} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
-import {advanceStream, originOf, takeShard} from './progress.ts';
+import {advanceStream, originOf, storedShards, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -146,27 +147,28 @@ export async function registerStream(
   if (!object) return false;
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
-  const isChoice = twin && !(await deps.store.get(paths.stream(run, stream)));
-  const isSecond = isChoice && (await originOf(deps, run, stream, [object, twin])) === twin;
+  const isKnown = (await deps.store.get(paths.stream(run, stream))) !== undefined;
+  const isSecond = twin && !isKnown && (await originOf(deps, run, stream, [object, twin])) === twin;
   const isFirstTaken = isSecond && (await registerStream(deps, twin.name, run, stream));
+  // A stream that has shards and no document had one that was lost: the next grant must be above the epochs of that time.
+  const stored = isKnown ? undefined : await storedShards(deps, run, stream);
+  const shards = stored instanceof Rejected ? [] : (stored ?? []);
+  const origin = {...originOfShards(object.crc32c, parent.spec_hash, shards), bucket: deps.objects.bucket};
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
-  const {refused, changed, isOpenNow, isKnown} = await deps.store.transaction(async tx => {
+  const {refused, changed, isOpenNow, isThere} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const holder = await holderOf(deps, tx, existing);
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
+    if (isKnown && !existing) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);
     // What was there before the stop is made again as it was, should the Store have been lost.
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
     if (current.status === 'cancelled' && (existing || isLate)) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
-      return {refused, changed: false, isOpenNow: false, isKnown: existing !== undefined};
+      return {refused, changed: false, isOpenNow: false, isThere: existing !== undefined};
     }
-    const registered = register(object, existing, run, stream, {
-      bucket: deps.objects.bucket,
-      model,
-      now,
-    });
+    const registered = register(object, existing, run, stream, {...origin, model, now});
     const {refusal, text} = registered;
     const isCancelled = !existing && current.cancelled_streams.includes(stream);
     const next: Stream = isCancelled
@@ -182,14 +184,14 @@ export async function registerStream(
     const isNews = next.status !== existing?.status || isUnfinished(next);
     const reopens = isNews && reopenRun(tx, current, `stream ${stream} came`, now);
     const isOpenNow = reopens || isOpen(current);
-    return {refused: refusal, changed: next !== existing, isOpenNow, isKnown: true};
+    return {refused: refusal, changed: next !== existing, isOpenNow, isThere: true};
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
-    see(deps, run, object, isKnown ? stream : undefined);
+    see(deps, run, object, isThere ? stream : undefined);
     return changed || isFirstTaken === true;
   }
-  await advanceStream(deps, run, stream);
+  if (isKnown || stored instanceof Rejected || shards.length > 0) await advanceStream(deps, run, stream);
   return changed || isOpenNow;
 }
 
@@ -204,7 +206,7 @@ function register(
   existing: Stream | undefined,
   run: string,
   stream: string,
-  at: {bucket: string; model: string; now: number},
+  at: {bucket: string; model: string; now: number; crc32c: string; epoch: number},
 ): Registered {
   const content = {
     object: object.name,
@@ -214,7 +216,9 @@ function register(
   };
   if (!existing) {
     const text = `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`;
-    return unlessEmpty({next: newStream(run, workerIdOf(stream), content, at), refusal: undefined, text});
+    const {crc32c, epoch} = at;
+    const next = {...newStream(run, workerIdOf(stream), content, at), crc32c, epoch};
+    return unlessEmpty({next, refusal: undefined, text});
   }
   const again = registerAgain(existing, content, at.now);
   switch (again.kind) {

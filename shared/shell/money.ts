@@ -1,7 +1,6 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
 import {
-  type Costs,
   costOfLeaving,
   costOfLiving,
   overspent,
@@ -17,9 +16,10 @@ import {GENERATIONS, isPriceKey, overList, type Prices, usdPerHour} from '../cor
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
-import type {Document, Transaction} from '../ports.ts';
+import type {Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {type Attempt, attemptRecords} from './history.ts';
 import {poolRecords, runRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -158,7 +158,7 @@ export async function billsFor(
   const attempts = await Promise.all(
     workers.map(async worker => {
       const path = paths.attempt(worker.name, worker.incarnation);
-      return {worker, path, attempt: await tx.get(path)};
+      return {worker, path, attempt: await unlessBroken(deps, () => attemptRecords.get(tx, path))};
     }),
   );
   const sum = (of: (worker: Worker) => number) => workers.reduce((total, worker) => total + of(worker), 0);
@@ -175,16 +175,17 @@ export async function billsFor(
     }
     const total = sum(({costs}) => totalOf(costs));
     if (pool && total > 0) poolRecords.set(tx, {...pool, spent_usd: pool.spent_usd + total});
-    for (const {worker, path, attempt} of attempts) if (attempt) tx.set(path, billed(attempt, worker, now));
+    for (const {worker, path, attempt} of attempts)
+      if (attempt) attemptRecords.set(tx, path, billed(attempt, worker, now));
   };
 }
 
 /** The attempt with what its life has cost. One that ended before, and whose node was seen again, has cost that too. */
-function billed(attempt: Document, {costs, ready_at}: Worker, now: number): Document {
+function billed(attempt: Attempt, {costs, ready_at}: Worker, now: number): Attempt {
   const gone = {gone_at: iso(now)};
   if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};
   if (ready_at === null) return attempt;
-  const all = {...(attempt.costs as Costs)};
+  const all = {...attempt.costs};
   for (const [run, usd] of Object.entries(costs)) all[run] = (all[run] ?? 0) + usd;
   const first = {ready_at: attempt.ready_at ?? ready_at, seen_again_at: ready_at};
   return {...attempt, ...first, costs: all, cost_usd: totalOf(all), ...gone};

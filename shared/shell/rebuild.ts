@@ -1,5 +1,5 @@
 /** Work state made again from the bucket: runs, streams, shards and checkpoints, while workers go on. */
-import {contentToCount, foldShards, NOTHING_STORED, type Progress, type Shard} from '../core/checkpoint.ts';
+import {foldShards, NOTHING_STORED, originOfShards, type Progress, type Shard} from '../core/checkpoint.ts';
 import {datasetPrefix, outputPrefix, parseDatasetObject, paths} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {type Stream, withRebuilt} from '../core/stream.ts';
@@ -7,6 +7,7 @@ import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {shardRecords} from './history.ts';
 import {ensureRun, registerStream, streamsOf, wake} from './intake.ts';
 import {lookAtEveryStream} from './look.ts';
 import {createdAt, originOf, readShards} from './progress.ts';
@@ -75,6 +76,8 @@ type Look = {
   known: Stream | undefined;
   /** The content that counts: that of what is stored, or the one registered. */
   crc32c: string;
+  /** The largest of the stored shards. */
+  epoch: number;
   progress: Progress;
   shards: StoredShard[];
 };
@@ -96,23 +99,24 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   // Listed after the documents were read: what they count is in the listing.
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
+  const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
+  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
+  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, read ?? []);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
     survey: {...about, finding, stored_shards: progress.total_shards, why},
     known,
     crc32c: shards[0]?.stream_crc32c ?? known?.crc32c ?? object.crc32c,
+    epoch,
     progress,
     shards: shards.map(shard => ({...shard, stored_at: createdAt(listing, shard.object)})),
   });
-  const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
-  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
   const stored = read?.[0]?.stream_crc32c;
   const isForeign = known?.object !== object.name && known?.crc32c !== stored && object.crc32c === stored;
   if (known?.status === 'failed' && isForeign)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // The document goes first: its content may have been replaced since the object was listed.
-  const {epoch = 0, crc32c = object.crc32c} = known ?? {};
-  const stream_crc32c = contentToCount({epoch, crc32c}, spec_hash, read ?? []);
-  const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, read);
+  const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};
+  const folded = read && foldShards(NOTHING_STORED, origin, read);
   if (!folded || folded.kind === 'error') {
     const why = folded?.reason ?? 'a shard says that it is another; the log says which';
     return known ? answer('faulty', why) : answer('missing', why);
@@ -122,7 +126,7 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
   if (!parent || !known)
     return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
-  const told = differenceOf(known, progress);
+  const told = differenceOf(known, progress, epoch);
   const documents = await deps.store.count(paths.shards(run, stream));
   if (told) return answer('different', told, progress, counted);
   if (documents !== progress.total_shards)
@@ -130,7 +134,9 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   return answer('right', null, progress, counted);
 }
 
-function differenceOf(known: Stream, progress: Progress): string | null {
+function differenceOf(known: Stream, progress: Progress, epoch: number): string | null {
+  if (known.blocked_reason !== null) return known.blocked_reason;
+  if (known.epoch < epoch) return `its epoch is ${known.epoch}, and ${epoch} is the largest of its shards`;
   const fields = Object.keys(progress) as (keyof Progress)[];
   const field = fields.find(name => known[name] !== progress[name]);
   if (field) return `${field} is ${known[field]}, and ${progress[field]} in the bucket`;
@@ -211,12 +217,12 @@ async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promi
 /** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
 async function mend(
   deps: Deps,
-  {survey: {run, stream, why}, known, crc32c, progress, shards}: Look,
+  {survey: {run, stream, why}, known, crc32c, epoch, progress, shards}: Look,
 ): Promise<boolean> {
   for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
     await deps.store.transaction(async tx => {
       for (const shard of shards.slice(first, first + SHARDS_AT_ONCE))
-        tx.set(paths.shard(run, stream, shard.shard), {...shard});
+        shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
     });
   const stored = await deps.store.query(paths.shards(run, stream));
   const extra = stored.filter(({data}) => !(Number(data.shard) <= progress.total_shards));
@@ -224,7 +230,7 @@ async function mend(
     const current = await streamRecords.get(tx, run, stream);
     if (!current || current.updated_at !== known?.updated_at) return false;
     const now = deps.now();
-    streamRecords.set(tx, {...withRebuilt(current, progress, now), crc32c});
+    streamRecords.set(tx, {...withRebuilt(current, {progress, epoch}, now), crc32c});
     for (const {path} of extra) tx.delete(path);
     const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
     tell(tx, {kind: 'stream', run, stream, text}, now);

@@ -4,6 +4,7 @@
  * documents of earlier releases lack it.
  */
 import {z} from 'zod';
+import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../core/bounds.ts';
 import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
@@ -11,11 +12,14 @@ import type {Run} from '../core/run.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
-import type {Document, Filter, Store, Stored, Transaction} from '../ports.ts';
+import type {Filter, Store, Transaction} from '../ports.ts';
 import {provisioning} from '../schemas.ts';
+import {kind} from './kind.ts';
 import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
+const epoch = count.max(MAX_LEASE_EPOCH);
+const incarnation = count.max(MAX_ORDINAL);
 const instant = z.iso.datetime();
 const text = z.string();
 
@@ -40,12 +44,13 @@ const streamDocument: z.ZodType<Stream> = z.looseObject({
   dataset_path: text,
   model_path: text,
   status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
-  epoch: count,
-  lease: z.looseObject({worker: text, incarnation: count, epoch: count}).nullable(),
+  epoch,
+  lease: z.looseObject({worker: text, incarnation, epoch}).nullable(),
   ...progress,
   failures: count,
   faults: count,
   last_error: text.nullable(),
+  blocked_reason: text.nullable().default(null),
   created_at: instant,
   updated_at: instant,
 });
@@ -92,7 +97,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
   charged_to: text.nullable(),
-  incarnation: count,
+  incarnation,
   provider_state: text.nullable(),
   health: text.nullable(),
   // Those with a default are newer than the first release, whose documents lack them.
@@ -106,7 +111,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   heartbeat_at: instant.nullable(),
   activity: text.nullable(),
   work: text.nullable(),
-  epoch: count.nullable().default(null),
+  epoch: epoch.nullable().default(null),
   claimed_at: instant.nullable().default(null),
   drains: z.boolean().default(false),
   samples_done: count.nullable(),
@@ -147,38 +152,6 @@ const poolDocument: z.ZodType<Pool> = z.looseObject({
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
 });
-
-/** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
-function kind<T extends object>(schema: z.ZodType<T>) {
-  const parse = (path: string, data: Document): T => {
-    const parsed = schema.safeParse(data);
-    if (parsed.success) return parsed.data;
-    const issue = parsed.error.issues[0];
-    throw new Rejected(
-      `Failed to read ${path}: ${issue?.path.join('.')}: ${issue?.message}. Somebody edited it: mend the field or delete the document`,
-      {cause: parsed.error},
-    );
-  };
-  return {
-    get: async (from: Store | Transaction, path: string): Promise<T | undefined> => {
-      const data = await from.get(path);
-      return data && parse(path, data);
-    },
-    parse,
-    /** Those that can be read; each that cannot goes to `onBroken`, so that one broken document stops nobody else. */
-    parseAll: (stored: Stored[], onBroken: (error: Rejected, id: string) => void): T[] =>
-      stored.flatMap(({path, id, data}) => {
-        try {
-          return [parse(path, data)];
-        } catch (error) {
-          if (!(error instanceof Rejected)) throw error;
-          onBroken(error, id);
-          return [];
-        }
-      }),
-    set: (tx: Transaction, path: string, value: T) => tx.set(path, value as unknown as Document),
-  };
-}
 
 /** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */
 export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {

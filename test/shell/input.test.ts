@@ -469,11 +469,16 @@ describe('a shard that is not one', () => {
       await world.deliverAll();
       const {spec_hash} = (await world.run('my-run')) ?? {};
       const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+      await world.store.transaction(async tx => {
+        const path = 'runs/my-run/streams/000';
+        tx.set(path, {...(await tx.get(path)), epoch: 1});
+      });
       const of = {
         schema: 'gleaner/1',
         run: 'my-run',
         stream: '000',
         shard: '1',
+        epoch: '1',
         first_sample: '0',
         last_sample: '1',
         samples: '2',

@@ -9,7 +9,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard <= progress.total_shards) continue;',
       },
       {
@@ -24,7 +24,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard > progress.total_shards + 1) continue;',
       },
       {file: 'shared/core/checkpoint.ts', find: 'if (misfit)', replace: 'if (misfit && shard.shard < 0)'},
