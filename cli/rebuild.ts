@@ -16,8 +16,9 @@ import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, warn} from './output.ts';
 
-/** A function may take minutes over a run of many streams. */
+/** A function may take minutes over a run of many streams, and Cloud TPU over the deletion of nodes without a document. */
 const WAIT_S = 600;
+const WAIT_FOR_NODES_S = 1800;
 const POLL_MS = 250;
 
 /** What a rebuild puts right. One that waits needs a run.json that is right, and one that is faulty other shards. */
@@ -26,8 +27,8 @@ const MENDED: readonly string[] = ['missing', 'broken', 'different'];
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
 /**
- * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. With `dryRun` nothing is
- * sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
+ * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. Without a run, nodes without
+ * a document are deleted first. With `dryRun` nothing is sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
  */
 export async function rebuild(
   run: string | undefined,
@@ -44,10 +45,11 @@ export async function rebuild(
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
+    if (run === undefined) await removeOrphans(connection, store);
     const ids = new Map<string, string>();
     for (const each of runs) ids.set(each, await publish(connection, {action: 'rebuild', run: each}));
     const outcomes = [];
-    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
+    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id, WAIT_S))});
     const reports = [];
     for (const outcome of outcomes) reports.push({...outcome, faulty: await faultyOf(sources, outcome.run)});
     const lines = reports.flatMap(({outcome, reason, faulty}) => [
@@ -60,6 +62,13 @@ export async function rebuild(
     await store.close();
     await connection.close();
   }
+}
+
+/** The message about every run is done when no node without a document is left; a message for each run then says how it went. */
+async function removeOrphans(connection: Connection, store: Store): Promise<void> {
+  const id = await publish(connection, {action: 'rebuild'});
+  const {outcome, reason} = await outcomeOf(store, id, WAIT_FOR_NODES_S);
+  if (outcome !== 'applied') throw new CliError(`the rebuild of every run was refused: ${reason}`);
 }
 
 async function compare(sources: Sources, runs: string[], json: boolean | undefined): Promise<void> {
@@ -99,12 +108,16 @@ async function publish({project, pubsub_endpoint}: Connection, message: Document
 }
 
 /** What the functions recorded of a message; they may not have it yet. */
-async function outcomeOf(store: Store, id: string): Promise<{outcome: string; reason: string}> {
-  for (const end = Date.now() + WAIT_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
+async function outcomeOf(
+  store: Store,
+  id: string,
+  wait_s: number,
+): Promise<{outcome: string; reason: string}> {
+  for (const end = Date.now() + wait_s * 1000; Date.now() < end; await sleep(POLL_MS)) {
     const record = await store.get(paths.control(id));
     if (record) return {outcome: String(record.outcome), reason: String(record.reason)};
   }
   throw new CliError(
-    `message ${id} was published and not recorded in ${WAIT_S} s: see the log of the function on-control`,
+    `message ${id} was published and not recorded in ${wait_s} s: see the log of the function on-control`,
   );
 }

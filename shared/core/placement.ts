@@ -13,6 +13,8 @@ export type Zone = {
   losses: {ended_at: string; lived_s: number}[];
   /** When nodes were asked for, the newest last: those of the last hour. */
   creates: {asked_at: string}[];
+  /** Since when it has more nodes without a document than go at once. */
+  orphans: {since_at: string} | null;
   updated_at: string;
 };
 
@@ -63,6 +65,7 @@ export function newZone(zone: string, now: number): Zone {
     sold_out_at: null,
     losses: [],
     creates: [],
+    orphans: null,
     updated_at: iso(now),
   };
 }

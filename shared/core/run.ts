@@ -1,5 +1,5 @@
 import type {StreamStatus} from './stream.ts';
-import {isOlderThan, iso} from './time.ts';
+import {iso} from './time.ts';
 
 /** `paused` and `cancelled` are people's words; the others follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
@@ -26,8 +26,6 @@ export type Run<Spec = {[key: string]: unknown}> = {
   /** Streams that a message cancelled and none has retried. */
   cancelled_streams: string[];
   stopped_at: string | null;
-  /** When this document was made of a manifest that was there before it: then the Store was lost. */
-  rebuilt_at: string | null;
   streams_pending: number;
   streams_in_progress: number;
   streams_completed: number;
@@ -55,7 +53,7 @@ export const NO_STREAMS = {
 };
 
 /** What people have said of a run so far: nothing. */
-export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null, rebuilt_at: null};
+export const NO_ORDERS = {version: 0, cancelled_streams: [], stopped_at: null};
 
 /** What the streams of a run are together; `failed` is one of those that failed. */
 export type StreamTotals = typeof NO_STREAMS & {
@@ -73,11 +71,12 @@ export type StreamFacts = {
   total_bytes: number;
 };
 
-/**
- * A run that was just made again gives nothing out for the time of a lease, so that whoever works on it can say so first.
- */
-export function isSettled({rebuilt_at}: Run, lease_s: number, now: number): boolean {
-  return rebuilt_at === null || isOlderThan(rebuilt_at, lease_s, now);
+/** A manifest that is older had a document: a function makes both within minutes. */
+export const LOST_AFTER_S = 3600;
+
+/** Why a run that had a document before does not go on by itself, and the command that lets it. */
+export function lostReason(run: string): string {
+  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Look at it, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
 }
 
 /** The number fields of a stream that its run adds up. */
@@ -117,7 +116,8 @@ export function isOpen(run: Run): boolean {
 
 /**
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
- * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
+ * the first; a finished run becomes active again when a further stream is dropped. A stop stays what it is, and so does a pause
+ * until all streams are complete: what failed may be revived, and then still waits for `resume`.
  * `known_usd`: what a look knows that it has cost, with the lives that go on.
  */
 export function summarizeRun(
@@ -134,7 +134,8 @@ export function summarizeRun(
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     if (unfinished > 0) next.status = run.status === 'paused' ? 'paused' : 'active';
-    else next.status = failed ? 'failed' : 'completed';
+    else if (!failed) next.status = 'completed';
+    else if (run.status !== 'paused') next.status = 'failed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;

@@ -30,7 +30,6 @@ import {rebuild} from './rebuild.ts';
 import {FAILED, poolRecords, runRecords, streamRecords, UNFINISHED, workerRecords} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell, tellAlone} from './timeline.ts';
-import {adoptUnknown} from './workers.ts';
 
 const KEPT_DAYS = 90;
 
@@ -87,7 +86,6 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
     case 'recreate':
     case 'delete':
       await knownPool(deps);
-      if (!(await deps.store.get(paths.worker(message.worker)))) await adoptUnknown(deps, message.worker);
       return '';
     case 'pause':
     case 'resume':

@@ -3,6 +3,7 @@ import {CANCELLED} from '../core/control.ts';
 import {
   datasetPrefix,
   isRunId,
+  outputsPrefix,
   parseDatasetObject,
   parseOutputObject,
   paths,
@@ -10,9 +11,9 @@ import {
   workerIdOf,
 } from '../core/names.ts';
 import {slotsFor} from '../core/pool.ts';
-import {isOpen, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
+import {isOpen, LOST_AFTER_S, lostReason, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
-import {iso, msOf} from '../core/time.ts';
+import {isOlderThan, iso, msOf} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {parseRunSpec, type RunSpecInput} from '../spec.ts';
@@ -251,9 +252,12 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let orders: RunOrders | undefined;
   let reason: string | null = null;
+  let isLost = false;
   try {
     orders = await readOrders(deps, run);
     frozen = await freezeSpec(deps, run);
+    isLost = await hadDocument(deps, run, frozen.frozen_at);
+    if (isLost) reason = lostReason(run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
@@ -263,7 +267,6 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     if (current?.spec || current?.status === 'cancelled') return current;
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
-    const isRebuilt = frozen?.frozen_at && now - msOf(frozen.frozen_at) > deps.config.lease_s * 1000;
     const next: Run = {
       ...current,
       run,
@@ -271,7 +274,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       ...NO_ORDERS,
       created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
-      status: frozen ? 'active' : 'failed',
+      status: isLost ? 'paused' : frozen ? 'active' : 'failed',
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
@@ -282,16 +285,28 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       stream_offset: frozen?.placement.stream_offset ?? 0,
       spent_usd: 0,
       cost_usd: 0,
-      rebuilt_at: isRebuilt ? iso(now) : null,
       ...(orders && obeyed(orders, frozen !== undefined)),
     };
     runRecords.set(tx, next);
     const text =
       reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
-    tell(tx, {kind: reason ? 'rejected' : 'run', run, text}, now);
+    tell(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
     return next;
   });
 }
+
+/**
+ * Whether a run without a document had one before: it has a shard, or its spec was frozen long ago. Such a run waits for a person:
+ * the pause, the stop or the budget that its document held may be lost.
+ */
+async function hadDocument(deps: Deps, run: string, frozen_at: string | null): Promise<boolean> {
+  if (frozen_at !== null && isOlderThan(frozen_at, LOST_AFTER_S, deps.now())) return true;
+  const outputs = await deps.objects.list(outputsPrefix(run), {limit: MOST_OUTPUTS});
+  return outputs.some(({name}) => parseOutputObject(name) !== undefined);
+}
+
+/** Objects among which a shard is looked for: in its folder, two others may come before it. */
+const MOST_OUTPUTS = 1000;
 
 /** A run that waits for a good `run.json` waits for it whatever was said, but for a stop. */
 function obeyed({schema: _, run: __, status, reason, ...orders}: RunOrders, isFrozen: boolean): Partial<Run> {

@@ -36,7 +36,7 @@ import {
 } from './records.ts';
 import {isAnyToClose, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
+import {type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
@@ -58,7 +58,7 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
     return NOT_LOOKED;
   });
   await takeMissedStreams(deps).catch(error => failures.push(error));
-  const fleet = await adoptNodes(deps, look, await readFleet(deps));
+  const fleet = await readFleet(deps);
   await audit(deps, fleet).catch(error => failures.push(error));
   await heedRuns(deps, fleet).catch(error => failures.push(error));
   const living = costOfLiving(fleet.workers.values(), deps.now());
@@ -127,8 +127,10 @@ async function lookAtRun(deps: Deps, run: Run, {fleet, atWork, cost_usd}: Seen):
   const {unfinished, ...totals} = await countStreams(deps, run.run);
   // Leases come and go while they are counted: among many, a few more than workers say nothing.
   if (totals.streams_in_progress - atWork > atWork / 100) await endOrphanedLeases(deps, run.run, fleet);
+  // A paused run with a failed stream stays open, and every tick would read all its streams.
+  const staysOpen = run.status === 'paused' && unfinished === 0 && totals.streams_failed > 0;
   const isOver = unfinished === 0 || (atWork === 0 && !(await isAnyReadable(deps, run.run)));
-  if (isOver) await lookAtEveryStream(deps, run, cost_usd);
+  if (isOver && !staysOpen) await lookAtEveryStream(deps, run, cost_usd);
   else await sumUp(deps, run, totals, cost_usd);
 }
 

@@ -10,9 +10,12 @@ import type {Deps} from './deps.ts';
 import {shardRecords} from './history.ts';
 import {ensureRun, registerStream, streamsOf, wake} from './intake.ts';
 import {lookAtEveryStream} from './look.ts';
+import {isBlind, lookAtNodes} from './nodes.ts';
+import {orphansLeft} from './orphans.ts';
 import {createdAt, originOf, readShards} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {tell} from './timeline.ts';
+import {deleteOrphans, readFleet} from './workers.ts';
 
 /** What a look needs: `gleaner rebuild --dry-run` has no more. */
 export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
@@ -151,6 +154,7 @@ function differenceOf(known: Stream, progress: Progress, epoch: number): string 
  */
 export async function rebuild(deps: Deps, run: string | undefined): Promise<string> {
   if (run === undefined) {
+    await removeOrphans(deps);
     const runs = await runsInBucket(deps);
     for (const each of runs) await deps.bus.publish('control', {action: 'rebuild', run: each});
     return `${runs.length} runs are made again, each by a message of its own: ${runs.slice(0, 20).join(', ')}`;
@@ -166,6 +170,26 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   if (parent) await lookAtEveryStream(deps, parent, parent.cost_usd);
   await wake(deps);
   return `rebuilt ${describeSurvey(run, found)}`;
+}
+
+/**
+ * Deletes the nodes of ours without a document, and throws until none of them is left: a worker of the lost database must not store a
+ * shard while epochs are read from the bucket. The message comes again.
+ */
+async function removeOrphans(deps: Deps): Promise<void> {
+  const look = await lookAtNodes(deps);
+  if (await isBlind(deps, look.unreachable))
+    throw new Error(
+      `Failed to rebuild: ${look.unreachable.join(', ')} did not list its nodes; the message comes again`,
+    );
+  const fleet = await readFleet(deps);
+  const left = orphansLeft(look, fleet.workers);
+  if (left.length === 0) return;
+  await deps.ticker.on();
+  await deleteOrphans(deps, look, fleet);
+  throw new Error(
+    `Failed to rebuild: ${left.length} nodes without a document are being deleted, the first is ${left[0]}; the message comes again until they are gone`,
+  );
 }
 
 export function describeSurvey(run: string, found: readonly StreamSurvey[]): string {

@@ -71,7 +71,6 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   version: count,
   cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
-  rebuilt_at: instant.nullable().default(null),
   streams_pending: count,
   streams_in_progress: count,
   streams_completed: count,
@@ -137,6 +136,7 @@ const zoneDocument: z.ZodType<Zone> = z.looseObject({
   sold_out_at: instant.nullable().default(null),
   losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
   creates: z.array(z.looseObject({asked_at: instant})),
+  orphans: z.looseObject({since_at: instant}).nullable().default(null),
   updated_at: instant,
 });
 

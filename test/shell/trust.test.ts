@@ -100,6 +100,27 @@ describe('a shard that no lease explains', () => {
     assert.equal((await world.stream('my-run', '000'))?.epoch, 8);
   });
 
+  it('parks its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    world.control({action: 'pause', run: 'my-run'});
+    await forge(world, 2, {epoch: '7', final: 'false'});
+    await world.untilAsleep();
+    const statuses = async () => [
+      (await world.run('my-run'))?.status,
+      (await world.stream('my-run', '000'))?.status,
+    ];
+    assert.deepEqual(await statuses(), ['paused', 'failed']);
+    await world.objects.delete('activations/my-run/tpu_0/shard_0002.safetensors');
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    assert.deepEqual(await statuses(), ['paused', 'pending']);
+    await world.resume('my-run');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
   for (const epoch of ['0', '1000001', '9007199254740991'])
     it(`of epoch ${epoch} fails its stream by name, and the run stays readable`, async () => {
       const world = new World(ONE_SLOT);

@@ -71,7 +71,10 @@ export class Invariants {
       case 'workers':
         this.#setting.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
-        if (!before) break;
+        if (!before) {
+          this.#nodes.onWorkerMade(id, after);
+          break;
+        }
         this.#nodes.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
         this.#words.onWorker(id, before, after);
