@@ -30,6 +30,7 @@ import {rebuild} from './rebuild.ts';
 import {FAILED, poolRecords, runRecords, streamRecords, UNFINISHED, workerRecords} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell, tellAlone} from './timeline.ts';
+import {addLateShards} from './totals.ts';
 
 const KEPT_DAYS = 90;
 
@@ -57,6 +58,7 @@ export async function obeyControlMessage(deps: Deps, message_id: string, text: s
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if ('run' in message && message.run !== undefined) await tellHolders(deps, message.run);
+    if (message.action === 'stop') await addLateShards(deps, message.run);
     if (outcome === 'applied' && message.action === 'scale') await tellStranded(deps);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.

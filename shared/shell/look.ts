@@ -36,6 +36,7 @@ import {
 } from './records.ts';
 import {isAnyToClose, reopenRun, whatIsLeft} from './runs.ts';
 import {tell} from './timeline.ts';
+import {addLateShards} from './totals.ts';
 import {type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
@@ -274,7 +275,9 @@ export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number):
   const again = () => lookAtEveryStream(deps, run, cost_usd);
   if (isOpen(run) && !isOpen(next) && (await takeUnknown(deps, run.run, known))) return again();
   if (next.status === 'completed' && !(await writeResult(deps, run))) return again();
-  if (await sumUp(deps, run, totals, cost_usd)) await reopen(deps, run.run, {streams: looked.length, failed});
+  if (!(await sumUp(deps, run, totals, cost_usd))) return;
+  await reopen(deps, run.run, {streams: looked.length, failed});
+  await addLateShards(deps, run.run);
 }
 
 /** True when the run has ended. */

@@ -20,6 +20,7 @@ import {holderOf, takeWork} from './holders.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {assertSpecHash, reopenRun, specHashOf} from './runs.ts';
 import {tell} from './timeline.ts';
+import {addLateShards} from './totals.ts';
 
 /**
  * Moves a stream's checkpoint to what the bucket holds, and answers the stream as it then is. The listing is the truth:
@@ -130,6 +131,8 @@ async function countShards(
     }
     isNew ||= count > 0;
     if (left > 0) continue;
+    // The run of a parked stream may have ended, and so may that of a stream whose worker lost its lease.
+    if (isNew && counted?.lease === null) await addLateShards(deps, run);
     if (counted?.status === 'completed') {
       await clearPartials(deps, run, stream);
       // It may have been the last one of a run that is paused, for which nothing beats.
