@@ -18,15 +18,16 @@ import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, warn} from './output.ts';
 
-/** A function may take minutes over a run of many streams. */
+/** A function may take minutes over a run of many streams, and Cloud TPU over the deletion of nodes without a document. */
 const WAIT_S = 600;
+const WAIT_FOR_NODES_S = 1800;
 const POLL_MS = 250;
 
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
 /**
- * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. With `dryRun` nothing is
- * sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
+ * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. Without a run, nodes without
+ * a document are deleted first. With `dryRun` nothing is sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
  */
 export async function rebuild(
   run: string | undefined,
@@ -44,10 +45,12 @@ export async function rebuild(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
     const bus = openBus({project, token: connection.token});
+    const publish = (message: {action: 'rebuild'; run?: string}) => bus.publish('control', message);
+    if (run === undefined) await removeOrphans(publish, store);
     const ids = new Map<string, string>();
-    for (const each of runs) ids.set(each, await bus.publish('control', {action: 'rebuild', run: each}));
+    for (const each of runs) ids.set(each, await publish({action: 'rebuild', run: each}));
     const outcomes = [];
-    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id))});
+    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id, WAIT_S))});
     const reports = [];
     for (const outcome of outcomes) reports.push({...outcome, faulty: await faultyOf(sources, outcome.run)});
     const lines = reports.flatMap(({outcome, reason, faulty}) => [
@@ -60,6 +63,15 @@ export async function rebuild(
     await store.close();
     await connection.close();
   }
+}
+
+/** The message about every run is done when no node without a document is left; a message for each run then says how it went. */
+async function removeOrphans(
+  publish: (message: {action: 'rebuild'}) => Promise<string>,
+  store: Store,
+): Promise<void> {
+  const {outcome, reason} = await outcomeOf(store, await publish({action: 'rebuild'}), WAIT_FOR_NODES_S);
+  if (outcome !== 'applied') throw new CliError(`the rebuild of every run was refused: ${reason}`);
 }
 
 async function compare(
@@ -100,12 +112,16 @@ function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurve
 }
 
 /** What the functions recorded of a message; they may not have it yet. */
-async function outcomeOf(store: Store, id: string): Promise<{outcome: string; reason: string}> {
-  for (const end = Date.now() + WAIT_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
+async function outcomeOf(
+  store: Store,
+  id: string,
+  wait_s: number,
+): Promise<{outcome: string; reason: string}> {
+  for (const end = Date.now() + wait_s * 1000; Date.now() < end; await sleep(POLL_MS)) {
     const record = await store.get(paths.control(id));
     if (record) return {outcome: String(record.outcome), reason: String(record.reason)};
   }
   throw new CliError(
-    `message ${id} was published and not recorded in ${WAIT_S} s: see the log of the function on-control`,
+    `message ${id} was published and not recorded in ${wait_s} s: see the log of the function on-control`,
   );
 }

@@ -1,5 +1,14 @@
 /** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
 import {z} from 'zod';
+import {
+  MAX_EPOCH,
+  MAX_LEASE_EPOCH,
+  MAX_ORDINAL,
+  MAX_SHARD_SAMPLES,
+  MAX_SHARD_TOKENS,
+  MAX_STREAM_SAMPLES,
+  MAX_STREAM_TOKENS,
+} from './core/bounds.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from './core/names.ts';
 import {Rejected} from './errors.ts';
 
@@ -11,7 +20,7 @@ const workerNameText = z
   .max(MOST_NAME_CHARS)
   .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
 const streamText = z.string().regex(/^\d{3,9}$/);
-const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const upTo = (most: number) => z.number().int().min(0).max(most);
 const digits = z.string().regex(/^\d{1,19}$/);
 
 /** Half a character, which JSON can hold and an error message can quote, is nothing that a document can hold. */
@@ -89,7 +98,7 @@ export function controlJsonSchema() {
 export const tpuMessage = z.object({
   action: z.enum(['create', 'delete']),
   worker: workerNameText,
-  incarnation: count,
+  incarnation: upTo(MAX_ORDINAL),
 });
 
 /** Cloud Storage's object resource, as far as we read it. */
@@ -114,34 +123,37 @@ export const pubsubEvent = z
     published_at: message.publishTime,
   }));
 
-const whole = digits
-  .transform(Number)
-  .refine(Number.isSafeInteger, `a whole number of at most ${Number.MAX_SAFE_INTEGER}`);
+const whole = (least: number, most: number) =>
+  digits
+    .transform(Number)
+    .refine(number => number >= least && number <= most, `expected a whole number from ${least} to ${most}`);
 /** A shard's custom metadata: strings, because Cloud Storage keeps nothing else. */
 export const shardMetadata = z.object({
   schema: z.literal('gleaner/1'),
   run: runId,
   stream: streamText,
-  shard: whole,
-  first_sample: whole,
-  last_sample: whole,
-  samples: whole,
-  rejected: whole,
-  tokens: whole,
+  shard: whole(1, MAX_ORDINAL),
+  /** Of the lease under which it was stored. */
+  epoch: whole(1, MAX_EPOCH),
+  first_sample: whole(0, MAX_STREAM_SAMPLES),
+  last_sample: whole(0, MAX_STREAM_SAMPLES),
+  samples: whole(0, MAX_SHARD_SAMPLES),
+  rejected: whole(0, MAX_SHARD_SAMPLES),
+  tokens: whole(0, MAX_SHARD_TOKENS),
   spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
   stream_crc32c: z.string().min(1).max(16),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 
-const lease = z.object({run: runId, stream: streamText, epoch: count});
+const lease = z.object({run: runId, stream: streamText, epoch: upTo(MAX_LEASE_EPOCH)});
 const progress = z.object({
-  samples_done: count,
-  samples_total: count.nullable(),
-  tokens_done: count,
-  shards_done: count,
-  tokens_per_s: z.number().min(0).nullable(),
+  samples_done: upTo(MAX_STREAM_SAMPLES),
+  samples_total: upTo(MAX_STREAM_SAMPLES).nullable(),
+  tokens_done: upTo(MAX_STREAM_TOKENS),
+  shards_done: upTo(MAX_ORDINAL),
+  tokens_per_s: z.number().min(0).max(MAX_STREAM_TOKENS).nullable(),
 });
-const sender = {worker: workerNameText, incarnation: count, host: count};
+const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
 export const workerRequest = z.discriminatedUnion('action', [
   // The tick asks whether worker-api works.

@@ -89,6 +89,7 @@ export function aTpu(changes: Partial<Tpu> = {}): Tpu {
 export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
   return {
     shard,
+    epoch: 1,
     object: shardObject('my-run', '007', shard, 'safetensors'),
     first_sample: (shard - 1) * 10,
     last_sample: shard * 10 - 1,
@@ -110,6 +111,7 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
     run: 'my-run',
     stream: '007',
     shard: '1',
+    epoch: '1',
     first_sample: '0',
     last_sample: '9',
     samples: '9',
@@ -140,7 +142,7 @@ export function aConfig(set: Record<string, string> = {}): Config {
   return loadConfig({...ENVIRONMENT, ...set});
 }
 
-export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC};
+export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC, epoch: 1};
 export {NOTHING_STORED};
 
 /** Seconds; the limits of most tests of a slot. */

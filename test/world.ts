@@ -382,6 +382,12 @@ export class World {
     );
   }
 
+  /** An operator lets a run go on that waits for it. */
+  async resume(run: string): Promise<void> {
+    this.control({action: 'resume', run});
+    await this.deliverAll();
+  }
+
   /** The database is lost; the bucket and the nodes are not, nor are the instances of the functions, and what they know. */
   async wipe(): Promise<void> {
     await this.store.close();

@@ -7,6 +7,8 @@
 export type Shard = {
   shard: number;
   object: string;
+  /** Of the lease under which it was stored. */
+  epoch: number;
   first_sample: number;
   last_sample: number;
   samples: number;
@@ -39,21 +41,24 @@ export const NOTHING_STORED: Progress = {
   finished: false,
 };
 
-/** What every shard of a stream must have been made from. */
-export type Origin = {spec_hash: string; stream_crc32c: string};
+/** What every shard of a stream must have been made from, and the largest epoch that was granted. */
+export type Origin = {spec_hash: string; stream_crc32c: string; epoch: number};
 
+/** `ungranted`: the first shard that no lease of the stream explains; the shards from it on do not count. */
 export type Fold =
-  | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]}
+  | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]; ungranted: Shard | undefined}
   | {kind: 'error'; reason: string};
 
 /**
  * Adds `shards` to `from`. Shards that `from` counts already are left out; those behind a gap wait.
- * Two shards with one number, two that share a sample, one behind the last, or one of another spec or stream content is an error.
+ * Two shards with one number, two that share a sample, one behind the last, one of another spec or stream content, or a sum that
+ * is too large is an error.
  */
 export function foldShards(from: Progress, origin: Origin, shards: readonly Shard[]): Fold {
   const sorted = [...shards].sort((a, b) => a.shard - b.shard);
   let progress = from;
   let last: Shard | undefined;
+  let ungranted: Shard | undefined;
   const counted: Shard[] = [];
   for (const [index, shard] of sorted.entries()) {
     const twin = sorted[index + 1];
@@ -66,10 +71,11 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
         kind: 'error',
         reason: `${shard.object} comes after shard ${progress.total_shards}, which says that it is the last`,
       };
-    if (shard.shard !== progress.total_shards + 1) continue;
+    if (shard.shard > from.total_shards && shard.epoch > origin.epoch) ungranted ??= shard;
+    if (shard.shard !== progress.total_shards + 1 || ungranted) continue;
     const misfit = misfitAfter(progress, last, shard);
     if (misfit) return {kind: 'error', reason: misfit};
-    progress = {
+    const next = {
       last_processed_sample_idx: shard.last_sample,
       total_samples_processed: progress.total_samples_processed + shard.samples,
       total_shards: shard.shard,
@@ -78,26 +84,42 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
       total_bytes: progress.total_bytes + shard.size_bytes,
       finished: shard.final,
     };
+    const excess = sumBeyondBounds(next);
+    if (excess)
+      return {
+        kind: 'error',
+        reason: `${shard.object} brings ${excess} of its stream above ${Number.MAX_SAFE_INTEGER}`,
+      };
+    progress = next;
     last = shard;
     counted.push(shard);
   }
   const behind = sorted.filter(shard => shard.shard > progress.total_shards);
-  return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard)};
+  return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard), ungranted};
+}
+
+/** The field whose sum is too large to be counted exactly. */
+function sumBeyondBounds(progress: Progress): string | undefined {
+  return Object.entries(progress).find(
+    ([, sum]) => typeof sum === 'number' && !Number.isSafeInteger(sum),
+  )?.[0];
 }
 
 /**
- * What a stream's shards must have been made of: what was registered. But a stream that nobody has been given since its document was
- * made, and of which every shard is there, was complete before that document was lost, and stays so whatever lies under its name now.
+ * The content and epoch of a stream whose document is made or repaired from its shards. The content is the object's, unless every
+ * shard of another content is there: that stream was complete before its document was lost, and stays complete.
  */
-export function contentToCount(
-  {epoch, crc32c}: {epoch: number; crc32c: string},
+export function originOfShards(
+  crc32c: string,
   spec_hash: string,
   shards: readonly Shard[],
-): string {
-  const stream_crc32c = shards[0]?.stream_crc32c ?? crc32c;
-  if (epoch > 0 || stream_crc32c === crc32c) return crc32c;
-  const whole = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, shards);
-  return whole.kind === 'ok' && whole.progress.finished ? stream_crc32c : crc32c;
+): {crc32c: string; epoch: number} {
+  const epoch = shards.reduce((most, shard) => Math.max(most, shard.epoch), 0);
+  const [stored] = shards;
+  if (!stored || stored.stream_crc32c === crc32c) return {crc32c, epoch};
+  const {stream_crc32c} = stored;
+  const whole = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c, epoch}, shards);
+  return {crc32c: whole.kind === 'ok' && whole.progress.finished ? stream_crc32c : crc32c, epoch};
 }
 
 function foreignTo(origin: Origin, shard: Shard): string | undefined {

@@ -142,6 +142,8 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed')
     return {kind: 'rejected', reason: `stream ${of} is ${stream.status}, not failed`};
+  if (stream.blocked_reason !== null)
+    return {kind: 'rejected', reason: `stream ${of} waits for a rebuild: ${stream.blocked_reason}`};
   // Its worker could only find that out again, on a TPU that costs money.
   if (stream.size_bytes === 0)
     return {kind: 'rejected', reason: `stream ${of} is empty: drop it again with its records`};

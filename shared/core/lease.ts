@@ -55,17 +55,6 @@ export function hasRunOut(worker: Worker, lease_s: number, served: Served): bool
   return worker.work !== null && isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s);
 }
 
-/**
- * A lease of an epoch that was never granted is one that a lost Store had granted: its holder goes on under it, if nobody else
- * was given the stream meanwhile.
- */
-export function adoptLease(stream: Stream, claim: Claim, now: number): Stream | undefined {
-  if (claim.epoch <= stream.epoch || !isClaimable(stream)) return undefined;
-  const {worker, incarnation, epoch} = claim;
-  const lease = {worker, incarnation, epoch};
-  return {...stream, epoch, lease, status: 'in_progress', updated_at: iso(now)};
-}
-
 /** Takes the stream back from whoever has it; the work stored so far stays counted. */
 export function revokeLease(stream: Stream, now: number): Stream {
   if (stream.status !== 'in_progress') return stream;

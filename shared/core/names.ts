@@ -83,6 +83,11 @@ export function poolObject(pool: string): string {
   return `pools/${pool}.json`;
 }
 
+/** Holds the folder of every stream of a run, and of no other run. */
+export function outputsPrefix(run: string): string {
+  return `activations/${runSegment(run)}tpu_`;
+}
+
 export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
 }

@@ -18,6 +18,8 @@ export type Zone = {
   boots: Boots;
   /** Set while workers of the zone are silent. */
   brake: Brake | null;
+  /** Since when it has more nodes without a document than go at once. */
+  orphans: {since_at: string} | null;
   updated_at: string;
 };
 
@@ -70,6 +72,7 @@ export function newZone(zone: string, now: number): Zone {
     creates: [],
     boots: NO_BOOTS,
     brake: null,
+    orphans: null,
     updated_at: iso(now),
   };
 }

@@ -1,7 +1,7 @@
 import {type MachineDeaths, NO_MACHINE_DEATHS} from './breakers.ts';
 import type {Said} from './said.ts';
 import type {StreamStatus} from './stream.ts';
-import {isOlderThan, iso} from './time.ts';
+import {iso} from './time.ts';
 
 /** `paused` and `cancelled` are people's words; the others follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
@@ -29,8 +29,6 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   cancelled_streams: string[];
   stopped_at: string | null;
   said: Said;
-  /** When this document was made of a manifest that was there before it: then the Store was lost. */
-  rebuilt_at: string | null;
   streams_pending: number;
   streams_in_progress: number;
   streams_completed: number;
@@ -62,7 +60,6 @@ export const NO_ORDERS = {
   version: 0,
   cancelled_streams: [],
   stopped_at: null,
-  rebuilt_at: null,
   said: {},
   ...NO_MACHINE_DEATHS,
 };
@@ -85,11 +82,12 @@ export type StreamFacts = {
   total_bytes: number;
 };
 
-/**
- * A run that was just made again gives nothing out for the time of a lease, so that whoever works on it can say so first.
- */
-export function isSettled({rebuilt_at}: Run, lease_s: number, now: number): boolean {
-  return rebuilt_at === null || isOlderThan(rebuilt_at, lease_s, now);
+/** A manifest that is older had a document: a function makes both within minutes. */
+export const LOST_AFTER_S = 3600;
+
+/** Why a run that had a document before does not go on by itself, and the command that lets it. */
+export function lostReason(run: string): string {
+  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Look at it, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
 }
 
 /** The number fields of a stream that its run adds up. */
@@ -147,7 +145,8 @@ function warningOf(
 
 /**
  * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
- * the first; a finished run becomes active again when a further stream is dropped. A pause or a stop stays what it is.
+ * the first; a finished run becomes active again when a further stream is dropped. A stop stays what it is, and so does a pause
+ * until all streams are complete: what failed may be revived, and then still waits for `resume`.
  * `known_usd`: what a look knows that it has cost, with the lives that go on. `ending` keeps a run open whose streams have all
  * ended, and says why.
  */
@@ -160,13 +159,14 @@ export function summarizeRun(
 ): Run {
   // A slow look knows less than another that came after it: what was spent stays spent.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
-  const next: Run = {...run, ...totals, cost_usd};
+  const next: Run = {...run, ...exact(totals), cost_usd};
   const ended = next.streams_completed + next.streams_failed;
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
-    else next.status = failed ? 'failed' : 'completed';
+    else if (!failed) next.status = 'completed';
+    else if (run.status !== 'paused') next.status = 'failed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
@@ -175,4 +175,13 @@ export function summarizeRun(
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;
+}
+
+/** A sum above the largest exact number stays at it: the run must stay readable, whatever its shards say. */
+export function exact<T extends {[field: string]: number}>(totals: T): T {
+  const bounded = Object.entries(totals).map(([field, sum]) => [
+    field,
+    Math.min(sum, Number.MAX_SAFE_INTEGER),
+  ]);
+  return Object.fromEntries(bounded) as T;
 }

@@ -1,5 +1,4 @@
-import type {Progress} from './checkpoint.ts';
-import {NOTHING_STORED} from './checkpoint.ts';
+import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
 import {streamId} from './names.ts';
 import type {Said} from './said.ts';
 import {iso} from './time.ts';
@@ -36,6 +35,8 @@ export type Stream = Content &
     faults: number;
     last_error: string | null;
     said: Said;
+    /** Names a shard whose epoch was never granted: no lease is granted before a `rebuild` of the run. */
+    blocked_reason: string | null;
     created_at: string;
     updated_at: string;
   };
@@ -67,6 +68,7 @@ export function newStream(
     faults: 0,
     last_error: null,
     said: {},
+    blocked_reason: null,
     created_at: iso(at.now),
     updated_at: iso(at.now),
   };
@@ -91,6 +93,7 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
     };
   if (BigInt(content.generation) <= BigInt(stream.generation))
     return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
+  if (stream.blocked_reason !== null) return {kind: 'refused', stream: null, reason: stream.blocked_reason};
   const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return {
@@ -142,16 +145,41 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
     ...stream,
     ...progress,
     faults: 0,
-    ...(progress.finished ? {status: 'completed' as const, lease: null, last_error: null} : {}),
+    ...(progress.finished ? COMPLETED : {}),
     updated_at: iso(now),
   };
 }
 
-/** The stream with what the bucket holds, also where that is less than it said: whoever works on it goes on. */
-export function withRebuilt(stream: Stream, progress: Progress, now: number): Stream {
-  const {status} = stream;
-  const faults = progress.total_shards > stream.total_shards ? 0 : stream.faults;
-  const rebuilt = {...stream, ...progress, faults, updated_at: iso(now)};
-  if (progress.finished) return {...rebuilt, status: 'completed', lease: null, last_error: null};
+const COMPLETED = {status: 'completed', lease: null, last_error: null, blocked_reason: null} as const;
+
+/**
+ * The stream with what the bucket holds, also where that is less than it said: its worker goes on. The next grant is above the epoch
+ * of every shard.
+ */
+export function withRebuilt(
+  stream: Stream,
+  {progress, epoch}: {progress: Progress; epoch: number},
+  now: number,
+): Stream {
+  const {status, last_error, blocked_reason} = stream;
+  const rebuilt: Stream = {
+    ...stream,
+    ...progress,
+    epoch: Math.max(stream.epoch, epoch),
+    faults: progress.total_shards > stream.total_shards ? 0 : stream.faults,
+    blocked_reason: null,
+    updated_at: iso(now),
+  };
+  if (progress.finished) return {...rebuilt, ...COMPLETED};
+  const wasBlocked = blocked_reason !== null && blocked_reason === last_error;
+  if (wasBlocked) return {...rebuilt, status: 'pending', last_error: null};
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
+}
+
+/** The stream without a lease until a `rebuild` explains the shard. A stream that was parked before keeps that reason. */
+export function blockedBy(stream: Stream, shard: Shard, now: number): Stream {
+  const blocked_reason = `${shard.object} has epoch ${shard.epoch}, and ${stream.epoch} is the largest that was granted: a worker of a lost database or a foreign program stored it. Delete the shard if it is foreign; then publish {"action": "rebuild", "run": "${stream.run}"}`;
+  if (stream.blocked_reason === blocked_reason) return stream;
+  const last_error = stream.status === 'failed' ? stream.last_error : blocked_reason;
+  return {...stream, status: 'failed', lease: null, last_error, blocked_reason, updated_at: iso(now)};
 }

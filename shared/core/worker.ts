@@ -118,35 +118,6 @@ export function newWorker(
   };
 }
 
-/**
- * A node that no document knows, as a lost Store leaves it: it goes on as if it had just been asked for. What it has cost since
- * it was made is counted.
- */
-export function adoptNode(
-  worker: Worker,
-  node: Pick<Worker, 'incarnation' | 'ready_at' | 'provisioning' | 'valid_until_at'>,
-  seen_at: string,
-): Worker {
-  return {
-    ...worker,
-    ...node,
-    phase: 'creating',
-    phase_since_at: seen_at,
-    asked_at: seen_at,
-  };
-}
-
-/**
- * Adopted so lately that its agent may not have said yet what it works on: until then nobody knows that it is not wanted. Only a
- * node that is older than its document is READY before it.
- */
-export function isUnheard(worker: Worker, lease_s: number, now: number): boolean {
-  const {phase, ready_at, created_at} = worker;
-  const isAdopted = ready_at !== null && msOf(ready_at) < msOf(created_at);
-  const isEarly = phase === 'creating' || phase === 'booting' || phase === 'idle';
-  return isAdopted && isEarly && !isOlderThan(created_at, lease_s, now);
-}
-
 /** More than a few ticks: who has seen nothing new for longer may not have been able to look. */
 const UNSEEN_MS = 300_000;
 

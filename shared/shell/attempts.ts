@@ -4,6 +4,7 @@ import {logObject, paths} from '../core/names.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
+import {attemptRecords} from './history.ts';
 
 const KEPT_DAYS = 90;
 
@@ -14,7 +15,7 @@ export function recordAttempt(
   {worker, death}: {worker: Worker; death?: Death},
   now: number,
 ): void {
-  tx.set(paths.attempt(before.name, before.incarnation), {
+  attemptRecords.set(tx, paths.attempt(before.name, before.incarnation), {
     worker: before.name,
     incarnation: before.incarnation,
     cause: death?.cause ?? 'not needed any more',

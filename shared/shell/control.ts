@@ -20,10 +20,11 @@ import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
-import type {Document, Transaction} from '../ports.ts';
+import type {Transaction} from '../ports.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {zoneOf} from './fleet.ts';
+import {controlRecords, MAX_TEXT} from './history.ts';
 import {holderOf, takeWork, tellHolders} from './holders.ts';
 import {registerRun, takeRun} from './intake.ts';
 import {keepPoolOrders, keepRunOrders} from './orders.ts';
@@ -40,7 +41,7 @@ import {
 } from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell, tellAlone} from './timeline.ts';
-import {adoptUnknown} from './workers.ts';
+import {addLateShards} from './totals.ts';
 
 const KEPT_DAYS = 90;
 
@@ -72,6 +73,7 @@ export async function obeyControlMessage(deps: Deps, said: Words): Promise<void>
     });
     deps.log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
     if (isForAllWorkers(message)) await tellHolders(deps, message.run);
+    if (message.action === 'stop') await addLateShards(deps, message.run);
     if (outcome === 'applied' && message.action === 'scale') await tellStranded(deps);
     if (outcome === 'applied') await keepOrders(deps, message);
     // Also for one that is rejected: it, or a delivery of it that died, may have made a run known again.
@@ -113,7 +115,6 @@ async function makeKnown(deps: Deps, message: ControlMessage): Promise<string> {
     case 'recreate':
     case 'delete':
       await knownPool(deps);
-      if (!(await deps.store.get(paths.worker(message.worker)))) await adoptUnknown(deps, message.worker);
       return '';
     case 'resume':
       if (message.run === undefined) return '';
@@ -281,15 +282,14 @@ function record(
   about: About,
   now: number,
 ): Outcome {
-  const document: Document = {
+  controlRecords.set(tx, path, {
     ...outcome,
     ...about,
-    message: text.slice(0, 4000).toWellFormed(),
+    message: text.slice(0, MAX_TEXT).toWellFormed(),
     published_at: published_at ?? null,
     at: iso(now),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
-  };
-  tx.set(path, document);
+  });
   const message_id = path.slice(path.indexOf('/') + 1);
   const what = `Control message ${outcome.outcome}: ${outcome.reason}`;
   tell(tx, {kind: 'control', ...about, message_id, text: what}, now);

@@ -21,6 +21,7 @@ import {manifestText} from '../manifest.ts';
 import type {Document, Stored} from '../ports.ts';
 import type {Deps} from './deps.ts';
 import {type Frozen, readManifest} from './freeze.ts';
+import {foldRecords} from './history.ts';
 import {takeUnknown} from './missed.ts';
 import {streamRecords, unlessBroken} from './records.ts';
 import {summariesOf} from './summaries.ts';
@@ -156,7 +157,8 @@ async function keepFold(deps: Deps, run: string, fold: Fold): Promise<boolean> {
   const isKept = await deps.store.transaction(async tx => {
     const current = await tx.get(paths.fold(run));
     if ((current?.after ?? '') !== fold.kept) return false;
-    tx.set(paths.fold(run), {format: FORMAT, after, generation, state, updated_at: iso(deps.now())});
+    const updated_at = iso(deps.now());
+    foldRecords.set(tx, paths.fold(run), {format: FORMAT, after, generation, state, updated_at});
     return true;
   });
   if (isKept) fold.kept = after;

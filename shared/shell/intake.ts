@@ -1,7 +1,9 @@
+import {originOfShards} from '../core/checkpoint.ts';
 import {CANCELLED} from '../core/control.ts';
 import {
   datasetPrefix,
   isRunId,
+  outputsPrefix,
   parseDatasetObject,
   parseOutputObject,
   paths,
@@ -9,9 +11,9 @@ import {
   workerIdOf,
 } from '../core/names.ts';
 import {slotsFor} from '../core/pool.ts';
-import {isOpen, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
+import {isOpen, LOST_AFTER_S, lostReason, NO_ORDERS, NO_STREAMS, type Run} from '../core/run.ts';
 import {isUnfinished, newStream, registerAgain, type Stream} from '../core/stream.ts';
-import {iso, msOf} from '../core/time.ts';
+import {isOlderThan, iso, msOf} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {parseRunSpec, type RunSpecInput} from '../spec.ts';
@@ -21,7 +23,7 @@ import {freezeSpec, readText, whyIgnored} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
-import {advanceStream, originOf, takeShard} from './progress.ts';
+import {advanceStream, originOf, storedShards, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -146,29 +148,30 @@ export async function registerStream(
   if (!object) return false;
   const parent = await ensureRun(deps, run);
   if (!parent?.spec || !parent.spec_hash) return false;
-  const isChoice = twin && !(await deps.store.get(paths.stream(run, stream)));
-  const isSecond = isChoice && (await originOf(deps, run, stream, [object, twin])) === twin;
+  const isKnown = (await deps.store.get(paths.stream(run, stream))) !== undefined;
+  const isSecond = twin && !isKnown && (await originOf(deps, run, stream, [object, twin])) === twin;
   const isFirstTaken = isSecond && (await registerStream(deps, twin.name, run, stream));
+  // A stream that has shards and no document had one that was lost: the next grant must be above the epochs of that time.
+  const stored = isKnown ? undefined : await storedShards(deps, run, stream);
+  const shards = stored instanceof Rejected ? [] : (stored ?? []);
+  const origin = {...originOfShards(object.crc32c, parent.spec_hash, shards), bucket: deps.objects.bucket};
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
-  const {refused, changed, isOpenNow, isKnown} = await deps.store.transaction(async tx => {
+  const {refused, changed, isOpenNow, isThere} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const holder = await holderOf(deps, tx, existing);
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
+    if (isKnown && !existing) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);
     // What was there before the stop is made again as it was, should the Store have been lost.
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
     const isClosed =
       current.status === 'cancelled' ? existing || isLate : current.stopped_at !== null && isLate;
     if (isClosed) {
       const refused = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
-      return {refused, changed: false, isOpenNow: false, isKnown: existing !== undefined};
+      return {refused, changed: false, isOpenNow: false, isThere: existing !== undefined};
     }
-    const registered = register(object, existing, run, stream, {
-      bucket: deps.objects.bucket,
-      model,
-      now,
-    });
+    const registered = register(object, existing, run, stream, {...origin, model, now});
     const {refusal, text} = registered;
     const isCancelled = !existing && current.cancelled_streams.includes(stream);
     const next: Stream = isCancelled
@@ -184,14 +187,14 @@ export async function registerStream(
     const isNews = next.status !== existing?.status || isUnfinished(next);
     const reopens = isNews && reopenRun(tx, current, `stream ${stream} came`, now);
     const isOpenNow = reopens || isOpen(current);
-    return {refused: refusal, changed: next !== existing, isOpenNow, isKnown: true};
+    return {refused: refusal, changed: next !== existing, isOpenNow, isThere: true};
   });
   if (refused !== undefined) {
     await tellRejected(deps, {object: name, run, stream, text: refused});
-    see(deps, run, object, isKnown ? stream : undefined);
+    see(deps, run, object, isThere ? stream : undefined);
     return changed || isFirstTaken === true;
   }
-  await advanceStream(deps, run, stream);
+  if (isKnown || stored instanceof Rejected || shards.length > 0) await advanceStream(deps, run, stream);
   return changed || isOpenNow;
 }
 
@@ -206,7 +209,7 @@ function register(
   existing: Stream | undefined,
   run: string,
   stream: string,
-  at: {bucket: string; model: string; now: number},
+  at: {bucket: string; model: string; now: number; crc32c: string; epoch: number},
 ): Registered {
   const content = {
     object: object.name,
@@ -216,7 +219,9 @@ function register(
   };
   if (!existing) {
     const text = `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`;
-    return unlessEmpty({next: newStream(run, workerIdOf(stream), content, at), refusal: undefined, text});
+    const {crc32c, epoch} = at;
+    const next = {...newStream(run, workerIdOf(stream), content, at), crc32c, epoch};
+    return unlessEmpty({next, refusal: undefined, text});
   }
   const again = registerAgain(existing, content, at.now);
   switch (again.kind) {
@@ -249,9 +254,12 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let orders: RunOrders | undefined;
   let reason: string | null = null;
+  let isLost = false;
   try {
     orders = await readOrders(deps, run);
     frozen = await freezeSpec(deps, run);
+    isLost = await hadDocument(deps, run, frozen.frozen_at);
+    if (isLost) reason = lostReason(run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
@@ -261,7 +269,6 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     if (current?.spec || current?.status === 'cancelled') return current;
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
-    const isRebuilt = frozen?.frozen_at && now - msOf(frozen.frozen_at) > deps.config.lease_s * 1000;
     const next: Run = {
       ...current,
       run,
@@ -269,7 +276,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       ...NO_ORDERS,
       created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
-      status: frozen ? 'active' : 'failed',
+      status: isLost ? 'paused' : frozen ? 'active' : 'failed',
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
@@ -280,16 +287,28 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       stream_offset: frozen?.placement.stream_offset ?? 0,
       spent_usd: 0,
       cost_usd: 0,
-      rebuilt_at: isRebuilt ? iso(now) : null,
       ...(orders && obeyed(orders, frozen !== undefined)),
     };
     runRecords.set(tx, next);
     const text =
       reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
-    tell(tx, {kind: reason ? 'rejected' : 'run', run, text}, now);
+    tell(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
     return next;
   });
 }
+
+/**
+ * Whether a run without a document had one before: it has a shard, or its spec was frozen long ago. Such a run waits for a person:
+ * the pause, the stop or the budget that its document held may be lost.
+ */
+async function hadDocument(deps: Deps, run: string, frozen_at: string | null): Promise<boolean> {
+  if (frozen_at !== null && isOlderThan(frozen_at, LOST_AFTER_S, deps.now())) return true;
+  const outputs = await deps.objects.list(outputsPrefix(run), {limit: MOST_OUTPUTS});
+  return outputs.some(({name}) => parseOutputObject(name) !== undefined);
+}
+
+/** Objects among which a shard is looked for: in its folder, two others may come before it. */
+const MOST_OUTPUTS = 1000;
 
 /** A run that waits for a good `run.json` waits for it whatever was said, but for a stop. */
 function obeyed({schema: _, run: __, status, reason, ...orders}: RunOrders, isFrozen: boolean): Partial<Run> {

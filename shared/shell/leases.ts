@@ -1,6 +1,5 @@
 import {whyModelRefused} from '../core/ceilings.ts';
 import {
-  adoptLease,
   byPreference,
   type Candidate,
   candidateOf,
@@ -16,7 +15,7 @@ import {
 import {outputPrefix, parseWork, paths, streamId} from '../core/names.ts';
 import {streamFor} from '../core/pool.ts';
 import {nodeStanding} from '../core/provider.ts';
-import {isOpen, isRunnable, isSettled, type Run} from '../core/run.ts';
+import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import {placeAmong, retryIn, shuffled} from '../core/spread.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
@@ -128,7 +127,6 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
       yield open(parent, own, true);
   }
   for (const run of runs) {
-    if (!isSettled(run, deps.config.lease_s, deps.now())) continue;
     if (run.affinity === 'fixed') {
       const id = streamFor(await readPool(deps), run, worker.name);
       const its =
@@ -223,23 +221,16 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await unlessBroken(deps, () => workerRecords.get(tx, request.worker));
-    // No document is ever deleted: one that is not there was lost or broken, and the next look makes it again.
-    if (!worker) return ok({...say('continue', unknown(request)), heartbeat_s});
+    // Its document was lost: it stores the shard in hand, and then waits for its node to go.
+    if (!worker) return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
     let isHeld = claim !== null && saysItHas(worker, claim);
     let run: Run | undefined;
     if (claim && !isHeld) {
       const stream = await streamRecords.get(tx, claim.run, claim.stream);
       run = await runRecords.get(tx, claim.run);
-      if (!stream || !run) return ok({...say('continue', unknown(request)), heartbeat_s});
-      const found = regain(worker, stream, run, claim.epoch, now);
-      isHeld = found !== undefined;
-      if (found) streamRecords.set(tx, found);
-      if (found && found.updated_at === iso(now)) {
-        const text = `${worker.name} goes on with ${run.run}/${found.stream}, as it says: its lease was lost with the documents`;
-        const about = {run: run.run, stream: found.stream, worker: worker.name, epoch: found.epoch};
-        tell(tx, {kind: 'stream', ...about, text}, now);
-      }
+      // Its document was edited, and its stream's says that it has the lease.
+      if (stream && run && isOpen(run)) isHeld = holds(stream, {...holderOf(request), epoch: claim.epoch});
     }
     const drains = isHeld && run ? run.status === 'paused' : worker.drains;
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
@@ -253,18 +244,6 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
     return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});
   });
-}
-
-/**
- * The lease that a worker claims and its document does not know, because the Store was lost or somebody has edited it: it has it
- * all the same if the stream says so, or if nobody else was given the stream.
- */
-function regain(worker: Worker, stream: Stream, run: Run, epoch: number, now: number): Stream | undefined {
-  if (!isOpen(run)) return undefined;
-  const claim = {worker: worker.name, incarnation: worker.incarnation, epoch};
-  if (holds(stream, claim)) return stream;
-  const isFree = worker.work === null || worker.work === `${run.run}/${stream.stream}`;
-  return isFree ? adoptLease(stream, claim, now) : undefined;
 }
 
 function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run | undefined) {
@@ -347,7 +326,7 @@ function holderOf(request: {worker: string; incarnation: number}) {
 }
 
 function unknown({worker}: {worker: string}): string {
-  return `the documents of ${worker} or its work are lost; the next look makes them again`;
+  return `no document knows ${worker}: its database was lost, and its node will be deleted`;
 }
 
 function notWanted(request: {worker: string; incarnation: number}): string {

@@ -12,7 +12,7 @@ import {Failures} from './failures.ts';
 import {READING_MS} from './finish.ts';
 import {putBack, runOfFailed, takeWork, tellHolders, workOf} from './holders.ts';
 import {nextToList, takeMissedStreams} from './missed.ts';
-import {isAnyNodeLeft, isBlind, type Look, lookAtNodes, managed, NOT_LOOKED} from './nodes.ts';
+import {isAnyNodeLeft, isBlind, type Look, lookAtNodes, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -20,7 +20,7 @@ import {HELD, streamRecords, unlessBroken, workerRecords} from './records.ts';
 import {isAnyToClose, whatIsLeft} from './runs.ts';
 import {endRun, lookAtRun, type Over} from './summary.ts';
 import {tell} from './timeline.ts';
-import {adoptNodes, type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
+import {type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
@@ -61,12 +61,8 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
 
 /** Decides about workers, and then looks at leases, runs, streams and results; true while any worker is not gone. */
 async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms: number): Promise<boolean> {
-  const read = await failures.isolate('read the fleet', () => readFleet(deps));
-  if (!read) return true;
-  const adopted = await failures.isolate('adopt the nodes without a document', () =>
-    adoptNodes(deps, look, read),
-  );
-  const fleet = adopted ?? withoutUnknown(read, look);
+  const fleet = await failures.isolate('read the fleet', () => readFleet(deps));
+  if (!fleet) return true;
   const decided = await failures.isolate('decide about the workers', () =>
     lookAtWorkers(deps, look, fleet, failures),
   );
@@ -80,12 +76,6 @@ async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms:
   await failures.isolate('audit the streams at work', () => audit(deps, fleet));
   await endRuns(deps, over, failures, began_ms);
   return decided?.busy ?? true;
-}
-
-/** Leaves the nodes alone that no document knows and that could not be adopted: they may do work that is left. */
-function withoutUnknown(fleet: Fleet, look: Look): Fleet {
-  const unknown = managed(look.tpus).filter(name => !fleet.workers.has(name));
-  return {...fleet, broken: new Set([...fleet.broken, ...unknown]), isPartial: true};
 }
 
 /** Sums up every open run, and answers those that are over. */

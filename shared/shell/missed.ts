@@ -5,6 +5,7 @@ import {isUnfinished} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {listingRecords} from './history.ts';
 import {ensureRun, registerStream, type StreamObject, see, streamsAmong, versionOf} from './intake.ts';
 import {advanceStream} from './progress.ts';
 import {streamRecords, UNFINISHED, unlessBroken} from './records.ts';
@@ -45,7 +46,7 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
   const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
   if (next !== start)
     await deps.store.transaction(async tx =>
-      tx.set(paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),
+      listingRecords.set(tx, paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),
     );
   if (failures.length > 0) throw failures[0];
 }
@@ -85,9 +86,9 @@ async function takeMissed(
     if (isMissed || (isUnfinished(known) && hasEnded(parent)))
       await registerStream(deps, object.name, run, stream);
     else {
-      // Whoever made it again may have died before its shards were counted.
-      if (parent.rebuilt_at !== null && isUnfinished(known) && known.epoch === 0)
-        await advanceStream(deps, run, stream);
+      // The function that made its document again may have died before it counted the shards.
+      const {status, epoch, total_shards} = known;
+      if (status === 'pending' && epoch > 0 && total_shards === 0) await advanceStream(deps, run, stream);
       see(deps, run, object, stream);
     }
   });

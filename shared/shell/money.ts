@@ -1,7 +1,6 @@
 /** What TPUs have cost, whose it is, and what happens when a budget is spent. */
 import {z} from 'zod';
 import {
-  type Costs,
   costOfLeaving,
   costOfLiving,
   overspent,
@@ -18,10 +17,11 @@ import {isOpen, isRunnable, type Run} from '../core/run.ts';
 import {addLives, livingInMonth, type Months, monthOf} from '../core/spending.ts';
 import {iso} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
-import type {Document, Transaction} from '../ports.ts';
+import type {Transaction} from '../ports.ts';
 import {parseValue} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import type {Failures} from './failures.ts';
+import {type Attempt, attemptRecords} from './history.ts';
 import {runRecords, spendingRecords, unlessBroken} from './records.ts';
 import {openRuns} from './runs.ts';
 import {tell} from './timeline.ts';
@@ -171,13 +171,13 @@ async function pause(deps: Deps, seen: Run, why: string): Promise<void> {
 }
 
 /** Incarnations that are over, and the documents of their attempts. */
-export type Bill = {worker: Worker; path: string; attempt: Document | undefined}[];
+export type Bill = {worker: Worker; path: string; attempt: Attempt | undefined}[];
 
-export async function readBill(tx: Transaction, over: readonly Worker[]): Promise<Bill> {
+export async function readBill(deps: Deps, tx: Transaction, over: readonly Worker[]): Promise<Bill> {
   return Promise.all(
     over.map(async worker => {
       const path = paths.attempt(worker.name, worker.incarnation);
-      return {worker, path, attempt: await tx.get(path)};
+      return {worker, path, attempt: await unlessBroken(deps, () => attemptRecords.get(tx, path))};
     }),
   );
 }
@@ -205,7 +205,8 @@ export function addBill<P extends Payers>(tx: Transaction, payers: P, now: numbe
     // A run that has ended is summed up by no later tick.
     runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
   }
-  for (const {worker, path, attempt} of bill) if (attempt) tx.set(path, billed(attempt, worker, now));
+  for (const {worker, path, attempt} of bill)
+    if (attempt) attemptRecords.set(tx, path, billed(attempt, worker, now));
   const total = sum(({costs}) => totalOf(costs));
   if (total === 0) return {...payers, runs};
   const workers = bill.map(({worker}) => worker);
@@ -218,11 +219,11 @@ export function addBill<P extends Payers>(tx: Transaction, payers: P, now: numbe
 }
 
 /** The attempt with what its life has cost. One that ended before, and whose node was seen again, has cost that too. */
-function billed(attempt: Document, {costs, ready_at}: Worker, now: number): Document {
+function billed(attempt: Attempt, {costs, ready_at}: Worker, now: number): Attempt {
   const gone = {gone_at: iso(now)};
   if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};
   if (ready_at === null) return attempt;
-  const all = {...(attempt.costs as Costs)};
+  const all = {...attempt.costs};
   for (const [run, usd] of Object.entries(costs)) all[run] = (all[run] ?? 0) + usd;
   const first = {ready_at: attempt.ready_at ?? ready_at, seen_again_at: ready_at};
   return {...attempt, ...first, costs: all, cost_usd: totalOf(all), ...gone};

@@ -1,4 +1,4 @@
-import {contentToCount, foldShards, type Shard} from '../core/checkpoint.ts';
+import {foldShards, type Shard} from '../core/checkpoint.ts';
 import {
   type OutputObject,
   outputPrefix,
@@ -9,16 +9,18 @@ import {
   shardObject,
 } from '../core/names.ts';
 import {isOpen} from '../core/run.ts';
-import {originAmong, type Stream, withProgress} from '../core/stream.ts';
+import {blockedBy, originAmong, type Stream, withProgress} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {ObjectInfo, Transaction} from '../ports.ts';
 import {parseValue, shardMetadata} from '../schemas.ts';
 import type {Deps} from './deps.ts';
+import {shardRecords} from './history.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {assertSpecHash, reopenRun, specHashOf} from './runs.ts';
 import {tell} from './timeline.ts';
+import {addLateShards} from './totals.ts';
 
 /**
  * Moves a stream's checkpoint to what the bucket holds, and answers the stream as it then is. The listing is the truth:
@@ -87,36 +89,40 @@ async function countShards(
       const current = await streamRecords.get(tx, run, stream);
       if (!current || current.status === 'completed' || !spec_hash) return {counted: current, ...NOTHING_NEW};
       const now = deps.now();
-      const stored = shards instanceof Rejected ? [] : shards;
-      const origin = {spec_hash, stream_crc32c: contentToCount(current, spec_hash, stored)};
+      const {epoch, crc32c, status, total_shards} = current;
+      const origin = {spec_hash, stream_crc32c: crc32c, epoch};
       const all = shards instanceof Rejected ? errorOf(shards) : foldShards(current, origin, shards);
       if (all.kind === 'error') {
         await assertSpecHash(deps, tx, run, spec_hash);
         return {counted: await fail(deps, tx, current, all.reason, now), ...NOTHING_NEW};
       }
-      // What is there before anybody was given the stream may be of an earlier run of this name.
-      if (current.epoch === 0) await assertSpecHash(deps, tx, run, spec_hash);
+      // Shards that are there before the stream has a lease may be of an earlier run of this name.
+      if (total_shards === 0 && status !== 'in_progress') await assertSpecHash(deps, tx, run, spec_hash);
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
       const moved = withProgress(current, some.progress, now);
-      if (moved === current) return {counted: current, ...NOTHING_NEW};
-      const next = {...moved, crc32c: origin.stream_crc32c};
+      if (moved === current) {
+        const counted = all.ungranted ? await block(deps, tx, current, all.ungranted, now) : current;
+        return {counted, ...NOTHING_NEW};
+      }
       // It was parked, and its worker had all of it: the run may have ended over that.
-      const isRevived = current.status === 'failed' && next.status === 'completed';
+      const isRevived = current.status === 'failed' && moved.status === 'completed';
       const ended = isRevived ? await runRecords.get(tx, run) : undefined;
       if (ended && !isOpen(ended) && !isBeating) return {counted: current, ...NOTHING_NEW, needsBeat: true};
       reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
-      streamRecords.set(tx, next);
+      streamRecords.set(tx, moved);
       for (const shard of some.counted) {
         const {object} = shard;
         const text = storedText(`${run}/${stream}`, shard);
-        tx.set(paths.shard(run, stream, shard.shard), {...shard, stored_at: createdAt(objects, object)});
+        const stored_at = createdAt(objects, object);
+        shardRecords.set(tx, paths.shard(run, stream, shard.shard), {...shard, stored_at});
         tell(tx, {kind: 'shard', run, stream, object, text}, now);
       }
-      if (next.status === 'completed')
+      if (moved.status === 'completed')
         tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
       const count = some.counted.length;
-      return {counted: next, count, left: all.counted.length - count, needsBeat: false};
+      const left = all.counted.length - count + (all.ungranted ? 1 : 0);
+      return {counted: moved, count, left, needsBeat: false};
     });
     if (needsBeat) {
       await deps.ticker.on();
@@ -125,6 +131,8 @@ async function countShards(
     }
     isNew ||= count > 0;
     if (left > 0) continue;
+    // The run of a parked stream may have ended, and so may that of a stream whose worker lost its lease.
+    if (isNew && counted?.lease === null) await addLateShards(deps, run);
     if (counted?.status === 'completed') {
       await clearPartials(deps, run, stream);
       // It may have been the last one of a run that is paused, for which nothing beats.
@@ -143,9 +151,6 @@ async function fail(
   now: number,
 ): Promise<Stream> {
   if (current.status === 'failed') return current;
-  const {run, stream} = current;
-  const holder = await holderOf(deps, tx, current);
-  takeWork(tx, holder);
   const failed: Stream = {
     ...current,
     status: 'failed',
@@ -153,14 +158,49 @@ async function fail(
     last_error: reason,
     updated_at: iso(now),
   };
-  streamRecords.set(tx, failed);
-  tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} failed: ${reason}`}, now);
-  return failed;
+  return park(deps, tx, current, failed, `failed: ${reason}`, now);
+}
+
+/** A shard that no lease explains parks its stream until a `rebuild`. */
+async function block(
+  deps: Deps,
+  tx: Transaction,
+  current: Stream,
+  shard: Shard,
+  now: number,
+): Promise<Stream> {
+  const blocked = blockedBy(current, shard, now);
+  if (blocked === current) return current;
+  return park(deps, tx, current, blocked, `is blocked: ${blocked.blocked_reason}`, now);
+}
+
+async function park(
+  deps: Deps,
+  tx: Transaction,
+  current: Stream,
+  parked: Stream,
+  text: string,
+  now: number,
+): Promise<Stream> {
+  const {run, stream} = current;
+  takeWork(tx, await holderOf(deps, tx, current));
+  streamRecords.set(tx, parked);
+  tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`}, now);
+  return parked;
 }
 
 /** A complete stream needs nobody's half-made shard any more. What this misses, the bucket's lifecycle rule takes. */
 async function clearPartials(deps: Deps, run: string, stream: string): Promise<void> {
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
+}
+
+/** The shards of a stream that lie in the bucket, or the reason why they do not belong together. */
+export async function storedShards(
+  {objects}: Pick<Deps, 'objects'>,
+  run: string,
+  stream: string,
+): Promise<Shard[] | Rejected> {
+  return readOrRefuse(run, stream, await objects.list(outputPrefix(run, stream)));
 }
 
 function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[]): Shard[] | Rejected {

@@ -1,5 +1,5 @@
 /** Work state made again from the bucket: runs, streams, shards and checkpoints, while workers go on. */
-import {contentToCount, foldShards, NOTHING_STORED, type Progress, type Shard} from '../core/checkpoint.ts';
+import {foldShards, NOTHING_STORED, originOfShards, type Progress, type Shard} from '../core/checkpoint.ts';
 import {datasetPrefix, outputPrefix, parseDatasetObject, paths} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {type Stream, withRebuilt} from '../core/stream.ts';
@@ -7,11 +7,15 @@ import {Rejected} from '../errors.ts';
 import type {ObjectInfo} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import {shardRecords} from './history.ts';
 import {ensureRun, registerStream, streamsOf, wake} from './intake.ts';
+import {isBlind, lookAtNodes} from './nodes.ts';
+import {orphansLeft} from './orphans.ts';
 import {createdAt, originOf, readShards} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {lookAtEveryStream} from './summary.ts';
 import {tell} from './timeline.ts';
+import {deleteOrphans, readFleet} from './workers.ts';
 
 /** What a look needs: `gleaner rebuild --dry-run` has no more. */
 export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
@@ -75,6 +79,8 @@ type Look = {
   known: Stream | undefined;
   /** The content that counts: that of what is stored, or the one registered. */
   crc32c: string;
+  /** The largest of the stored shards. */
+  epoch: number;
   progress: Progress;
   shards: StoredShard[];
 };
@@ -97,23 +103,24 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
+  const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
+  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
+  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, read ?? []);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
     survey: {...about, finding, stored_shards: progress.total_shards + waiting.length, why},
     known,
     crc32c: shards[0]?.stream_crc32c ?? known?.crc32c ?? object.crc32c,
+    epoch,
     progress,
     shards: shards.map(shard => ({...shard, stored_at: createdAt(listing, shard.object)})),
   });
-  const read = await unlessBroken(deps, async () => readShards({run, stream}, listing));
-  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
   const stored = read?.[0]?.stream_crc32c;
   const isForeign = known?.object !== object.name && known?.crc32c !== stored && object.crc32c === stored;
   if (known?.status === 'failed' && isForeign)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // The document goes first: its content may have been replaced since the object was listed.
-  const {epoch = 0, crc32c = object.crc32c} = known ?? {};
-  const stream_crc32c = contentToCount({epoch, crc32c}, spec_hash, read ?? []);
-  const folded = read && foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, read);
+  const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};
+  const folded = read && foldShards(NOTHING_STORED, origin, read);
   if (!folded || folded.kind === 'error') {
     const why = folded?.reason ?? 'a shard says that it is another; the log says which';
     return known ? answer('faulty', why) : answer('missing', why);
@@ -124,7 +131,7 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
   if (!parent || !known)
     return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
-  const told = gapOf(known, progress, waiting) ?? differenceOf(known, progress);
+  const told = gapOf(known, progress, waiting) ?? differenceOf(known, progress, epoch);
   const documents = await deps.store.count(paths.shards(run, stream));
   if (told) return answer('different', told, progress, counted);
   if (documents !== progress.total_shards)
@@ -140,7 +147,9 @@ function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly num
   return `shard ${counted + 1} is missing; ${counted + waiting.length} of ${all} there`;
 }
 
-function differenceOf(known: Stream, progress: Progress): string | null {
+function differenceOf(known: Stream, progress: Progress, epoch: number): string | null {
+  if (known.blocked_reason !== null) return known.blocked_reason;
+  if (known.epoch < epoch) return `its epoch is ${known.epoch}, and ${epoch} is the largest of its shards`;
   const fields = Object.keys(progress) as (keyof Progress)[];
   const field = fields.find(name => known[name] !== progress[name]);
   if (field) return `${field} is ${known[field]}, and ${progress[field]} in the bucket`;
@@ -155,6 +164,7 @@ function differenceOf(known: Stream, progress: Progress): string | null {
  */
 export async function rebuild(deps: Deps, run: string | undefined): Promise<string> {
   if (run === undefined) {
+    await removeOrphans(deps);
     const runs = await runsInBucket(deps);
     for (const each of runs) await deps.bus.publish('control', {action: 'rebuild', run: each});
     return `${runs.length} runs are made again, each by a message of its own: ${runs.slice(0, 20).join(', ')}`;
@@ -170,6 +180,26 @@ export async function rebuild(deps: Deps, run: string | undefined): Promise<stri
   if (parent) await lookAtEveryStream(deps, parent, parent.cost_usd);
   await wake(deps);
   return `rebuilt ${describeSurvey(run, found, {mended: true})}`;
+}
+
+/**
+ * Deletes the nodes of ours without a document, and throws until none of them is left: a worker of the lost database must not store a
+ * shard while epochs are read from the bucket. The message comes again.
+ */
+async function removeOrphans(deps: Deps): Promise<void> {
+  const look = await lookAtNodes(deps);
+  if (await isBlind(deps, look.unreachable))
+    throw new Error(
+      `Failed to rebuild: ${look.unreachable.join(', ')} did not list its nodes; the message comes again`,
+    );
+  const fleet = await readFleet(deps);
+  const left = orphansLeft(look, fleet.workers);
+  if (left.length === 0) return;
+  await deps.ticker.on();
+  await deleteOrphans(deps, look, fleet);
+  throw new Error(
+    `Failed to rebuild: ${left.length} nodes without a document are being deleted, the first is ${left[0]}; the message comes again until they are gone`,
+  );
 }
 
 /** What a rebuild puts right. A stream that waits needs a run.json that is right, and a faulty one other shards. */
@@ -238,12 +268,12 @@ async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promi
 /** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
 async function mend(
   deps: Deps,
-  {survey: {run, stream, why}, known, crc32c, progress, shards}: Look,
+  {survey: {run, stream, why}, known, crc32c, epoch, progress, shards}: Look,
 ): Promise<boolean> {
   for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
     await deps.store.transaction(async tx => {
       for (const shard of shards.slice(first, first + SHARDS_AT_ONCE))
-        tx.set(paths.shard(run, stream, shard.shard), {...shard});
+        shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
     });
   const stored = await deps.store.query(paths.shards(run, stream));
   const extra = stored.filter(({data}) => !(Number(data.shard) <= progress.total_shards));
@@ -251,7 +281,7 @@ async function mend(
     const current = await streamRecords.get(tx, run, stream);
     if (!current || current.updated_at !== known?.updated_at) return false;
     const now = deps.now();
-    streamRecords.set(tx, {...withRebuilt(current, progress, now), crc32c});
+    streamRecords.set(tx, {...withRebuilt(current, {progress, epoch}, now), crc32c});
     for (const {path} of extra) tx.delete(path);
     const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
     tell(tx, {kind: 'stream', run, stream, text}, now);

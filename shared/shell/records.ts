@@ -4,6 +4,7 @@
  * documents of earlier releases lack it.
  */
 import {z} from 'zod';
+import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../core/bounds.ts';
 import {NO_BOOTS} from '../core/breakers.ts';
 import {paths} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
@@ -14,11 +15,14 @@ import type {Months} from '../core/spending.ts';
 import type {Stream} from '../core/stream.ts';
 import type {Worker} from '../core/worker.ts';
 import {Rejected} from '../errors.ts';
-import type {Document, Filter, Store, Stored, Transaction} from '../ports.ts';
+import type {Filter, Store, Transaction} from '../ports.ts';
 import {provisioning} from '../schemas.ts';
+import {kind} from './kind.ts';
 import type {Log} from './log.ts';
 
 const count = z.number().int().min(0);
+const epoch = count.max(MAX_LEASE_EPOCH);
+const incarnation = count.max(MAX_ORDINAL);
 const instant = z.iso.datetime();
 const text = z.string();
 /** Newer than the first release, whose documents lack it. */
@@ -45,13 +49,14 @@ const streamDocument: z.ZodType<Stream> = z.looseObject({
   dataset_path: text,
   model_path: text,
   status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
-  epoch: count,
-  lease: z.looseObject({worker: text, incarnation: count, epoch: count}).nullable(),
+  epoch,
+  lease: z.looseObject({worker: text, incarnation, epoch}).nullable(),
   ...progress,
   failures: count,
   faults: count,
   last_error: text.nullable(),
   said,
+  blocked_reason: text.nullable().default(null),
   created_at: instant,
   updated_at: instant,
 });
@@ -73,7 +78,6 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
   said,
-  rebuilt_at: instant.nullable().default(null),
   machine_deaths: count.default(0),
   machine_deaths_shards: count.default(0),
   machine_failed_streams: count.default(0),
@@ -124,7 +128,7 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
   charged_to: text.nullable(),
-  incarnation: count,
+  incarnation,
   born_at: instant.nullable().default(null),
   hello_at: instant.nullable().default(null),
   provider_state: text.nullable(),
@@ -141,10 +145,10 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   heartbeat_at: instant.nullable(),
   activity: text.nullable(),
   work: text.nullable(),
-  epoch: count.nullable().default(null),
+  epoch: epoch.nullable().default(null),
   claimed_at: instant.nullable().default(null),
   drains: z.boolean().default(false),
-  suspect: z.looseObject({work: text, epoch: count, total_shards: count}).nullable().default(null),
+  suspect: z.looseObject({work: text, epoch, total_shards: count}).nullable().default(null),
   samples_done: count.nullable(),
   samples_total: count.nullable(),
   tokens_done: count.nullable(),
@@ -171,6 +175,7 @@ const zoneDocument: z.ZodType<Zone> = z.looseObject({
   creates: z.array(z.looseObject({asked_at: instant})),
   boots,
   brake: brake.nullable().default(null),
+  orphans: z.looseObject({since_at: instant}).nullable().default(null),
   updated_at: instant,
 });
 
@@ -195,38 +200,6 @@ const servedDocument: z.ZodType<Served> = z.looseObject({
   gaps: z.array(z.looseObject({from_at: instant, to_at: instant})),
   failed_pings: count,
 });
-
-/** One kind of document: how to read it alone, in a transaction and many at a time, and how to write it. */
-function kind<T extends object>(schema: z.ZodType<T>) {
-  const parse = (path: string, data: Document): T => {
-    const parsed = schema.safeParse(data);
-    if (parsed.success) return parsed.data;
-    const issue = parsed.error.issues[0];
-    throw new Rejected(
-      `Failed to read ${path}: ${issue?.path.join('.')}: ${issue?.message}. Somebody edited it: mend the field or delete the document`,
-      {cause: parsed.error},
-    );
-  };
-  return {
-    get: async (from: Store | Transaction, path: string): Promise<T | undefined> => {
-      const data = await from.get(path);
-      return data && parse(path, data);
-    },
-    parse,
-    /** Those that can be read; each that cannot goes to `onBroken`, so that one broken document stops nobody else. */
-    parseAll: (stored: Stored[], onBroken: (error: Rejected, id: string) => void): T[] =>
-      stored.flatMap(({path, id, data}) => {
-        try {
-          return [parse(path, data)];
-        } catch (error) {
-          if (!(error instanceof Rejected)) throw error;
-          onBroken(error, id);
-          return [];
-        }
-      }),
-    set: (tx: Transaction, path: string, value: T) => tx.set(path, value as unknown as Document),
-  };
-}
 
 /** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */
 export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {

@@ -5,7 +5,7 @@ import {isRunnable, type Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
 import type {Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
-import {runRecords, UNFINISHED} from './records.ts';
+import {FAILED, runRecords, UNFINISHED} from './records.ts';
 import {tell} from './timeline.ts';
 
 /**
@@ -32,8 +32,10 @@ export async function whatIsLeft(deps: Deps, pool: Pool): Promise<Left> {
 
 /** Whether a run is open whose streams are all done: a look closes it, and must come. */
 export async function isAnyToClose(deps: Deps): Promise<boolean> {
-  for (const {run} of await openRuns(deps)) {
+  for (const {run, status} of await openRuns(deps)) {
     if ((await deps.store.count(paths.streams(run), [UNFINISHED])) > 0) continue;
+    // A paused run with a failed stream stays open until a person resumes or stops it.
+    if (status === 'paused' && (await deps.store.count(paths.streams(run), [FAILED])) > 0) continue;
     if ((await deps.store.count(paths.streams(run))) > 0) return true;
   }
   return false;

@@ -73,7 +73,7 @@ export async function readShared(
     ),
     pool: isPoolNeeded ? await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
     spending: over.length > 0 ? await unlessBroken(deps, () => spendingRecords.get(tx)) : undefined,
-    bill: await readBill(tx, over),
+    bill: await readBill(deps, tx, over),
   };
 }
 

@@ -11,6 +11,7 @@ import {advanceStream} from './progress.ts';
 import {FAILED, LEASED, runRecords, streamRecords, UNFINISHED} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell} from './timeline.ts';
+import {addLateShards} from './totals.ts';
 import type {Fleet} from './workers.ts';
 
 /** How many streams are read at once where all of a run are needed. */
@@ -60,8 +61,10 @@ export async function lookAtRun(deps: Deps, run: Run, {fleet, atWork, cost_usd}:
   // Leases come and go while they are counted: among many, a few more than workers say nothing.
   if (counted.totals.streams_in_progress - atWork > atWork / 100)
     await endOrphanedLeases(deps, run.run, fleet);
+  // A paused run with a failed stream stays open, and every tick would read all its streams.
+  const staysOpen = run.status === 'paused' && counted.unfinished === 0 && counted.totals.streams_failed > 0;
   const isOver = atWork === 0 && (await areAllOver(deps, run.run, counted));
-  if (isOver) return [{run, cost_usd, streams: counted.streams}];
+  if (isOver && !staysOpen) return [{run, cost_usd, streams: counted.streams}];
   await sumUp(deps, run, counted.totals, cost_usd, 'its last workers still hold its streams');
   return [];
 }
@@ -125,7 +128,10 @@ export async function lookAtEveryStream(deps: Deps, run: Run, cost_usd: number):
 export async function endRun(deps: Deps, {run, cost_usd, streams}: Over, until_ms: number): Promise<void> {
   const ending = await foldRun(deps, run, until_ms);
   if (ending.kind === 'ended') {
-    if (await sumUp(deps, run, ending.totals, cost_usd)) await reopen(deps, run.run, ending);
+    if (await sumUp(deps, run, ending.totals, cost_usd)) {
+      await reopen(deps, run.run, ending);
+      await addLateShards(deps, run.run);
+    }
     await forgetFold(deps, run.run);
     return;
   }

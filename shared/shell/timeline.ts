@@ -2,8 +2,9 @@ import {hash} from 'node:crypto';
 import {paths} from '../core/names.ts';
 import type {Run} from '../core/run.ts';
 import {iso} from '../core/time.ts';
-import type {Document, Transaction} from '../ports.ts';
+import type {Transaction} from '../ports.ts';
 import type {Deps} from './deps.ts';
+import {eventRecords, MAX_TEXT} from './history.ts';
 
 export type TimelineEvent = {
   kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control';
@@ -19,7 +20,6 @@ export type TimelineEvent = {
 };
 
 const KEPT_DAYS = 30;
-const MAX_TEXT = 4000;
 
 /**
  * Writes one decision beside the change that it tells of. The id is made from what happened and when, so that a
@@ -28,8 +28,8 @@ const MAX_TEXT = 4000;
 export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
   const id = hash('sha256', JSON.stringify([now, event])).slice(0, 20);
-  const document: Document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
-  tx.set(paths.event(id), document);
+  const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
+  eventRecords.set(tx, paths.event(id), document);
 }
 
 /** Records that a breaker has paused the run, if it has. */

@@ -2,34 +2,25 @@
 import {heardByZone} from '../core/brake.ts';
 import {isStopped, mayBoot} from '../core/breakers.ts';
 import {payersFor} from '../core/cost.ts';
-import {parseWorkerName} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
 import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
-import {isOlderThan, iso} from '../core/time.ts';
-import {adoptNode, isUnheard, newWorker, type Worker} from '../core/worker.ts';
-import {TpuError} from '../errors.ts';
+import {isOlderThan} from '../core/time.ts';
+import type {Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {Failures} from './failures.ts';
-import {type Accounts, holdTheSpent, priceOf, readPrices, spentThisMonth} from './money.ts';
-import {
-  incarnationsOf,
-  isManaged,
-  type Look,
-  lookAtNodes,
-  lookForMissing,
-  managed,
-  NOT_LOOKED,
-} from './nodes.ts';
+import {type Accounts, holdTheSpent, readPrices, spentThisMonth} from './money.ts';
+import {type Look, lookAtNodes, lookForMissing, managed, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
+import {heldOrphans, orphansIn} from './orphans.ts';
 import {knownPool} from './pools.ts';
 import {createsRecords, servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {findLost, heedHellos, proveService, reportHeld} from './service.ts';
 import {lookAtSlots, type Slot, slotOf} from './slots.ts';
-import {tell, tellAlone} from './timeline.ts';
+import {tellAlone} from './timeline.ts';
 
 /** The workers that are not gone. */
 export const LIVING: Filter = {
@@ -58,10 +49,10 @@ export async function lookForWork(deps: Deps): Promise<void> {
 }
 
 /**
- * The workers as documents say, what they cost, and the slots whose document cannot be read. `isPartial`: a node may be at work that
- * no document knows. `creates`: how many nodes were ever asked for just before.
+ * The workers as documents say, what they cost, and the slots whose document cannot be read. `creates`: how many nodes were ever asked
+ * for just before.
  */
-export type Fleet = Accounts & {broken: ReadonlySet<string>; creates: number; isPartial?: boolean};
+export type Fleet = Accounts & {broken: ReadonlySet<string>; creates: number};
 
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
@@ -85,57 +76,7 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
 
 async function planAfterLook(deps: Deps, fleet: Fleet, failures: Failures) {
   const look = await lookAtNodes(deps);
-  return planSlots(deps, await adoptNodes(deps, look, fleet), failures, {look});
-}
-
-/**
- * Makes the document again of each of our nodes that has none, or one that nobody can read: the Store was lost or edited, and what the
- * node is doing is worth more than a new one. If it is not wanted, or not well, the same look finds that out.
- */
-export async function adoptNodes(deps: Deps, look: Look, fleet: Fleet): Promise<Fleet> {
-  const {workers, broken} = fleet;
-  const all = new Map(workers);
-  const unknown = [...look.tpus.values()].flatMap(tpu => {
-    const place = parseWorkerName(tpu.name);
-    const incarnation = Math.max(...incarnationsOf(tpu));
-    if (all.has(tpu.name) || !isManaged(tpu)) return [];
-    return place && incarnation >= 0 ? [{tpu, place, incarnation}] : [];
-  });
-  if (unknown.length === 0) return fleet;
-  const pool = await knownPool(deps);
-  const prices = await readPrices(deps, pool);
-  await abreast(unknown, async ({tpu, place, incarnation}) => {
-    const usd_per_hour = priceOf(prices, pool, place.zone);
-    const adopted = await deps.store.transaction(async tx => {
-      const known = await unlessBroken(deps, () => workerRecords.get(tx, tpu.name));
-      if (known) return known;
-      const now = deps.now();
-      const ready_at = tpu.state === 'READY' ? tpu.created_at : null;
-      const fresh = {...newWorker(tpu.name, place, now), usd_per_hour};
-      const provisioning = tpu.queued ? 'queued-resource' : 'node';
-      const valid_until_at = tpu.queued?.valid_until_at ?? null;
-      const life = {incarnation, ready_at, provisioning, valid_until_at} as const;
-      const worker = adoptNode(fresh, life, iso(look.at_ms));
-      workerRecords.set(tx, worker);
-      const text = `${tpu.name} is ${tpu.state ?? tpu.queued?.state} and no document that can be read knows it: it goes on as incarnation ${incarnation}`;
-      tell(tx, {kind: 'worker', worker: tpu.name, text}, now);
-      return worker;
-    });
-    all.set(tpu.name, adopted);
-  });
-  return {...fleet, workers: all, broken: new Set([...broken].filter(name => !all.has(name)))};
-}
-
-/**
- * Adopts the nodes of a lost Store, before a message about this worker is obeyed. While its zone does not answer, nobody knows whether
- * it is there, and the message comes again.
- */
-export async function adoptUnknown(deps: Deps, worker: string): Promise<void> {
-  const look = await lookAtNodes(deps);
-  const zone = parseWorkerName(worker)?.zone;
-  if (zone !== undefined && look.unreachable.includes(zone))
-    throw new TpuError('transient', zone, `${zone} does not say whether ${worker} is there`);
-  await adoptNodes(deps, look, await readFleet(deps));
+  return planSlots(deps, fleet, failures, {look});
 }
 
 /** Decides about every slot that has a worker or should have one; busy while any is not gone. `held`: see `holdTheSpent`. */
@@ -154,11 +95,11 @@ export async function lookAtWorkers(
   await failures.isolate('hear first words', () => heedHellos(deps, zones ?? [], workers, moment));
   const plan = await planSlots(deps, fleet, failures, {look, served, ...(zones ? {zones} : {})});
   const {wanted, dismissed, held} = plan;
-  for (const [name, worker] of workers)
-    if (isUnheard(worker, deps.config.lease_s, deps.now())) wanted.add(name);
+  const found = await failures.isolate('find orphans', () => heldOrphans(deps, look, fleet, plan));
+  const orphans = found ?? new Set(orphansIn(look, workers));
   const slots: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
-    if (broken.has(name)) continue;
+    if (broken.has(name) || orphans.has(name)) continue;
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
@@ -168,7 +109,18 @@ export async function lookAtWorkers(
   const decided = await lookAtSlots(deps, seen, slots, all, failures);
   const areStraysLeft = await sweepStrays(deps, look);
   await failures.isolate('report held workers', () => reportHeld(deps, zones ?? [], decided.held));
-  return {busy: decided.busy || areStraysLeft || [...broken].some(name => look.tpus.has(name)), held, served};
+  const isAnyHeld = orphans.size > 0 || [...broken].some(name => look.tpus.has(name));
+  return {busy: decided.busy || areStraysLeft || isAnyHeld, held, served};
+}
+
+/** Deletes every node of ours without a document, however many there are: a person said so. */
+export async function deleteOrphans(deps: Deps, look: Look, fleet: Fleet): Promise<void> {
+  const failures = new Failures(deps);
+  const plan = await planSlots(deps, fleet, failures, {look});
+  const names = orphansIn(look, fleet.workers).filter(name => !fleet.broken.has(name));
+  const slots = names.flatMap(name => slotOf(name, 'unwanted', fleet.workers));
+  await lookAtSlots(deps, look, slots, plan, failures);
+  failures.rethrow();
 }
 
 /** Deletes what has our label and no slot's name and zone: it can get no work, and costs. True while any is there. */
@@ -218,24 +170,26 @@ async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Kn
     lost,
   };
   const counted = await failures.isolate('count the work that is left', async () => {
-    if (fleet.isPartial) return undefined;
     const zones = known.zones ?? (await readZones(deps));
     return {zones, ...(await whatIsLeft(deps, pool))};
   });
   // Without the count no TPU is asked for, and none goes because it has no work.
-  if (!counted) return {...base, wanted: livingOf(workers), payers: new Map<string, string | null>()};
+  if (!counted) {
+    const zones = known.zones ?? [];
+    return {...base, zones, wanted: livingOf(workers), payers: new Map<string, string | null>()};
+  }
   const {open, fixed, zones} = counted;
   const {look} = known;
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
-  const hidden = look ? hiddenSlots(deps, pool, workers, look, now) : [];
+  const hidden = look ? [...hiddenSlots(deps, pool, workers, look, now), ...orphansIn(look, workers)] : [];
   const out = new Set([...broken, ...dismissed, ...hidden]);
   const most = deps.config.ceilings.max_workers - broken.size;
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most});
   const payers = payersFor(wanted, workers, open, fixed, pays);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {...base, mostCreates: fleet.creates + most - livingAmong(workers), wanted, payers};
+  return {...base, zones, mostCreates: fleet.creates + most - livingAmong(workers), wanted, payers};
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {

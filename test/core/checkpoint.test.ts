@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {contentToCount, type Fold, foldShards, type Shard} from '../../shared/core/checkpoint.ts';
+import {type Fold, foldShards, originOfShards, type Shard} from '../../shared/core/checkpoint.ts';
 import {aShard, CRC, NOTHING_STORED, ORIGIN, SPEC_HASH} from '../builders.ts';
 
 function fold(shards: Shard[], from = NOTHING_STORED): Fold {
@@ -216,32 +216,61 @@ describe('checkpoint', () => {
     );
   });
 
-  const whole = [aShard(1), aShard(2, {final: true})];
-  const contents = [
-    {name: 'none', given: {epoch: 0, crc32c: 'other'}, shards: [], counts: 'other'},
-    {name: 'all of it', given: {epoch: 0, crc32c: CRC}, shards: whole, counts: CRC},
-    {name: 'all of an older content', given: {epoch: 0, crc32c: 'other'}, shards: whole, counts: CRC},
+  const LARGEST = Number.MAX_SAFE_INTEGER;
+  it('a sum that cannot be counted exactly is an error that names the shard and the field', () => {
+    for (const field of ['total_tokens', 'total_samples_processed', 'total_bytes'] as const) {
+      const folded = fold([aShard(2)], {...progressOf(fold([aShard(1)])), [field]: LARGEST});
+      assert.ok(folded.kind === 'error', field);
+      assert.match(folded.reason, new RegExp(`shard_0002.safetensors brings ${field} of its stream above`));
+    }
+  });
+
+  const epochs: {
+    name: string;
+    granted: number;
+    given: number[];
+    counts: number;
+    ungranted: number | undefined;
+  }[] = [
+    {name: 'of the granted epochs', granted: 3, given: [1, 3, 2], counts: 3, ungranted: undefined},
+    {name: 'of a stream that was never leased', granted: 0, given: [1, 1], counts: 0, ungranted: 1},
     {
-      name: 'a part of an older one',
-      given: {epoch: 0, crc32c: 'other'},
-      shards: [aShard(1)],
-      counts: 'other',
-    },
-    {
-      name: 'all of two contents',
-      given: {epoch: 0, crc32c: 'other'},
-      shards: [aShard(1), aShard(2, {final: true, stream_crc32c: 'other'})],
-      counts: 'other',
-    },
-    {
-      name: 'all of an older one, of which somebody was given the newer',
-      given: {epoch: 1, crc32c: 'other'},
-      shards: whole,
-      counts: 'other',
+      name: 'behind a shard of an epoch that was never granted',
+      granted: 4,
+      given: [4, 7, 4],
+      counts: 1,
+      ungranted: 2,
     },
   ];
-  for (const {name, given, shards, counts} of contents)
-    it(`where the bucket has shards of ${name}, ${counts === CRC ? 'those' : 'only what is registered'} may count`, () => {
-      assert.equal(contentToCount(given, SPEC_HASH, shards), counts);
+  for (const {name, granted, given, counts, ungranted} of epochs)
+    it(`counts ${counts} shards ${name}`, () => {
+      const shards = given.map((epoch, index) => aShard(index + 1, {epoch}));
+      const folded = foldShards(NOTHING_STORED, {...ORIGIN, epoch: granted}, shards);
+      assert.ok(folded.kind === 'ok');
+      assert.deepEqual([folded.counted.length, folded.ungranted?.shard], [counts, ungranted]);
+    });
+
+  it('a shard that was counted before is not asked for its epoch again', () => {
+    const folded = fold([aShard(1, {epoch: 9})], progressOf(fold([aShard(1)])));
+    assert.ok(folded.kind === 'ok' && folded.ungranted === undefined);
+  });
+
+  const whole = [aShard(1, {epoch: 4}), aShard(2, {epoch: 2, final: true})];
+  const origins = [
+    {name: 'no shard', given: 'other', shards: [], crc32c: 'other', epoch: 0},
+    {name: 'all shards of its content', given: CRC, shards: whole, crc32c: CRC, epoch: 4},
+    {name: 'all shards of an older content', given: 'other', shards: whole, crc32c: CRC, epoch: 4},
+    {name: 'some shards of an older content', given: 'other', shards: [aShard(1)], crc32c: 'other', epoch: 1},
+    {
+      name: 'shards of two contents',
+      given: 'other',
+      shards: [aShard(1), aShard(2, {final: true, stream_crc32c: 'other'})],
+      crc32c: 'other',
+      epoch: 1,
+    },
+  ];
+  for (const {name, given, shards, ...expected} of origins)
+    it(`a new stream with ${name} has content ${expected.crc32c} and epoch ${expected.epoch}`, () => {
+      assert.deepEqual(originOfShards(given, SPEC_HASH, shards), expected);
     });
 });

@@ -21,6 +21,15 @@ import {shardMetadataOf} from '../builders.ts';
 const MAX = String(Number.MAX_SAFE_INTEGER);
 const sender = {worker: 'tpu-us-central1-a-0', incarnation: 1, host: 0};
 const lease = {run: 'my-run', stream: '007', epoch: 1};
+const progress = {samples_done: 1, samples_total: null, tokens_done: 9, shards_done: 1, tokens_per_s: 3};
+const heartbeat = (changes: object) => ({
+  action: 'heartbeat',
+  ...sender,
+  phase: 'running',
+  lease,
+  progress,
+  ...changes,
+});
 
 const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[] = [
   {name: 'an unknown action', schema: controlMessage, given: {action: 'destroy', run: 'r'}, says: 'action'},
@@ -117,6 +126,54 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     schema: workerRequest,
     given: {action: 'heartbeat', ...sender, phase: 'sleeping', lease: null, progress: null},
     says: 'phase',
+  },
+  {
+    name: 'an epoch that cannot be granted',
+    schema: workerRequest,
+    given: heartbeat({lease: {...lease, epoch: Number.MAX_SAFE_INTEGER}}),
+    says: 'lease.epoch',
+  },
+  {
+    name: 'more samples than a stream has',
+    schema: workerRequest,
+    given: heartbeat({progress: {...progress, samples_done: Number.MAX_SAFE_INTEGER}}),
+    says: 'progress.samples_done',
+  },
+  {
+    name: 'more tokens than a stream has',
+    schema: workerRequest,
+    given: heartbeat({progress: {...progress, tokens_done: Number.MAX_SAFE_INTEGER}}),
+    says: 'progress.tokens_done',
+  },
+  {
+    name: 'an incarnation that no label holds',
+    schema: workerRequest,
+    given: {...heartbeat({}), incarnation: 1e9},
+    says: 'incarnation',
+  },
+  {
+    name: 'a shard with more tokens than a shard has',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), tokens: MAX},
+    says: 'tokens',
+  },
+  {
+    name: 'a shard with more samples than a shard has',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), samples: '1000000001'},
+    says: 'samples',
+  },
+  {
+    name: 'a shard of an epoch above a million',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), epoch: '1000001'},
+    says: 'epoch',
+  },
+  {
+    name: 'a shard of epoch 0',
+    schema: shardMetadata,
+    given: {...shardMetadataOf(), epoch: '0'},
+    says: 'epoch',
   },
   {
     name: 'a shard of another schema',
@@ -249,10 +306,10 @@ describe('what comes from outside', () => {
   it('a shard that says what it is becomes numbers', () => {
     const {shard, tokens, final} = parseValue(
       shardMetadata,
-      {...shardMetadataOf(), tokens: MAX, made_by: 'me'},
+      {...shardMetadataOf(), tokens: '1000000000000', made_by: 'me'},
       'x',
     );
-    assert.deepEqual({shard, tokens, final}, {shard: 1, tokens: Number.MAX_SAFE_INTEGER, final: true});
+    assert.deepEqual({shard, tokens, final}, {shard: 1, tokens: 1e12, final: true});
   });
 
   it('a failure with broken text in it can be stored all the same', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import {type Content, registerAgain, type Stream} from '../../shared/core/stream.ts';
-import {aLeasedStream, aStream, T0} from '../builders.ts';
+import {decideRetry} from '../../shared/core/control.ts';
+import {blockedBy, type Content, registerAgain, type Stream, withRebuilt} from '../../shared/core/stream.ts';
+import {aLeasedStream, aShard, aStream, at, NOTHING_STORED, T0} from '../builders.ts';
 
 const NEWER = {generation: '1001'};
 const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};
@@ -141,4 +142,40 @@ describe('a stream that is dropped again', () => {
         assert.deepEqual(again.stream?.[field as keyof Stream], value, field);
       if (again.kind === 'refused') assert.ok(says && again.reason.includes(says), again.reason);
     });
+});
+
+describe('a stream with a shard of an epoch that was never granted', () => {
+  const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
+  const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
+
+  it('is parked without a lease, and says which shard and which message goes on', () => {
+    const {status, lease, last_error} = blocked();
+    assert.deepEqual([status, lease], ['failed', null]);
+    assert.match(
+      last_error ?? '',
+      /shard_0003.safetensors has epoch 7, and 4 is the largest.*"rebuild", "run": "my-run"/,
+    );
+  });
+
+  it('is revived by neither a retry nor another upload', () => {
+    assert.match(JSON.stringify(decideRetry(blocked(), at(0), T0)), /rejected.*waits for a rebuild/);
+    const {object, size_bytes, crc32c} = blocked();
+    const again = registerAgain(blocked(), {object, size_bytes, crc32c, ...NEWER}, T0);
+    assert.deepEqual([again.kind, again.kind === 'refused' && again.stream], ['refused', null]);
+  });
+
+  it('goes on after a rebuild, above the epoch of the shard', () => {
+    const {status, epoch, last_error, blocked_reason} = withRebuilt(blocked(), recount(7), T0);
+    assert.deepEqual([status, epoch, last_error, blocked_reason], ['pending', 7, null, null]);
+  });
+
+  it('that a message parked before stays parked by that message', () => {
+    const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
+    const after = withRebuilt(blockedBy(cancelled, aShard(1, {epoch: 7}), T0), recount(7), T0);
+    assert.deepEqual([after.status, after.last_error, after.blocked_reason], ['failed', 'cancelled', null]);
+  });
+
+  it('keeps its epoch where the shards that are left have smaller ones', () => {
+    assert.equal(withRebuilt(aStream({epoch: 9}), recount(7), T0).epoch, 9);
+  });
 });

@@ -63,7 +63,9 @@ describe('a local cloud whose database is lost in mid-run', function () {
     const made = await gleaner(['rebuild', '--dir', home.dir]);
     assert.equal(made.code, 0, made.stderr);
     assert.match(made.stdout, /rebuilt my-run: 2 streams with \d+ shards in the bucket/);
-    // The workers go on: a shard may be stored, and its event on the way.
+    assert.equal((await home.view('my-run'))?.run.status, 'paused');
+    await home.publish({action: 'resume', run: 'my-run'});
+    // Workers begin again: a shard may be stored, and its event on the way.
     await home.until(
       'documents that say what the bucket holds',
       () => gleaner(['rebuild', '--dry-run', '--dir', home.dir]),

@@ -100,6 +100,8 @@ describe('one stream a worker (affinity: fixed)', () => {
     await world.wipe();
     world.control({action: 'rebuild'});
     await world.untilAsleep();
+    await world.resume('my-run');
+    await world.untilAsleep();
     const {affinity, stream_offset} = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([affinity, stream_offset], ['fixed', 5]);
     await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));

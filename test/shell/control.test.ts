@@ -359,21 +359,16 @@ describe('messages that change what is wanted', () => {
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
 
-  for (const action of ['delete', 'recreate'])
-    it(`${action} is obeyed also by a Store that was lost just before, once the zone says what is there`, async () => {
-      const world = await aWorkingWorld();
-      await world.wipe();
-      world.tpus.unreachable.add('us-central1-a');
-      const id = world.control({action, worker: A0});
-      await world.deliverAll();
-      assert.equal(await world.store.get(`control/${id}`), undefined, 'it comes again');
-      world.tpus.unreachable.clear();
-      await world.deliverAll();
-      assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
-      await world.minutes(9);
-      const again = action === 'recreate' ? [`${A0}#2`] : [];
-      assert.deepEqual(world.tpus.made, [`${A0}#1`, ...again]);
-    });
+  it('delete and recreate of a worker without a document are rejected: its node goes by itself', async () => {
+    const world = await aWorkingWorld();
+    await world.wipe();
+    for (const action of ['delete', 'recreate']) {
+      const {outcome, reason} = await send(world, {action, worker: A0});
+      assert.deepEqual([outcome, reason], ['rejected', `there is no worker "${A0}"`]);
+    }
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
 
   it('delete of the TPU of a fixed stream leaves nothing to tick for', async () => {
     const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});

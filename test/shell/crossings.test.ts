@@ -63,7 +63,7 @@ describe('a stream that is complete', () => {
     const list = world.objects.list.bind(world.objects);
     let asked = 0;
     world.objects.list = async (prefix, options) => {
-      if (prefix.startsWith('activations/my-run/tpu_0') && asked++ === 0) throw new Error('unavailable');
+      if (prefix.startsWith('activations/my-run/tpu_0') && asked++ === 1) throw new Error('unavailable');
       return list(prefix, options);
     };
     world.tickerOn = true;

@@ -379,6 +379,7 @@ describe('run.json', () => {
     await world.wipe();
     await world.minutes(2, 1);
     assert.deepEqual(await placementOf(), placement);
+    await world.resume('my-run');
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
     await world.wipe();
@@ -469,11 +470,16 @@ describe('a shard that is not one', () => {
       await world.deliverAll();
       const {spec_hash} = (await world.run('my-run')) ?? {};
       const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+      await world.store.transaction(async tx => {
+        const path = 'runs/my-run/streams/000';
+        tx.set(path, {...(await tx.get(path)), epoch: 1});
+      });
       const of = {
         schema: 'gleaner/1',
         run: 'my-run',
         stream: '000',
         shard: '1',
+        epoch: '1',
         first_sample: '0',
         last_sample: '1',
         samples: '2',
@@ -585,17 +591,14 @@ describe('a document that somebody broke', () => {
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
   });
 
-  it('of a worker whose node lives is made again: it goes on, and is not left to itself', async () => {
+  it('of a worker whose node lives is dropped, and its slot gets a node of a later life', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(40));
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await spoil(world, `workers/${A0}`, {phase: 'asleep'});
-    await world.minutes(3, 1);
-    assert.equal((await world.worker(A0))?.work, 'my-run/000');
-    await spoil(world, `workers/${A0}`, {phase: 'asleep'});
-    world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep();
-    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`, `${A0}#2`]]);
   });
 
   it('of a zone says nothing of it, and holds up no slot', async () => {

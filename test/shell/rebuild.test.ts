@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {CANCELLED} from '../../shared/core/control.ts';
-import {adoptLease, isLeasedTo} from '../../shared/core/lease.ts';
+
 import type {Document} from '../../shared/ports.ts';
 import {goneStreams, runsAnywhere} from '../../shared/shell/gone.ts';
 import {describeSurvey, surveyRun} from '../../shared/shell/rebuild.ts';
 import {someLines} from '../agent.ts';
-import {aStream, T0} from '../builders.ts';
 import {World} from '../world.ts';
 
 type Frozen = {name: string; spec: {seed: number}; spec_hash: string};
@@ -52,7 +51,7 @@ describe('a database that was lost', () => {
     assert.deepEqual(after.slice(0, stored.length), stored);
   });
 
-  it('costs no node of a later life, though nobody can list the nodes at first', async () => {
+  it('makes no node of a life that there was, though nobody can list the nodes at first', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(20));
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
@@ -68,13 +67,21 @@ describe('a database that was lost', () => {
     await world.deliverAll();
     world.deps.tpus.list = list;
     await world.untilAsleep();
+    await world.resume('my-run');
+    await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
-    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`, `${A0}#3`]);
   });
 
-  it('is made again by the tick alone where one is still ticking', async () => {
+  it('is made again by the tick alone, and its runs wait for a person', async () => {
     const world = await aWipedWorld();
     assert.ok(world.tickerOn);
+    await world.untilAsleep();
+    const {status, reason} = (await world.run('my-run')) ?? {};
+    assert.equal(status, 'paused');
+    assert.match(reason ?? '', /topics publish control --message='{"action":"resume","run":"my-run"}'$/);
+    assert.ok(((await world.stream('my-run', '000'))?.total_shards ?? 0) >= 3);
+    await world.resume('my-run');
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
@@ -115,101 +122,6 @@ describe('a database that was lost', () => {
     }
   });
 
-  it('takes no worker with it: what it has in hand it stores, under the lease it has', async () => {
-    const world = await aWipedWorld();
-    const old = world.agent(A0);
-    const {lease} = old;
-    const from = {worker: A0, incarnation: old.incarnation, host: 0};
-    const beat = {action: 'heartbeat', ...from, phase: 'running', lease, progress: null};
-    assert.equal((await world.api(beat)).body.action, 'continue', 'nobody knows it yet');
-    await world.tick();
-    assert.deepEqual(
-      [(await world.worker(A0))?.phase, (await world.worker(A0))?.incarnation],
-      ['booting', old.incarnation],
-    );
-    const {action, lease_expires_at} = (await world.api(beat)).body;
-    assert.deepEqual([action, typeof lease_expires_at], ['continue', 'string']);
-    const stream = await world.stream('my-run', '000');
-    assert.deepEqual([stream?.lease?.worker, stream?.epoch], [A0, lease?.epoch]);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
-    await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
-    assert.deepEqual([world.tpus.made.length, old.told.filter(word => word !== 'exit')], [1, []]);
-  });
-
-  const A1 = 'tpu-us-central1-a-1';
-  /** Two workers at work, on streams of so many lines, and time enough for the manifest to be old. */
-  async function aBusyWorld(lines: [number, number]): Promise<World> {
-    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
-    world.drop('my-run', 0, someLines(lines[0]));
-    world.drop('my-run', 1, someLines(lines[1], 'b'));
-    const isBusy = () => [A0, A1].every(name => world.agents.get(name)?.state === 'working');
-    await world.until('both at work', isBusy, 30, 1);
-    for (const wait of [50_000, 50_000]) {
-      world.now += wait;
-      for (const agent of world.agents.values()) await agent.beat();
-    }
-    return world;
-  }
-
-  it('gives nothing out for the time of a lease, so that no second worker is put on a stream', async () => {
-    const world = await aBusyWorld([40, 40]);
-    await world.wipe();
-    await world.tick();
-    const restarted = world.boot(A0);
-    const worker = world.agent(A1);
-    const {lease} = worker;
-    for (let step = 0; step < 3; step++) await restarted.step();
-    assert.equal(restarted.state, 'asking', 'nothing is given out before the others spoke');
-    await worker.beat();
-    world.now += 91_000;
-    await worker.beat();
-    await restarted.step();
-    assert.deepEqual([restarted.state, worker.state, worker.told], ['working', 'working', []]);
-    assert.notEqual(restarted.lease?.stream, lease?.stream);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(40));
-    await world.assertStoredOnce('my-run', '001', someLines(40, 'b'));
-  });
-
-  it('takes away no node before its worker could say what it works on', async () => {
-    const world = await aBusyWorld([6, 40]);
-    const [first, second] = [world.agent(A0), world.agent(A1)];
-    const [done, busy] = first.lease?.stream === '000' ? [first, second] : [second, first];
-    for (let step = 0; step < 9; step++) await done.step();
-    await world.deliverAll();
-    assert.deepEqual([done.state, busy.state], ['asking', 'working']);
-    await world.wipe();
-    await world.tick();
-    await world.tick();
-    const phases = async () => [(await world.worker(A0))?.phase, (await world.worker(A1))?.phase];
-    assert.deepEqual(
-      await phases(),
-      ['booting', 'booting'],
-      'one stream is left, and nobody knows whose it is',
-    );
-    await busy.beat();
-    world.now += 91_000;
-    await busy.beat();
-    await world.tick();
-    const kept = [A0, A1].find(name => world.agents.get(name) === busy) ?? '';
-    assert.equal((await world.worker(kept))?.phase, 'working');
-    assert.deepEqual((await phases()).sort(), ['deleting', 'working']);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(40, 'b'));
-    assert.deepEqual([world.tpus.made.length, busy.told.filter(word => word !== 'exit')], [2, []]);
-  });
-
-  it('does not give out again what a worker of that time has, nor believe one whose number was given again', () => {
-    const stream = aStream({epoch: 4});
-    const claim = {worker: A0, incarnation: 2, epoch: 4};
-    assert.equal(adoptLease(stream, claim, T0), undefined, 'an epoch that was granted here');
-    const adopted = adoptLease(stream, {...claim, epoch: 5}, T0) ?? assert.fail();
-    assert.deepEqual([adopted.epoch, adopted.status, isLeasedTo(adopted, claim)], [5, 'in_progress', true]);
-    assert.equal(adoptLease(adopted, {...claim, epoch: 6}, T0), undefined, 'somebody has it');
-    assert.equal(adoptLease(aStream({status: 'failed'}), {...claim, epoch: 6}, T0), undefined);
-  });
-
   it('does not forget which run is the older', async () => {
     const world = new World(ONE_SLOT);
     world.drop('zzz', 0, someLines(40));
@@ -236,10 +148,11 @@ describe('a database that was lost', () => {
     const world = await aWipedWorld();
     world.drop('other', 0, someLines(2));
     await world.deliverAll();
-    assert.equal((await world.worker(A0))?.incarnation, world.agent(A0).incarnation);
+    assert.equal(await world.worker(A0), undefined);
     await world.untilAsleep();
-    assert.equal(world.tpus.made.length, 1);
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+    await world.assertStoredOnce('other', '000', someLines(2));
+    assert.equal((await world.run('my-run'))?.status, 'paused');
   });
 
   it('does not mix contents: a stream that was overwritten meanwhile fails by the shards it has', async () => {
@@ -275,6 +188,8 @@ describe('a database that was lost, and a stream that lies in the bucket more th
       await world.minute(1);
       await world.wipe();
       if (message) world.control(message);
+      await world.untilAsleep();
+      await world.resume('my-run');
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(12));
       assert.equal((await world.stream('my-run', '000'))?.object, 'datasets/my-run/stream_000.jsonl.gz');
@@ -481,7 +396,7 @@ describe('rebuild', () => {
     const streams = (await Promise.all(runs.map(({path}) => world.store.query(`${path}/streams`)))).flat();
     const shards = (await Promise.all(streams.map(({path}) => world.store.query(`${path}/shards`)))).flat();
     const still = ({path, data}: {path: string; data: object}) => {
-      const past = ['created_at', 'updated_at', 'rebuilt_at', 'epoch', 'cost_usd', 'spent_usd'];
+      const past = ['created_at', 'updated_at', 'epoch', 'cost_usd', 'spent_usd'];
       return [path, Object.entries(data).filter(([field]) => !past.includes(field))];
     };
     return [...runs, ...streams, ...shards].map(still);
@@ -634,11 +549,12 @@ describe('rebuild', () => {
     for (let minute = 0; minute < 12; minute++) {
       world.control({action: 'rebuild', run: 'my-run'});
       await world.minute(1);
+      if (minute === 0) await world.resume('my-run');
     }
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
-    assert.equal(world.tpus.made.length, 1);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
   });
 
   it('of a run that the bucket does not have is refused by name', async () => {

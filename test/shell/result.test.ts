@@ -89,6 +89,8 @@ describe('the manifest of a run that is complete', () => {
     await world.wipe();
     world.drop('my-run', 2, someLines(3, 'c'));
     await world.untilAsleep();
+    await world.resume('my-run');
+    await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.spec_hash, before.spec_hash);
     assert.equal(resultIn(world)?.streams, 3);
   });

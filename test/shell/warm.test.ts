@@ -23,16 +23,20 @@ async function edit(world: World, path: string, change: (found: Document) => Doc
 const lose = (world: World, path: string) => world.store.transaction(async tx => tx.delete(path));
 
 describe('an instance that lives on', () => {
-  it('sees that the Store was lost, and costs no TPU its work', async () => {
+  it('sees that the Store was lost: the run waits for its operator, and keeps what it stored', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(30));
     await world.until('work', async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 2);
     await world.wipe();
     await world.tick();
-    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    const stored = (await world.stream('my-run', '000'))?.total_shards ?? 0;
+    assert.ok(stored > 2);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'paused');
+    await world.resume('my-run');
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(30));
-    assert.equal(world.tpus.made.length, 1);
+    assert.deepEqual(world.tpus.made, ['tpu-us-central1-a-0#1', 'tpu-us-central1-a-0#2']);
   });
 
   it('makes the document of a stream again that somebody deleted', async () => {
@@ -83,7 +87,7 @@ describe('an instance that lives on', () => {
     await world.minutes(3, 1);
     assert.match(String((await world.run('my-run'))?.reason), /orders\.json is not JSON/);
     world.objects.put(ORDERS, good);
-    await world.minute(1);
+    await world.tick();
     assert.equal((await world.run('my-run'))?.priority, -3);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
   });

@@ -9,7 +9,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard <= progress.total_shards) continue;',
       },
       {
@@ -24,7 +24,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1) continue;',
+        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard > progress.total_shards + 1) continue;',
       },
       {file: 'shared/core/checkpoint.ts', find: 'if (misfit)', replace: 'if (misfit && shard.shard < 0)'},
@@ -207,9 +207,32 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'nodes that no document knows are left alone',
+    edits: [{file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'}],
+  },
+  {
+    name: 'many nodes that no document knows and that go at once',
     edits: [
-      {file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'},
-      {file: 'shared/shell/workers.ts', find: 'if (all.has(tpu.name) ||', replace: 'if (true ||'},
+      {
+        file: 'shared/shell/orphans.ts',
+        find: 'names.length > Math.max(1,',
+        replace: 'names.length > Math.max(9,',
+      },
+    ],
+  },
+  {
+    name: 'a shard that counts though its epoch was never granted',
+    edits: [
+      {file: 'shared/core/checkpoint.ts', find: 'shard.epoch > origin.epoch', replace: 'shard.epoch > 1e9'},
+    ],
+  },
+  {
+    name: 'a run that goes on by itself after its document was lost',
+    edits: [
+      {
+        file: 'shared/shell/intake.ts',
+        find: "status: isLost ? 'paused' : frozen",
+        replace: 'status: frozen',
+      },
     ],
   },
   {

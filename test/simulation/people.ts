@@ -148,10 +148,14 @@ export class People {
     this.#setting.after(this.#setting.minutes(1, 10), () => this.#say({action, run}));
   }
 
-  /** After the database was lost. */
-  startAll(): void {
-    if (this.#setting.chance.happens(0.5)) this.#say({action: 'rebuild'});
-    else for (const run of this.#setting.runs()) this.#say({action: 'start', run});
+  /** After the database was lost: an operator rebuilds at once, late or not at all, and may begin with runs instead of nodes. */
+  planRecovery(): void {
+    const {chance} = this.#setting;
+    if (chance.happens(0.3)) return;
+    this.#setting.after(this.#setting.minutes(0, 20), () => {
+      if (chance.happens(0.8)) this.#say({action: 'rebuild'});
+      else for (const run of this.#setting.runs()) this.#say({action: 'start', run});
+    });
   }
 
   /** Streams that were dropped and are not complete, unless their run was stopped. */
@@ -181,7 +185,8 @@ export class People {
     for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#setting.objects.info(name);
-      if (document?.status === 'failed') this.#tryAgain(name, run, stream);
+      if (typeof document?.blocked_reason === 'string') this.#say({action: 'rebuild', run});
+      else if (document?.status === 'failed') this.#tryAgain(name, run, stream);
       else if (document?.generation !== info?.generation) this.#say({action: 'start', run});
     }
   }

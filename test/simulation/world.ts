@@ -65,7 +65,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     invariants.onWipe();
     // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
     if (chance.happens(0.25)) delivery.processes.killAll();
-    if (chance.happens(0.25)) people.startAll();
+    people.planRecovery();
     if (setting.faults.partition > 0) darken(setting);
   };
   if (setting.strikes('wipe')) {

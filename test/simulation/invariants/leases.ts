@@ -111,8 +111,7 @@ export class Leases {
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const higher = store
       .collection('runs')
-      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
-      .filter(({data}) => data.rebuilt_at === null);
+      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run));
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
       .find(stream => stream.data.status === 'pending' && isOld(stream));
@@ -149,8 +148,10 @@ export class Leases {
       return;
     const {store} = this.#setting;
     const stream = store.peek(paths.stream(lease.run, lease.stream));
-    // Whose documents were lost goes on until they are made again.
-    if (!stream || !store.peek(paths.run(lease.run)) || !store.peek(paths.worker(worker))) return;
+    const isKnown = store.peek(paths.worker(worker)) !== undefined;
+    this.#verdict.check(isKnown || answer.action === 'drain', () => `${worker} has no document, and goes on`);
+    // What became of a stream in a Store that was lost, nobody here knows.
+    if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
     // Whoever stored the last shard is told to go on until it has given the stream back.
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;

@@ -20,6 +20,9 @@ export function isBorn(before: Document, after: Document): boolean {
   return before.phase !== 'creating' && after.phase === 'creating';
 }
 
+/** So long an operator has to restore the database. */
+const ORPHANS_WAIT_MS = 3_600_000;
+
 export class Nodes {
   readonly #setting: Setting;
   readonly #verdict: Verdict;
@@ -57,6 +60,24 @@ export class Nodes {
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     this.#verdict.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+  }
+
+  /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word. */
+  onWorkerMade(name: string, {zone, phase}: Document): void {
+    if (phase !== 'deleting') return;
+    this.#setting.see('a node without a document is deleted');
+    const {clockwork, faults, store, tpus} = this.#setting;
+    const lost_ms = clockwork.now - this.#wiped_at;
+    const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
+    const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+    const orphans = [...tpus.nodes.values()].filter(
+      node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
+    );
+    const areMany = orphans.length > 1 && faults.stale === 0 && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    this.#verdict.check(
+      !areMany || this.#verdict.isOrdered,
+      () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
+    );
   }
 
   /** Cloud TPU is asked for a node. */

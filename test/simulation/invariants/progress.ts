@@ -71,6 +71,7 @@ export class Progress {
 
   /** The checkpoint says no more than the bucket holds: a prefix of shards without a gap. */
   onStream(path: string, stream: Document): void {
+    if (stream.blocked_reason) this.#setting.see('a shard has an epoch that was never granted');
     const all = planOf(this.#setting, String(stream.object), stream.crc32c);
     const counted = all.slice(0, Number(stream.total_shards));
     const nameOf = (shard: number) => `${shardPrefix(stream)}${String(shard).padStart(4, '0')}.safetensors`;
@@ -79,6 +80,12 @@ export class Progress {
     this.#verdict.check(
       !lacking,
       () => `${path} counts shard ${lacking?.shard}, of which its content has none`,
+    );
+    const epochOf = (shard: number) => Number(this.#setting.objects.info(nameOf(shard))?.metadata.epoch);
+    const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
+    this.#verdict.check(
+      !ungranted,
+      () => `${path} counts shard ${ungranted?.shard}, and its largest epoch is ${stream.epoch}`,
     );
     const expected = {
       total_shards: counted.length,

@@ -24,8 +24,8 @@ const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
 /** So long a repair is waited for: see LIMITS. */
 const REPAIR_S = 600;
 
-/** Longer than what a node that was adopted has to say what it works on. */
-const A_HEARING_MS = 300_000;
+/** So long many nodes without a document may wait, from the first tick that sees them. */
+const ORPHANS_WAIT_MINUTES = 65;
 
 export class Ticks {
   readonly #setting: Setting;
@@ -84,13 +84,11 @@ export class Ticks {
     });
   }
 
-  /** Without a run that goes on, whoever has no work goes; those that a lost Store forgot get time to say what they do. */
+  /** Without a run that goes on, whoever has no work goes. */
   #unwanted(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
-    const heardBy = this.#setting.clockwork.now - A_HEARING_MS;
     return this.#up()
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
-      .filter(({created_at}) => Date.parse(created_at) < heardBy)
       .map(({name, incarnation, phase}) => `nobody wants ${name}#${incarnation}, which is ${phase}`);
   }
 
@@ -110,13 +108,20 @@ export class Ticks {
   onMinute(tickerOn: boolean): void {
     const {tpus, isCalm} = this.#setting;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
-    const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWanted();
+    const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
+    const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWanted() && !mayWait;
     this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
     this.#tickerMinutes = isIdle && tickerOn ? this.#tickerMinutes + 1 : 0;
     this.#verdict.check(
       this.#orphanMinutes <= ORPHAN_MINUTES && this.#tickerMinutes <= TICKER_MINUTES,
       () => `nothing is wanted, and two ticks later there are nodes ${tpus.names()}, ticker ${tickerOn}`,
     );
+  }
+
+  /** Whether a node of ours has no document, as after the Store was lost. */
+  #isAnyOrphan(): boolean {
+    const {store, tpus} = this.#setting;
+    return tpus.names().some(name => !store.peek(paths.worker(name)));
   }
 
   #isWanted(): boolean {

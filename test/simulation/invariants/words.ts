@@ -1,6 +1,7 @@
 /** What people said is done once, is final where they were told so, and outlives the Store. */
-import {paths} from '../../../shared/core/names.ts';
+import {outputsPrefix, paths} from '../../../shared/core/names.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {MOST_LATE_MINUTES} from '../faults.ts';
 import type {Setting} from '../setting.ts';
 import {isBorn} from './nodes.ts';
 import type {Verdict} from './verdict.ts';
@@ -126,6 +127,10 @@ export class Words {
         () => `${path} has version ${after.version} and $${after.spent_usd}, and had ${JSON.stringify(kept)}`,
       );
     this.#verdict.check(
+      after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
+      () => `${path} was made again, and goes on by itself`,
+    );
+    this.#verdict.check(
       !this.#held.has(path) || after.held === true,
       () => `${path} was deleted, and is ${after.phase} again`,
     );
@@ -133,6 +138,14 @@ export class Words {
       !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
       () => `${path} was cancelled, and is ${after.status}`,
     );
+  }
+
+  /** Whether a run had a shard before the calls began that have led here. */
+  #hasOldShard(run: string): boolean {
+    const {clockwork, objects} = this.#setting;
+    const since = clockwork.now - MOST_LATE_MINUTES * 60_000;
+    const outputs = objects.list(outputsPrefix(run));
+    return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
   }
 
   onRun(run: string, before: Document | undefined, {status}: Document): void {
