@@ -71,8 +71,8 @@ async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms:
   );
   await failures.isolate('tell the workers of paused and ended runs', () => heedRuns(deps, fleet));
   await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, decided?.held ?? []));
-  const over = await lookAtRuns(deps, fleet, failures);
   await failures.isolate('take missed streams', () => takeMissedStreams(deps));
+  const over = await lookAtRuns(deps, fleet, failures);
   await failures.isolate('audit the streams at work', () => audit(deps, fleet));
   await endRuns(deps, over, failures, began_ms);
   return decided?.busy ?? true;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {setImmediate} from 'node:timers/promises';
-import {manifestObject, metadataObject, paths} from '../../shared/core/names.ts';
+import {manifestObject, metadataObject, paths, streamObject} from '../../shared/core/names.ts';
 import type {RunResult} from '../../shared/core/result.ts';
 import {iso} from '../../shared/core/time.ts';
 import type {Transaction} from '../../shared/ports.ts';
@@ -386,7 +386,8 @@ describe('the result of a large run', () => {
       assert.ok(world.now - began < 30_000, `a tick took ${world.now - began} ms`);
       const {status, reason} = (await world.run('my-run')) ?? assert.fail();
       if (status === 'active') reasons.push(String(reason));
-      assert.equal(world.tickerOn, status === 'active');
+      // The beat goes on after the end until the whole bucket was listed.
+      if (status === 'active') assert.ok(world.tickerOn);
     }
     assert.ok(reasons.length > 1);
     for (const reason of reasons) assert.match(reason, /^writing its result: \d+ of 5000 streams are read$/);
@@ -491,8 +492,15 @@ describe('the result of a large run', () => {
     const stats = {'resid_post.0': {mean: 1 / (index + 3), norm: index / 7, max_abs: index, non_finite: 0}};
     world.objects.put(metadataObject('my-run', stream), JSON.stringify({...sample, stats}));
     const totals = {total_samples_processed: 2, total_tokens: sample.total_tokens, total_shards: 1};
+    const {
+      name: object,
+      generation,
+      size_bytes,
+      crc32c,
+    } = world.objects.put(streamObject('my-run', stream), someLines(2));
+    const content = {object, generation, size_bytes, crc32c};
     const changes = {stream, worker_id: index, status: 'completed', finished: true, ...totals} as const;
-    streamRecords.set(tx, aStream(changes));
+    streamRecords.set(tx, aStream({...content, ...changes}));
   }
 
   function fail(): void {
