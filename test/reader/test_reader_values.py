@@ -92,7 +92,8 @@ def test_every_sample_is_read_with_what_is_known_of_it(stored):
 def test_checksums_are_held_against_the_values_when_asked(stored):
     run = gleaner_reader.open(stored.folder)
     name = next(iter(stored.layers))
-    for array, values in zip(run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32"), stored.layers[name]):
+    layer = run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32")
+    for array, values in zip(layer, stored.layers[name], strict=True):
         assert np.array_equal(array, values)
 
 

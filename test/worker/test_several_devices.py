@@ -1,4 +1,4 @@
-"""Extraction on several devices: they are kept busy over the borders of shards, and what is stored is what one device stores."""
+"""Extraction on several devices: they stay busy across shards, and store the bytes that one device stores."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def calm(storage, tmp_path, tiny_models):
 
 
 def batches_of(stored):
-    """Of the tiny stream: its samples have fewer than 64 tokens, so a shard is one batch of each of two widths at most."""
+    """Samples of the tiny stream have fewer than 64 tokens: a shard has at most two batches, of different widths."""
     return 2 * len(json.loads(stored["metadata.json"])["shards"])
 
 

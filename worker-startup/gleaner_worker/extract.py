@@ -160,7 +160,7 @@ class _Extraction:
         yield from self._start_oldest(waiting, 0)
 
     def _start_oldest(self, waiting: dict[int, list[Part]], most: int) -> Iterator[Running]:
-        """Starts what the oldest shards wait with, and what others have of these widths, until `most` shards still wait."""
+        """Starts the widths of the oldest waiting shards, for all shards, until at most `most` shards wait."""
         while waiting and self._control.mode != "flush":
             numbers = sorted({shard.plan.number for parts in waiting.values() for shard, _ in parts})
             if len(numbers) <= most:

@@ -126,8 +126,8 @@ class Model:
     def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> Pending:
         """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
-        A batch has up to `height` samples of up to `width` tokens. Where the devices have no memory for more, the oldest
-        come to the host first. Raises Failure("model") when batches of this shape can never fit.
+        A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest come to the
+        host first. Raises Failure("model") when batches of this shape can never fit.
         """
         program: Program = self._programs.get((height, width))
         mode = self.capture.mode
@@ -135,7 +135,7 @@ class Model:
         idle = [()] * (self.devices - len(batches))
         parts = [make_inputs(samples, height, width, mode, rows) for samples in [*batches, *idle]]
         inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches)]
+        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches, strict=False)]
         name = f"{sum(map(len, counts))} samples, {len(batches)} x {height} x {width} tokens, of {self.name}"
         with self._lock:
             while len(self._in_flight) >= program.in_flight:

@@ -39,7 +39,7 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad
     """
     bos_id = find_bos(tokenizer)
     found = [_ids(encoding) for encoding in _encode(texts, tokenizer, True)]
-    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found)]
+    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found, strict=True)]
 
 
 def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:

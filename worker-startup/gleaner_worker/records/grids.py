@@ -56,7 +56,7 @@ def _build(node: ast.expr) -> Encoder:
     if name not in _ENCODERS:
         raise ValueError(f"{name[:40]} is unknown")
     make, kinds = _ENCODERS[name]
-    given = [*zip(kinds, node.args), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    given = [*zip(kinds, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     values = {key: _value(value) for key, value in given}
     if len(node.args) > len(kinds) or len(values) < len(given) or not values.keys() <= kinds.keys():
         raise ValueError(f"{name} takes {' and '.join(kinds) or 'no arguments'}")
@@ -125,7 +125,7 @@ def _replaced(base_encoder: Encoder, symbols: tuple[str, ...] = _SYMBOLS) -> Enc
 
 
 def _translated(base: Encoder, symbols: tuple[str, ...]) -> Encoder:
-    table = str.maketrans(dict(zip("0123456789", symbols)))
+    table = str.maketrans(dict(zip("0123456789", symbols, strict=True)))
     return Encoder(lambda grid: base.to_text(grid).translate(table), base.cell_chars * max(map(len, symbols)))
 
 

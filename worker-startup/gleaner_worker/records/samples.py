@@ -91,8 +91,8 @@ Window = list[Written | Reject]
 def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
     """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
     tokenizer = load_tokenizer(folder, spec.model)
-    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images), and a record
-    # that really has one is rejected.
+    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images).
+    # A record with such a token is rejected.
     largest = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
     if largest >= vocab_size:
         raise Failure(
