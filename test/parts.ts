@@ -20,7 +20,7 @@ const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
 const OWN_PART = ['contract', 'local', 'simulation', 'e2e'];
 
 export const PARTS: Part[] = [
-  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'))},
+  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), '--parallel', '--jobs', '3')},
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
   {name: 'local', tiers: ['full'], run: mocha(testsOf('local'))},
@@ -41,14 +41,14 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_SIMULATION_SEEDS: '300'},
+  fast: {GLEANER_RANDOM_RUNS: '20', GLEANER_SIMULATION_SEEDS: '300'},
   full: {},
   long: {
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',
     GLEANER_PAIRS: '1',
     GLEANER_SIMULATION_SEEDS: '100000',
-    GLEANER_STORIES: '150',
+    GLEANER_STORIES: '12',
     JAX_DISABLE_MOST_OPTIMIZATIONS: '0',
   },
 };

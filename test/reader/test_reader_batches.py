@@ -13,6 +13,8 @@ from gleaner_reader import ShardError, groups
 from gleaner_reader.files import LocalFile
 from stored_run import store_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):

@@ -12,6 +12,8 @@ from gleaner_reader import ShardError
 from gleaner_reader.files import CloudFile, LocalFile
 from stored_run import put_in_bucket, store_run
 
+pytestmark = pytest.mark.slow
+
 
 class Counted:
     """Counts the bytes that are read of files of any kind."""

@@ -21,6 +21,8 @@ from gleaner_reader.facts import parse_tensors
 from gleaner_worker.shards.plan import ShardPlan
 from stored_run import a_sample, encode, some_rows, store_run
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     ("safetensors", "bf16", {}),
     ("safetensors", "fp16", {"sites": ("resid_pre", "mlp_out"), "tokens": slice(2, 9, 3), "keep": True}),

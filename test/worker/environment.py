@@ -6,8 +6,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
-# Compiled programs and bytecode, shared with subprocesses. The folder of a test run, removed at its end, or the one that
-# test/run.ts keeps. No bytecode stays among the sources, because the bundle is made from these.
+# Compiled programs and bytecode, shared with subprocesses: a folder that the test run removes at its end, or the one
+# that test/run.ts keeps. No bytecode stays among the sources, because the bundle is made from these.
 CACHE = os.environ.setdefault("GLEANER_TEST_CACHE", os.path.join(tempfile.gettempdir(), f"gleaner-test-{os.getpid()}"))
 
 sys.path[:0] = [WORKER, HERE]

@@ -25,6 +25,8 @@ from gleaner_worker.spec import SITES
 from gleaner_worker.verify.run import verify_run
 from read_shards import read_shard, read_stream
 
+pytestmark = pytest.mark.slow
+
 SMALL = shard_gb(400)
 
 

@@ -15,6 +15,8 @@ from gleaner_worker.model.decoder import SITES, _rms_norm, resid_post, run_block
 from gleaner_worker.model.rope import Rope, inverse_frequencies, rope_tables
 from gleaner_worker.spec import parse_spec, resolve_layers
 
+pytestmark = pytest.mark.slow
+
 
 def random_ids(shape, seed=0):
     return np.random.default_rng(seed).integers(0, 60, shape, dtype=np.int32)

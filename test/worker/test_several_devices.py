@@ -13,6 +13,8 @@ from gleaner_worker.control import Control
 from gleaner_worker.model.loaded import Model
 from test_preempt import Interruption
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"shard_size_gb": shard_gb(400), "max_seq_length": 64}
 DEVICES = 4
 

@@ -32,6 +32,8 @@ from gleaner_worker.shards.write import encode_tensors, parse_tensors
 from gleaner_worker.shards.zstd_seekable import compress
 from gleaner_worker.verify.run import verify_run
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"shard_size_gb": shard_gb(500)}
 PREFIX = "activations/my-run/tpu_7/"
 LINES = [*text_lines(40), "junk", json.dumps({"text": "last"})]
