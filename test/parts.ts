@@ -32,6 +32,7 @@ export const PARTS: Part[] = [
   },
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
   {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
+  {name: 'python-types', tiers: BEFORE_MERGE, run: pyright},
   {name: 'lint', tiers: BEFORE_MERGE, run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
   {name: 'words', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/words.ts')},
   {name: 'python-lint', tiers: BEFORE_MERGE, run: ruff},
@@ -114,6 +115,10 @@ async function ruff(run: Run): Promise<Counts> {
   const python = await pythonOf(LOCK, run);
   const format = await run(python, ['-m', 'ruff', 'format', '--check', '--no-cache', '.']);
   return wholly(format, await run(python, ['-m', 'ruff', 'check', '--no-cache', '.']));
+}
+
+async function pyright(run: Run): Promise<Counts> {
+  return wholly(await run(`${BIN}pyright`, ['--pythonpath', await pythonOf(LOCK, run)]));
 }
 
 async function shellcheck(run: Run): Promise<Counts> {

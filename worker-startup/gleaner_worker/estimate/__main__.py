@@ -32,7 +32,9 @@ _STREAM = re.compile(r"stream_\d+\.jsonl(\.gz)?")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.estimate", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gleaner_worker.estimate", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--spec", required=True, help="the complete spec, as JSON")
     parser.add_argument("--home", required=True, help="where the small files of models are kept")
     parser.add_argument("--file", action="append", default=[])

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import jax
 import numpy as np
@@ -51,7 +52,7 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        return self.files.fingerprint
+        return cast(str, self.files.fingerprint)  # of files that have weights
 
     @property
     def facts(self) -> dict:
@@ -168,7 +169,7 @@ def load_model(
     """
     device.set_up_jax(home)
     devices = jax.local_devices()  # first of all: a host whose chips nobody can open need not fetch a model
-    if run:
+    if run and bucket:
         files = find_run_model(spec, run, home, bucket, hub)
     else:
         files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)

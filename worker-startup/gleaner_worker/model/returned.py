@@ -46,7 +46,7 @@ class Pending:
     def collect(self) -> list["HostBatch"]:
         """The batches on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
         self.land()
-        parts, self._on_host = self._on_host, {}
+        parts, self._on_host = self._on_host or {}, {}
         return [
             HostBatch({part: _of_device(sites, i) for part, sites in parts.items()}, counts, self._what)
             for i, counts in enumerate(self._counts)

@@ -76,8 +76,10 @@ def _value(node: ast.expr) -> object:
         return _build(node)
     if isinstance(node, ast.Constant):
         return node.value
-    if isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(item, ast.Constant) for item in node.elts):
-        return tuple(item.value for item in node.elts)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        constants = [item.value for item in node.elts if isinstance(item, ast.Constant)]
+        if len(constants) == len(node.elts):
+            return tuple(constants)
     raise ValueError(f"{ast.unparse(node)[:40]} stands where an argument is wanted")
 
 

@@ -6,7 +6,7 @@ before. So a run that was interrupted anywhere makes the same bytes as one that 
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,7 +91,7 @@ class Batch:
     width: int
 
 
-def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Iterator[ShardPlan]:
+def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generator[ShardPlan]:
     """Fills shards in sample order.
 
     A shard is full when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a larger sample

@@ -18,7 +18,9 @@ from .run import report_on, verify_run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.verify", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gleaner_worker.verify", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--run", required=True)
     parser.add_argument("--project")
