@@ -45,6 +45,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
   fast: {GLEANER_RANDOM_RUNS: '20', GLEANER_SIMULATION_SEEDS: '300'},
   full: {},
   long: {
+    GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',
     GLEANER_PAIRS: '1',
