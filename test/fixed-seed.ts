@@ -1,6 +1,6 @@
 /**
- * Property tests try the same cases on the same commit, as the simulator and the Python tests do: a build never fails
- * by chance. `GLEANER_SEED=random npm test mocha` looks for other cases, `GLEANER_SEED=N` at those of one seed.
+ * Property tests try the same cases on every run, as the simulator and the Python tests do: a build never fails by chance.
+ * `GLEANER_SEED=random npm test unit` tries other cases, `GLEANER_SEED=N` repeats the cases of a seed.
  */
 import fc from 'fast-check';
 

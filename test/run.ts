@@ -1,119 +1,72 @@
-/** Runs every part of the tests and ends with one line over all of them: `N passed, N failed, N skipped`. */
-import {spawn, spawnSync} from 'node:child_process';
-import {createInterface} from 'node:readline';
-import {fileURLToPath} from 'node:url';
-import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../cli/python.ts';
+/**
+ * Runs the parts of a tier side by side, and ends with one line over all of them: `N passed, N failed, N skipped`.
+ *
+ *   node test/run.ts [fast|full|long] [PART...]
+ *
+ * A part that fails prints its output; every part keeps it in `.gleaner/test/PART.log`. A part that is named prints at once.
+ */
+import {mkdirSync, writeFileSync} from 'node:fs';
+import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
+import {ROOT, type Run, runCommand} from './process.ts';
 
-type Counts = {passed: number; failed: number; skipped: number};
+const LOGS = `${ROOT}.gleaner/test`;
+/** One more than cores: several parts wait for processes most of their time. */
+const AT_ONCE = 3;
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const BIN = fileURLToPath(new URL('../node_modules/.bin/', import.meta.url));
-
-/** Runs a command, shows what it prints, and answers its exit code and its lines. */
-function run(
-  command: string,
-  args: string[],
-  env: Record<string, string> = {},
-): Promise<{code: number; lines: string[]}> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, {
-      cwd: ROOT,
-      env: {...process.env, METADATA_SERVER_DETECTION: 'none', ...env},
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const lines: string[] = [];
-    createInterface({input: child.stdout}).on('line', line => {
-      lines.push(line);
-      console.log(line);
-    });
-    child.once('error', reject);
-    child.once('close', code => resolve({code: code ?? 1, lines}));
-  });
-}
-
-/** One check that passes or fails as a whole. */
-async function check(command: string, args: string[]): Promise<Counts> {
-  const {code} = await run(command, args);
-  return code === 0 ? {passed: 1, failed: 0, skipped: 0} : {passed: 0, failed: 1, skipped: 0};
-}
-
-/** Adds up what a runner says of itself; one that fails without a count has failed once. */
-function counted(code: number, counts: Counts): Counts {
-  return code !== 0 && counts.failed === 0 ? {...counts, failed: 1} : counts;
-}
-
-function numberBefore(lines: string[], pattern: RegExp): number {
-  const match = lines.map(line => pattern.exec(line)).findLast(found => found !== null);
-  return Number(match?.[1] ?? 0);
-}
-
-async function mocha(): Promise<Counts> {
-  const {code, lines} = await run(process.execPath, [
-    'node_modules/mocha/bin/mocha.js',
-    '--no-color',
-    'test/**/*.test.ts',
-  ]);
-  return counted(code, {
-    passed: numberBefore(lines, /^ {2}(\d+) passing/),
-    failed: numberBefore(lines, /^ {2}(\d+) failing/),
-    skipped: numberBefore(lines, /^ {2}(\d+) pending/),
-  });
-}
-
-async function pytest(): Promise<Counts> {
-  const lock = `${ROOT}test/worker/requirements.lock`;
-  const script = 'source "$1/startup.sh"; make_environment "$2" "$3"';
-  const args = ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(lock), lock];
-  const made = await run('bash', args, {UV_CACHE_DIR: UV_CACHE});
-  const python = made.lines.at(-1);
-  if (made.code !== 0 || !python) return {passed: 0, failed: 1, skipped: 0};
-  const {code, lines} = await run(python, [
-    '-m',
-    'pytest',
-    '-q',
-    '-rs',
-    '-p',
-    'no:cacheprovider',
-    // A process for each core; `worksteal`, because some tests take a thousand times as long as others.
-    '--numprocesses=auto',
-    '--dist=worksteal',
-    'test/worker',
-    'test/reader',
-  ]);
-  const summary = lines.slice(-1);
-  return counted(code, {
-    passed: numberBefore(summary, /(\d+) passed/),
-    failed: numberBefore(summary, /(\d+) failed/) + numberBefore(summary, /(\d+) error/),
-    skipped: numberBefore(summary, /(\d+) skipped/),
-  });
-}
-
-async function shellcheck(): Promise<Counts> {
-  if (spawnSync('shellcheck', ['--version']).error === undefined)
-    return check('shellcheck', ['worker-startup/startup.sh', '.ci/run']);
-  if (process.env.CI) throw new Error('shellcheck is missing, and CI needs it');
-  console.log('skipped: shellcheck is not installed');
-  return {passed: 0, failed: 0, skipped: 1};
-}
-
-const parts: [string, () => Promise<Counts>][] = [
-  ['types', () => check(`${BIN}tsc`, ['--noEmit'])],
-  ['lint', () => check(`${BIN}biome`, ['check', '--error-on-warnings', '.'])],
-  ['shell scripts', shellcheck],
-  ['mocha', mocha],
-  ['pytest', pytest],
-];
-
+const {tier, parts} = choose(process.argv.slice(2));
+const isAlone = parts.length === 1;
 const total: Counts = {passed: 0, failed: 0, skipped: 0};
-const chosen = process.argv.slice(2);
-for (const [name, part] of parts) {
-  if (chosen.length > 0 && !chosen.includes(name)) continue;
-  console.log(`\n== ${name}`);
-  const counts = await part().catch((error: Error) => {
-    console.error(error.message);
+const failed: string[] = [];
+mkdirSync(LOGS, {recursive: true});
+
+const waiting = [...parts];
+async function takeParts(): Promise<void> {
+  for (let part = waiting.shift(); part; part = waiting.shift()) await runPart(part);
+}
+await Promise.all(Array.from({length: AT_ONCE}, takeParts));
+
+if (failed.length > 0) console.log(`\nfailed: ${failed.join(', ')}`);
+console.log(`\n${summary(total)}`);
+process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
+
+async function runPart(part: Part): Promise<void> {
+  const began = performance.now();
+  const output: string[] = [];
+  const note = (line: string): void => {
+    output.push(line);
+    if (isAlone) console.log(line);
+  };
+  const run: Run = (command, args, env = {}) => runCommand(command, args, env, note);
+  const counts = await part.run(run, tier).catch((error: Error): Counts => {
+    note(String(error.stack));
     return {passed: 0, failed: 1, skipped: 0};
   });
+  writeFileSync(`${LOGS}/${part.name}.log`, `${output.join('\n')}\n`);
   for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += counts[key];
+  if (counts.failed > 0) failed.push(part.name);
+  if (isAlone) return;
+  const seconds = Math.round((performance.now() - began) / 1000);
+  console.log(`== ${part.name}: ${summary(counts)} in ${seconds} s`);
+  if (counts.failed > 0) console.log(output.join('\n'));
+  else for (const line of output.filter(isNoteOfSkip)) console.log(line);
 }
-console.log(`\n${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
-process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
+
+/** The lines in which mocha, pytest and a check name a skipped test and its reason. */
+function isNoteOfSkip(line: string): boolean {
+  return /^\s+- |^SKIPPED|^skipped:|Warning:/.test(line);
+}
+
+function summary({passed, failed, skipped}: Counts): string {
+  return `${passed} passed, ${failed} failed, ${skipped} skipped`;
+}
+
+function choose(args: string[]): {tier: Tier; parts: Part[]} {
+  const [first = ''] = args;
+  const tier = isTier(first) ? first : 'full';
+  const names = isTier(first) ? args.slice(1) : args;
+  const known = PARTS.filter(({tiers}) => tiers.includes(tier));
+  const unknown = names.filter(name => !known.some(part => part.name === name));
+  if (unknown.length > 0)
+    throw new Error(`Tier ${tier} has no part ${unknown}; it has ${known.map(({name}) => name).join(', ')}`);
+  return {tier, parts: names.length > 0 ? known.filter(({name}) => names.includes(name)) : known};
+}

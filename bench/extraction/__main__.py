@@ -1,4 +1,4 @@
-"""`python -m extraction [NAME...] [--quick] [--rounds N] [--json FILE]`: each bench in a process of its own, then all results."""
+"""`python -m extraction [NAME...] [--quick] [--rounds N] [--json FILE]` runs each bench in a process of its own."""
 
 import argparse
 import dataclasses

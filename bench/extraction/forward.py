@@ -1,6 +1,7 @@
 """The forward pass alone, without logits, against transformers: the same weights, batches and lengths."""
 
 import os
+from functools import partial
 
 import torch
 import transformers
@@ -22,10 +23,10 @@ def run(place: Workplace) -> Report:
         for height, width in ((32, 64),) if place.is_quick else ((4, 512), (16, 128), (1, 2048)):
             ids = place.token_rows(height, width)
             samples, tensor = samples_of(ids), torch.tensor(ids, dtype=torch.long)
-            sides = {name: (lambda model=model: _forward(model, tensor)) for name, model in theirs.items()}
+            sides = {name: partial(_forward, model, tensor) for name, model in theirs.items()}
             once = take_turns(sides, 1)
             faster = min(once, key=lambda name: once[name][0])
-            sides = {"ours": lambda: compute(ours, samples), faster: sides[faster]}
+            sides = {"ours": partial(compute, ours, samples), faster: sides[faster]}
             seconds = take_turns(sides, place.rounds(3 if dtype == "fp32" else 7))
             rate = ", ".join(f"{name} {ids.size / min(s):.0f}" for name, s in (once | seconds).items())
             report.figures.append(

@@ -29,7 +29,7 @@ def load(place: Workplace, spec: Spec) -> Model:
 
 
 def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
-    """All blocks up to the deepest (default: the last) run, and one row per sample comes back: the least there can be."""
+    """Runs all blocks up to the deepest (default: the last) and returns one row per sample, the least possible."""
     layer = place.layers - 1 if deepest is None else deepest
     return load(place, place.spec(layers=[layer], tokens="last", **spec))
 

@@ -1,4 +1,4 @@
-"""Shuffled batches of one layer through gleaner_reader, against numpy picking the same number of rows from the same file."""
+"""Shuffled batches of one layer through gleaner_reader, against numpy picking as many rows from the same file."""
 
 import os
 

@@ -1,7 +1,7 @@
 """End to end against the way extraction was done before: what SEED_WAY says, made again here for this comparison.
 
-Both sides take the same token ids of real records and put what they make into the same bucket on the loopback. The older
-way costs the same for every batch of four, as all are padded alike; one batch is measured and the rest extrapolated.
+Both sides take the same token ids of real records and store into the same bucket on the loopback. The older way
+costs the same for every batch of four, all padded alike: the bench measures one batch and extrapolates the rest.
 """
 
 import gzip
@@ -59,8 +59,9 @@ def run(place: Workplace) -> Report:
             }
             lengths = [len(sample) for sample in ids[name]]
             detail = (
-                f"median {statistics.median(lengths):.0f} tokens, {sum(n > length for n in lengths)} of {len(lengths)} cut; "
-                f"{min(each['seed']):.2f} s a sample, ours {min(each['bf16']):.3f} (bf16) {min(each['fp32']):.3f} (fp32)"
+                f"median {statistics.median(lengths):.0f} tokens, "
+                f"{sum(n > length for n in lengths)} of {len(lengths)} cut; {min(each['seed']):.2f} s a sample, "
+                f"ours {min(each['bf16']):.3f} (bf16) {min(each['fp32']):.3f} (fp32)"
             )
             report.figures.append(speed_up(f"{name}, ours stores bf16", each["seed"], each["bf16"], 10.0, detail))
             report.figures.append(speed_up(f"{name}, ours stores fp32", each["seed"], each["fp32"]))
@@ -132,7 +133,7 @@ def _residuals(params: dict, ids: jax.Array, config) -> list[jax.Array]:
 
 
 def _tokenize(texts: dict[str, list[str]], vocab_size: int) -> dict[str, list[list[int]]]:
-    """By a byte-level BPE of these very texts, in which every digit is a token of its own, as in Qwen's: such lengths."""
+    """Encodes with a byte-level BPE of these texts in which every digit is a token, as in Qwen's."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

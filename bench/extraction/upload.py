@@ -1,4 +1,4 @@
-"""Encoding and uploading shards, against the same client sending bytes that are ready, to a bucket that takes anything."""
+"""Encoding and uploading shards, against the same client sending ready bytes to a bucket that takes anything."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -70,7 +70,10 @@ def _measure(
         place.rounds(5),
     )
     megabytes = _SHARDS * rows["resid_post"].nbytes / 1e6
-    detail = f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {_SHARDS * len(ready) / 1e6 / min(seconds['raw']):.0f} MB/s"
+    ready_megabytes = _SHARDS * len(ready) / 1e6
+    detail = (
+        f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {ready_megabytes / min(seconds['raw']):.0f} MB/s"
+    )
     dtype = rows["resid_post"].dtype.name
     return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], target, detail)
 

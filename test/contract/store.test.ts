@@ -47,7 +47,7 @@ describeOnEmulator('firestore', 'Store: Firestore', host => {
       const open = (): Store => openFirestoreStore({project: `contract-${databases}`, database: 'gleaner'});
       return [open(), open()];
     },
-    {increments: 6, stories: 12, wait_ms: 60_000},
+    {increments: 6, stories: Number(process.env.GLEANER_STORIES ?? 4), wait_ms: 60_000},
   );
   after(() => {
     delete process.env.FIRESTORE_EMULATOR_HOST;

@@ -13,6 +13,8 @@ from gleaner_reader import ShardError, groups
 from gleaner_reader.files import LocalFile
 from stored_run import store_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -76,7 +78,7 @@ def test_every_epoch_has_an_order_of_its_own(runs):
     forever = itertools.islice(
         run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False, epochs=None), 3 * len(one)
     )
-    assert all(np.array_equal(first, second) for first, second in zip(forever, map(np.asarray, three)))
+    assert all(np.array_equal(first, second) for first, second in zip(forever, map(np.asarray, three), strict=False))
 
 
 def test_rows_are_mixed_over_the_whole_run_though_few_are_in_memory(runs):
@@ -214,7 +216,7 @@ def test_the_next_rows_are_read_while_these_are_used(runs, monkeypatch):
         readers.add(threading.current_thread().name.partition("_")[0])
         return read(file, begin, end)
 
-    run.num_rows
+    _ = run.num_rows
     monkeypatch.setattr(LocalFile, "read", noted)
     batches = run.batches(0, batch_rows=32, buffer_rows=256)
     next(batches)
@@ -229,7 +231,7 @@ def test_the_next_rows_are_read_while_these_are_used(runs, monkeypatch):
 def test_a_shard_that_cannot_be_read_ends_the_iteration_with_its_name(tmp_path):
     stored = store_run(tmp_path)
     run = gleaner_reader.open(stored.folder)
-    run.num_rows
+    _ = run.num_rows
     path = tmp_path / "tpu_7/shard_0002.safetensors"
     path.write_bytes(path.read_bytes()[:-15_000])
     with pytest.raises(ShardError, match=f"{path} cannot be read: it ends at byte"):

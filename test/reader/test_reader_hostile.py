@@ -26,6 +26,8 @@ from gleaner_reader.safe_pickle import Unsafe, load_shard
 from gleaner_worker.records.samples import Sample
 from stored_run import a_plan, encode, some_rows
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

@@ -12,6 +12,8 @@ from gleaner_reader import ShardError
 from gleaner_reader.files import CloudFile, LocalFile
 from stored_run import put_in_bucket, store_run
 
+pytestmark = pytest.mark.slow
+
 
 class Counted:
     """Counts the bytes that are read of files of any kind."""
@@ -162,7 +164,7 @@ def test_shards_of_two_runs_in_one_folder_are_refused(tmp_path):
     shutil.copy(tmp_path / "b/tpu_0/shard_0002.safetensors", tmp_path / "a/tpu_7/shard_0002.safetensors")
     run = gleaner_reader.open(tmp_path / "a")
     with pytest.raises(ShardError, match=r"tpu_7/shard_0002.safetensors holds bf16 of layers \[0, 1\].*not of one run"):
-        run.num_rows
+        _ = run.num_rows
 
 
 def test_two_objects_of_one_number_are_refused(tmp_path):
@@ -187,7 +189,7 @@ def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
     store_run(tmp_path, layers=layers, d_model=1024)
     size = sum(path.stat().st_size for path in tmp_path.rglob("shard_*"))
     run = gleaner_reader.open(tmp_path)
-    run.num_rows
+    _ = run.num_rows
     before = counted.bytes
     assert sum(array.nbytes for array in run.layer(5)) == counted.bytes - before
     assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.01
@@ -217,7 +219,7 @@ def test_one_layer_of_zstd_costs_the_frames_of_one_layer(tmp_path, counted):
     store_run(tmp_path, "safetensors.zst", layers=layers, d_model=2048, streams=(0,), shards=1, count=300)
     size = next(tmp_path.rglob("shard_*")).stat().st_size
     run = gleaner_reader.open(tmp_path)
-    run.num_rows
+    _ = run.num_rows
     before = counted.bytes
     list(run.layer(5))
     assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.02

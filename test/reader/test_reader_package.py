@@ -9,6 +9,8 @@ import pytest
 from environment import WORKER
 from stored_run import store_run
 
+pytestmark = pytest.mark.slow
+
 NO_NETWORK = ("error sending request", "Failed to fetch", "Failed to download", "operation timed out")
 PACKAGE = os.path.join(WORKER, "gleaner_reader")
 USE = """

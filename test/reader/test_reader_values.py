@@ -21,6 +21,8 @@ from gleaner_reader.facts import parse_tensors
 from gleaner_worker.shards.plan import ShardPlan
 from stored_run import a_sample, encode, some_rows, store_run
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     ("safetensors", "bf16", {}),
     ("safetensors", "fp16", {"sites": ("resid_pre", "mlp_out"), "tokens": slice(2, 9, 3), "keep": True}),
@@ -92,7 +94,8 @@ def test_every_sample_is_read_with_what_is_known_of_it(stored):
 def test_checksums_are_held_against_the_values_when_asked(stored):
     run = gleaner_reader.open(stored.folder)
     name = next(iter(stored.layers))
-    for array, values in zip(run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32"), stored.layers[name]):
+    layer = run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32")
+    for array, values in zip(layer, stored.layers[name], strict=True):
         assert np.array_equal(array, values)
 
 

@@ -3,6 +3,7 @@ import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
 import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
+import {refreshSeeds} from './found.ts';
 import {type Case, runSeeds, shrink} from './run.ts';
 import {SIMPLER} from './setting.ts';
 import {simulate} from './world.ts';
@@ -43,6 +44,7 @@ const command = new Command('simulate')
   .option('--without <kinds>', 'with --seed: what the world does not have, with commas between', names, [])
   .option('--trace', 'with --seed: print everything that happened')
   .option('--json', 'print what came out as JSON')
+  .option('--find-mistakes', 'find a world for each planted mistake and store its seed in found.json')
   .option('--no-keep', 'do not add what breaks to regressions.json')
   .parse();
 
@@ -53,14 +55,22 @@ type Chosen = {
   without: string[];
   trace?: boolean;
   json?: boolean;
+  findMistakes?: boolean;
   keep: boolean;
 };
 const chosen = command.opts<Chosen>();
 
-if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
+if (chosen.findMistakes) await findMistakes();
+else if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
 else if (chosen.trace || chosen.without.length > 0)
   command.error('error: --trace and --without are for one world: name its --seed');
 else await search(chosen);
+
+async function findMistakes(): Promise<void> {
+  const unfound = await refreshSeeds(console.log);
+  console.log(unfound.length === 0 ? 'every mistake is found' : `not found: ${unfound.join('; ')}`);
+  process.exitCode = unfound.length === 0 ? 0 : 1;
+}
 
 async function replay(seed: number, {without, trace = false, json}: Chosen): Promise<void> {
   const {events, violation, trace: lines} = await simulate(seed, {without: new Set(without), trace});

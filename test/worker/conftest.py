@@ -56,7 +56,7 @@ def tiny_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_models(tiny_folder):
-    """tiny_models(**spec) -> the model; its programs are shared by all specs that differ in nothing they are made of."""
+    """tiny_models(**spec) -> the model. Specs that compile to the same programs share them."""
     from dataclasses import replace
 
     from build import a_spec

@@ -6,8 +6,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
-# One folder per test run, removed at its end: subprocesses do not compile what others compiled already,
-# and no bytecode is left among the sources, of which the bundle is made.
+# Compiled programs and bytecode, shared with subprocesses: a folder that the test run removes at its end, or the one
+# that test/run.ts keeps. No bytecode stays among the sources, because the bundle is made from these.
 CACHE = os.environ.setdefault("GLEANER_TEST_CACHE", os.path.join(tempfile.gettempdir(), f"gleaner-test-{os.getpid()}"))
 
 sys.path[:0] = [WORKER, HERE]
@@ -18,6 +18,8 @@ os.environ |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_COMPILATION_CACHE_DIR": os.path.join(CACHE, "jax"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    # Tests compile hundreds of small programs and run each a few times.
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "1"),
     "PYTHONPATH": WORKER,
     "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
 }

@@ -11,20 +11,22 @@ import time
 import pytest
 
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
+from environment import HERE
+
+pytestmark = pytest.mark.slow
 
 LONG = text_lines(2500)
 
 
 @pytest.fixture
 def agent(cloud, storage, tmp_path):
-    """agent() starts one; whatever is left of it is killed at the end."""
+    """agent() starts an agent, killed at the end of the test. hold_at=N: it waits for its end after N samples."""
     started = []
 
-    def start(**more):
+    def start(hold_at=None, **more):
         env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True
-        )
+        command = ["-m", "gleaner_worker.agent"] if hold_at is None else [f"{HERE}/held_agent.py", str(hold_at)]
+        process = subprocess.Popen([sys.executable, *command], env=env, stderr=subprocess.PIPE, text=True)
         started.append(process)
         return process
 
@@ -79,9 +81,9 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
 def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
 ):
-    resource = a_stream(storage, LONG * 6)  # the notice is looked for once a second
+    resource = a_stream(storage, LONG[:800])
     cloud.leases = [a_work_answer(resource, model=tiny_folder)]
-    process = agent()
+    process = agent(hold_at=200)
     cloud.wait(lambda asked: running(asked, 200))
     if notice == "SIGTERM":
         process.send_signal(signal.SIGTERM)
@@ -96,7 +98,7 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
     assert outputs(storage) == {}
     computed = cloud.releases()[0]["progress"]["samples_done"]
-    assert computed >= 200
+    assert 200 <= computed < 800
     cloud.preempted = False
     cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
     successor = agent()

@@ -284,7 +284,7 @@ def all_turns(grid):
 
 def recoloured(a, b):
     """The colours that become which, if one grid is the other in other colours; None if it is not."""
-    pairs = set(zip("|".join(a), "|".join(b)))
+    pairs = set(zip("|".join(a), "|".join(b), strict=False))
     table = dict(pairs)
     return table if len(pairs) == len(table) == len(set(table.values())) and len(a) == len(b) else None
 
@@ -366,6 +366,6 @@ def test_every_task_of_arc_is_written_without_its_test_output(tiny_folder, tmp_p
         tasks = [json.loads(line) for line in file]
     made = prompts(tiny_folder, tmp_path, tasks, encoder="MinimalGridEncoder()")
     assert len(made) == 400
-    for task, text in zip(tasks, made):
+    for task, text in zip(tasks, made, strict=True):
         assert text.count("Example ") == len(task["train"])
         assert text.endswith("\n".join("".join(map(str, row)) for row in task["test"][-1]["input"]) + "\n\nOutput:\n")

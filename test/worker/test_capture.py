@@ -15,6 +15,8 @@ from gleaner_worker.model.picks import check_tokens, most_rows, stored_width
 from gleaner_worker.shards.plan import batch_height
 from gleaner_worker.spec import SITES
 
+pytestmark = pytest.mark.slow
+
 MAX_LENGTH = 64
 LAYERS = range(TINY_CONFIG["num_hidden_layers"])
 VOCAB, D = TINY_CONFIG["vocab_size"], TINY_CONFIG["hidden_size"]

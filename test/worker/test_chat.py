@@ -10,6 +10,8 @@ from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.samples import Reject, Sample, make_reader, read_samples
 
+pytestmark = pytest.mark.slow
+
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
 

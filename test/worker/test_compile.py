@@ -18,6 +18,8 @@ from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.warm_up import Programs, WarmUp
 from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
 
+pytestmark = pytest.mark.slow
+
 MAX_LENGTH = 128
 
 

@@ -19,6 +19,8 @@ from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.mesh import batch_bytes, can_split, choose_layout, parameter_axes, weight_bytes
 from gleaner_worker.model.tiny import make_tiny_model
 
+pytestmark = pytest.mark.slow
+
 SITES = ["resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"]
 GEMMA_CONFIG = TINY_CONFIG | {
     "model_type": "gemma2",

@@ -13,6 +13,8 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.model.tiny import make_tiny_model
 from gleaner_worker.spec import parse_spec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):

@@ -25,6 +25,8 @@ from gleaner_worker.spec import SITES
 from gleaner_worker.verify.run import verify_run
 from read_shards import read_shard, read_stream
 
+pytestmark = pytest.mark.slow
+
 SMALL = shard_gb(400)
 
 
@@ -459,7 +461,9 @@ def test_the_last_shard_is_stored_after_everything_else(storage, tmp_path, tiny_
         key=lambda name: int(storage.objects[BUCKET, f"activations/my-run/tpu_7/{name}"]["resource"]["generation"]),
     )
     shards = sorted(name for name in order if name.startswith("shard_"))
-    assert order == [*shards[:-1], "rejects.jsonl", "metadata.json", shards[-1]]
+    assert len(shards) > 2
+    assert order[-3:] == ["rejects.jsonl", "metadata.json", shards[-1]]
+    assert sorted(order[:-3]) == shards[:-1]  # several uploads run at once, in any order
     finals = [storage.metadata(BUCKET, f"activations/my-run/tpu_7/{name}")["final"] for name in shards]
     assert finals == ["false"] * (len(shards) - 1) + ["true"]
 

@@ -12,6 +12,8 @@ from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.tensors import OTHER_TOWERS
 from gleaner_worker.model.weights import load_params
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", golden.NAMES)

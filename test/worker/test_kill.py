@@ -13,6 +13,8 @@ import pytest
 from build import a_stream, a_work, a_work_answer, outputs, run_extract, text_lines
 from read_shards import read_stream
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extract_process.py")
 LINES = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(60, 10))]
 LINES.append("junk")

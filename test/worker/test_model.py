@@ -16,6 +16,8 @@ from gleaner_worker.model.rope import Rope, inverse_frequencies
 from gleaner_worker.model.rotate import rope_tables
 from gleaner_worker.spec import parse_spec, resolve_layers
 
+pytestmark = pytest.mark.slow
+
 
 def random_ids(shape, seed=0):
     return np.random.default_rng(seed).integers(0, 60, shape, dtype=np.int32)

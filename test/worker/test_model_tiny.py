@@ -15,6 +15,8 @@ from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_
 from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.samples import read_samples
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "gleaner_worker.model.tiny"]
 
 

@@ -17,6 +17,8 @@ from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.tensors import EMBEDDING, layer_table
 from gleaner_worker.model.weights import load_params
 
+pytestmark = pytest.mark.slow
+
 CONFIG = golden.config("qwen2")
 
 

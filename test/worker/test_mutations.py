@@ -8,6 +8,8 @@ import pytest
 
 import golden_models as golden
 
+pytestmark = pytest.mark.long
+
 
 def no_change(value):
     return value

@@ -15,6 +15,8 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.objects import BytesContent
 from read_shards import read_stream
 
+pytestmark = pytest.mark.slow
+
 SMALL = shard_gb(400)
 PREFIX = "activations/my-run/tpu_7/"
 

@@ -1,6 +1,7 @@
 """The shard planner: every sample once, no gaps, capacity kept, the same plan whatever the machine."""
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_a_shard_is_at_least_half_full_when_the_next_one_begins(items, size):
     shards = list(plan_shards(items, size))
     stored = [sample for shard in shards for sample in shard.samples]
     begin = 0
-    for shard, following in zip(shards, shards[1:]):
+    for shard, following in pairwise(shards):
         fitting = most_that_fit(stored[begin:], size)
         assert len(fitting) < len(stored) - begin
         held = sum(map(size.sample_bytes, shard.samples))

@@ -15,6 +15,8 @@ from gleaner_worker.control import Control
 from gleaner_worker.failures import LeaseLost
 from read_shards import load_tensors
 
+pytestmark = pytest.mark.slow
+
 SMALL = shard_gb(400)
 PARTIALS = "partials/my-run/tpu_7/"
 

@@ -25,6 +25,8 @@ from gleaner_worker.records.samples import (
 )
 from gleaner_worker.records.stream import Line
 
+pytestmark = pytest.mark.slow
+
 TASK = {"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[3]]}]}
 CHAT = [{"role": "user", "content": "hi"}]
 

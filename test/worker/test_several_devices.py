@@ -1,4 +1,4 @@
-"""Extraction on several devices: they are kept busy over the borders of shards, and what is stored is what one device stores."""
+"""Extraction on several devices: they stay busy across shards, and store the bytes that one device stores."""
 
 import json
 import os
@@ -12,6 +12,8 @@ from environment import HERE
 from gleaner_worker.control import Control
 from gleaner_worker.model.loaded import Model
 from test_preempt import Interruption
+
+pytestmark = pytest.mark.slow
 
 SMALL = {"shard_size_gb": shard_gb(400), "max_seq_length": 64}
 DEVICES = 4
@@ -55,7 +57,7 @@ def calm(storage, tmp_path, tiny_models):
 
 
 def batches_of(stored):
-    """Of the tiny stream: its samples have fewer than 64 tokens, so a shard is one batch of each of two widths at most."""
+    """Samples of the tiny stream have fewer than 64 tokens: a shard has at most two batches, of different widths."""
     return 2 * len(json.loads(stored["metadata.json"])["shards"])
 
 

@@ -151,7 +151,7 @@ def test_the_rows_are_not_copied():
     before = shard.read()
     rows["resid_post"][1, 7, 5] = 1234.5
     shard.seek(0)
-    assert [a != b for a, b in zip(before, shard.read())].count(True) > 0
+    assert [a != b for a, b in zip(before, shard.read(), strict=True)].count(True) > 0
     assert np.float32(1234.5).tobytes() == shard._buffers[-1][-4:]
 
 

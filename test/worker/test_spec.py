@@ -1,4 +1,4 @@
-"""The cases of test/fixtures/spec-cases.json, which the control plane's own test reads too: both sides mean the same."""
+"""The cases of test/fixtures/spec-cases.json, which the test of the control plane reads too: both sides agree."""
 
 import json
 import pathlib

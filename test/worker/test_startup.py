@@ -15,6 +15,8 @@ import pytest
 from build import BUCKET
 from environment import WORKER
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = os.path.join(WORKER, "startup.sh")
 
 

@@ -36,6 +36,8 @@ from gleaner_worker.shards.zstd_seekable import compress
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 
+pytestmark = pytest.mark.slow
+
 SPEC = {"shard_size_gb": shard_gb(500)}
 PREFIX = "activations/my-run/tpu_7/"
 LINES = [*text_lines(40), "junk", json.dumps({"text": "last"})]

@@ -8,7 +8,7 @@ by three numbers, and going on from them gives exactly the batches that would ha
 import hashlib
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -161,10 +161,10 @@ class Batches:
             "shards": hashlib.sha256(shards.encode()).hexdigest()[:16],
         }
 
-    def _parse(self, state: dict) -> tuple[int, int, int]:
+    def _parse(self, state: dict) -> tuple[int, ...]:
         """Raises ValueError when it is of another iteration than this one."""
         mine, theirs = self._settings(), state.get("of")
-        place = tuple(state.get(key) for key in ("epoch", "group", "row"))
+        place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
             raise ValueError("Failed to go on: this is no state of batches")
         differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
@@ -180,5 +180,6 @@ def _take(rows: Rows, chosen: np.ndarray) -> Rows:
 def _join(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    scale = None if parts[0].scale is None else np.concatenate([part.scale for part in parts])
+    scales = [part.scale for part in parts if part.scale is not None]
+    scale = np.concatenate(scales) if scales else None
     return Rows(np.concatenate([part.stored for part in parts]), scale)

@@ -4,7 +4,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Protocol
 
 from .errors import MissingPackage, ShardError
@@ -17,10 +17,12 @@ _GS = re.compile(r"gs://([^/]+)/?(.*)")
 
 
 class Folder(Protocol):
-    url: str
+    @property
+    def url(self) -> str: ...
 
     def files(self) -> dict[str, File]:
         """Every file in it and in the folders in it, by its path from here."""
+        ...
 
 
 def open_file(where: str) -> File:
@@ -45,7 +47,7 @@ class LocalFile:
     url: str
     size: int
 
-    def read(self, begin: int, end: int) -> memoryview:
+    def read(self, begin: int, end: int) -> bytes | memoryview:
         data = bytearray(end - begin)
         with open(self.url, "rb", buffering=0) as file:
             file.seek(begin)
@@ -63,7 +65,7 @@ class LocalFolder:
         """Raises FileNotFoundError when the folder is not there."""
         if not os.path.isdir(self.url):
             raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder")
-        found = {}
+        found: dict[str, File] = {}
         for folder, _, names in os.walk(self.url):
             for name in names:
                 path = os.path.join(folder, name)
@@ -80,11 +82,11 @@ class CloudFile:
     size: int
     generation: int
 
-    @cached_property
+    @property
     def url(self) -> str:
         return f"gs://{self.bucket}/{self.name}"
 
-    def read(self, begin: int, end: int) -> bytes:
+    def read(self, begin: int, end: int) -> bytes | memoryview:
         if end - begin <= _RANGE_BYTES:
             return self._read(begin, end)
         starts = range(begin, end, _RANGE_BYTES)
@@ -119,7 +121,7 @@ class CloudFolder:
         prefix = f"{self.prefix}/" if self.prefix else ""
         fields = "items(name,generation,size),nextPageToken"
         blobs = _client().list_blobs(self.bucket, prefix=prefix, fields=fields, timeout=_TIMEOUT_S)
-        found = {
+        found: dict[str, File] = {
             blob.name.removeprefix(prefix): CloudFile(self.bucket, blob.name, int(blob.size), int(blob.generation))
             for blob in blobs
         }

@@ -92,7 +92,7 @@ def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows
             places = order[first:last]
             local = numbers[places] - run.row_offsets[number] - begin
             stored[places] = rows.stored[local]
-            if scale is not None:
+            if scale is not None and rows.scale is not None:
                 scale[places] = rows.scale[local]
     if stored is None:
         empty = run.shards[0].rows(site, layer, 0, 0)

@@ -31,7 +31,9 @@ class Layout:
     tensors: dict[str, TensorInfo]
 
 
-def read_layout(read: Callable[[int, int], bytes], size: int, name: str, first_read: int = _FIRST_READ) -> Layout:
+def read_layout(
+    read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
+) -> Layout:
     """read(begin, end): those bytes of a file of `size`. Raises ShardError, which says what is wrong with `name`."""
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")

@@ -7,7 +7,7 @@ calls nothing.
 import io
 import struct
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -194,13 +194,13 @@ class Machine:
             if type(state) is not tuple or len(state) < 2 or state[1] not in ("<", "|", "="):
                 raise Unsafe("it has an array of another byte order than ours")
         elif isinstance(target, _Pending):
-            _, shape, dtype, is_fortran, data = state
+            _, shape, dtype, is_fortran, data = cast(tuple, state)
             target.value = self._stack[-1] = self._array(shape, dtype, is_fortran, data)
             target.is_made = True
         else:
             raise Unsafe("it changes something that is no array")
 
-    def _array(self, shape: object, dtype: object, is_fortran: object, data: object) -> object:
+    def _array(self, shape: Any, dtype: Any, is_fortran: Any, data: Any) -> object:
         if not isinstance(dtype, np.dtype) or type(data) not in (bytes, bytearray) or type(shape) is not tuple:
             raise Unsafe("it has an array that is not of float32 or float16")
         if not all(type(size) is int and size >= 0 for size in shape) or 0 in shape[1:]:
@@ -222,7 +222,7 @@ def _shown(value: object) -> str:
     return str(value)[:100] if type(value) in (str, int) else f"a {type(value).__name__}"
 
 
-_ACTIONS: dict[bytes, Callable[[Machine], None]] = {
+_ACTIONS: dict[bytes, Callable[[Machine], object]] = {
     b"\x80": lambda m: m._read(1),  # the protocol
     b"\x95": lambda m: m._read(8),  # a frame
     b"(": Machine._mark,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -88,8 +89,8 @@ class PickleShard(Shard):
         rows, width = self._number("rows"), self._number("d_model")
         if not width or rows * width > self._file.size * _DEFLATE_GROWTH:
             raise ShardError(f"{self.url} cannot be read: its header says {rows} rows of {width}, which it cannot hold")
-        names = [_ROWS.fullmatch(name) for name in self.stats]
-        if not names or not all(names):
+        names = [match for name in self.stats if (match := _ROWS.fullmatch(name))]
+        if not names or len(names) < len(self.stats):
             raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
         return {(name[1], int(name[2])): (rows, width) for name in names}
 
@@ -156,7 +157,7 @@ class PickleShard(Shard):
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError when it is not one of ours."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            data = load_shard(file, self._max_bytes, lambda layer, array: _Taken(take(layer, array)))
+            data: Any = load_shard(file, self._max_bytes, lambda layer, array: _Taken(take(layer, array)))
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
         if problem := _problem_of(data):
@@ -216,7 +217,7 @@ class PickleShard(Shard):
             positions = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
         index = Index(
             sample_idx=np.array([entry["sample_idx"] for entry in entries], np.int64),
-            sample_offsets=offsets if are_tokens else None,
+            sample_offsets=offsets if are_tokens else None,  # pyright: ignore[reportArgumentType]
             row_offsets=offsets,
             token_ids=None,
             positions=positions if are_tokens or is_selection else None,

@@ -27,11 +27,15 @@ _MAX_FRAME_BYTES = 1 << 26
 class File(Protocol):
     """Bytes by range, of this machine or of a bucket. Threads may share one."""
 
-    url: str
-    size: int
+    @property
+    def url(self) -> str: ...
 
-    def read(self, begin: int, end: int) -> bytes:
-        """Exactly those bytes (bytes-like); raises ShardError when the file is shorter."""
+    @property
+    def size(self) -> int: ...
+
+    def read(self, begin: int, end: int) -> bytes | memoryview:
+        """Exactly those bytes; raises ShardError when the file is shorter."""
+        ...
 
 
 class Plain:
@@ -54,7 +58,7 @@ class Plain:
         """How many bytes the first frame holds: the writer puts the header there."""
         return int(self._frames[1][1])
 
-    def read(self, begin: int, end: int) -> bytes:
+    def read(self, begin: int, end: int) -> bytes | memoryview:
         if begin >= end:
             return b""
         packed, plain = self._frames

@@ -131,7 +131,7 @@ class Shard:
     def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
         """The same rows of several (site, layer)."""
         with ThreadPoolExecutor(PARALLEL, "rows") as pool:
-            return list(pool.map(lambda name: self.rows(*name, begin, end), names))
+            return list(pool.map(lambda name: self.rows(name[0], name[1], begin, end), names))
 
     def site(self, site: str | None) -> str:
         """The site meant, which need not be said where there is one alone. Raises ValueError naming those there are."""

@@ -52,7 +52,7 @@ class SafetensorsShard(Shard):
             raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
         if len({(tensor.shape, tensor.dtype) for tensor in found.values()}) > 1:
             raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
-        return {key: tensor.shape for key, tensor in found.items()}
+        return {key: (tensor.shape[0], tensor.shape[1]) for key, tensor in found.items()}
 
     @property
     def dtype(self) -> str:

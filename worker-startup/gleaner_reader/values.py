@@ -4,6 +4,7 @@ bf16 is carried as uint16 until the end: numpy has no such type, and copies thos
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dty
     else:
         values = to_float32(stored, scale)
         if dtype == "bfloat16":
-            values = values.astype(ml_dtypes.bfloat16)
+            values = values.astype(ml_dtypes.bfloat16)  # pyright: ignore[reportOptionalMemberAccess]
     return _import("jax").numpy.asarray(values) if as_ == "jax" else values
 
 
@@ -115,10 +116,10 @@ def _writable(values: np.ndarray) -> np.ndarray:
     return values if values.flags.writeable else values.copy()
 
 
-def _import(name: str):
+def _import(name: str) -> Any:
     try:
         if name == "torch":
-            import torch
+            import torch  # pyright: ignore[reportMissingImports]
 
             return torch
         import jax.numpy

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from typing import Any
 
 from .api import Refused, WorkerApi
 from .control import Control
@@ -49,7 +50,7 @@ class Agent:
         threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
         while not self.preempted.is_set() and not self.exiting.is_set():
             try:
-                answer = self._in_thread(lambda: self.api.lease(self.loaded))
+                answer: dict[str, Any] | None = self._in_thread(lambda: self.api.lease(self.loaded))
             except LeaseLost:  # asked while it had one: the answer to an earlier question was lost
                 answer = {"action": "wait"}
             if answer is None:
@@ -107,6 +108,7 @@ class Agent:
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)
             log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
+        assert self.model is not None
         return self.model
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:

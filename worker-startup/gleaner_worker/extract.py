@@ -5,7 +5,7 @@ Memory is bounded by a few shards, whatever the stream's length and their size.
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class _Extraction:
             return "completed"
         return "drained" if control.mode == "drain" else "preempted"
 
-    def _plan(self, windows: Iterator[Window]) -> Iterator[ShardPlan]:
+    def _plan(self, windows: Iterator[Window]) -> Generator[ShardPlan]:
         """Plans the shards, and begins to compile the batch shapes of those that are not stored yet."""
         work, model = self._work, self._model
         capacity = Capacity(
@@ -129,7 +129,7 @@ class _Extraction:
             self._pipeline.check()
             yield item
 
-    def _compute(self, plans: Iterator[ShardPlan]) -> Iterator[Running]:
+    def _compute(self, plans: Iterator[ShardPlan]) -> Generator[Running]:
         """Starts the batches of every shard that is not stored yet, until the stream ends or control says otherwise.
 
         On several devices a batch waits until each has one of its width, from this shard or one of the next few.
@@ -159,7 +159,7 @@ class _Extraction:
         yield from self._start_oldest(waiting, 0)
 
     def _start_oldest(self, waiting: dict[int, list[Part]], most: int) -> Iterator[Running]:
-        """Starts what the oldest shards wait with, and what others have of these widths, until `most` shards still wait."""
+        """Starts the widths of the oldest waiting shards, for all shards, until at most `most` shards wait."""
         while waiting and self._control.mode != "flush":
             numbers = sorted({shard.plan.number for parts in waiting.values() for shard, _ in parts})
             if len(numbers) <= most:
@@ -179,7 +179,7 @@ class _Extraction:
             return None
         shard = start_shard(plan, self._model)
         self._partials.restore(shard)
-        for number in np.flatnonzero(shard.done):
+        for number in np.flatnonzero(shard.done).tolist():
             self._count(shard, number)
         with self._lock:
             self._in_memory += 1
@@ -197,19 +197,20 @@ class _Extraction:
         control.phase = "running"
         return parts, pending
 
-    def _gather(self, running: Iterator[Running]) -> Iterator[ShardInProgress]:
+    def _gather(self, running: Iterator[Running]) -> Generator[ShardInProgress]:
         """Puts the rows of each batch where they belong; yields the shards that are complete."""
-        for parts, pending in running:
-            if pending is None:
-                yield self._complete(parts)
-                del parts
+        for item in running:
+            if item[1] is None:
+                yield self._complete(item[0])
+                del item
                 continue
+            parts, pending = item
             for (shard, number), host in zip(parts, pending.collect(), strict=True):
                 put_batch(shard, number, host, self._model, self._work.object)
                 self._count(shard, number)
                 if shard.done.all():
                     yield self._complete(shard)
-            del parts, pending, shard, host
+            del item, parts, pending, shard, host
 
     def _complete(self, shard: ShardInProgress) -> ShardInProgress:
         self._control.add_done(shard.plan.rejected, 0)
@@ -219,7 +220,7 @@ class _Extraction:
         rows = shard.batches[number].rows
         self._control.add_done(len(rows), sum(len(shard.plan.samples[s].token_ids) for s in rows))
 
-    def _encode(self, shards: Iterator[ShardInProgress]) -> Iterator[EncodedShard]:
+    def _encode(self, shards: Iterator[ShardInProgress]) -> Generator[EncodedShard]:
         for shard in shards:
             if self._control.mode == "flush":
                 continue  # it is saved as it is: quicker than any codec

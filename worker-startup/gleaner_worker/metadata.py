@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -44,7 +45,7 @@ class Identity:
     hf_token_secret: str | None = None  # the name of the secret that holds a token for it; never the token
 
 
-def load_identity(env: dict[str, str] = os.environ) -> Identity:
+def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
     """Reads who this worker is; raises SystemExit naming every attribute that is missing or wrong, at once."""
     values, problems = {}, []
     for name in _ATTRIBUTES:

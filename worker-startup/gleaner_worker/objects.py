@@ -57,8 +57,8 @@ class Content(Protocol):
     size: int
     crc32c: str  # base64
 
-    def read(self, size: int = -1) -> bytes: ...
-    def seek(self, offset: int, whence: int = 0) -> int: ...
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
     def tell(self) -> int: ...
 
 
@@ -245,7 +245,7 @@ def file_crc32c(path: str) -> str:
 
 def make_client(project: str | None, credentials=None) -> storage.Client:
     """A storage client for `credentials`, or for whatever this machine has (none on an emulator)."""
-    # The client would ask for the bucket's metadata, for traces that nobody records and with a permission that workers lack.
+    # The client would read the bucket's metadata for traces, with a permission that workers lack.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     if credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client(project=project)

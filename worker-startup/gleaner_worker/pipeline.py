@@ -139,7 +139,7 @@ class Handover(Generic[T], Iterator[T]):
 
     def __next__(self) -> T:
         with self._pipeline._changed:
-            self._pipeline.wait_until(lambda: self._items or self.has_ended)
+            self._pipeline.wait_until(lambda: bool(self._items) or self.has_ended)
             if not self._items:
                 raise StopIteration
             self._pipeline._changed.notify_all()

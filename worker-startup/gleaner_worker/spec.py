@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .failures import Failure
 
@@ -124,11 +125,11 @@ def _is_name_or_none(value: object) -> bool:
     return value is None or _is_name(value)
 
 
-def _is_list(value: object, is_item: Callable[[object], bool], least: int = 1) -> bool:
+def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return isinstance(value, list | tuple) and len(value) >= least and all(map(is_item, value))
 
 
-def _is_each_once(value: object, is_item: Callable[[object], bool], least: int = 1) -> bool:
+def _is_each_once(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return _is_list(value, is_item, least) and len(set(value)) == len(value)
 
 
@@ -144,7 +145,7 @@ def _is_tokens(value: object) -> bool:
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= 64
 
 

@@ -1,9 +1,9 @@
 """For dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     from ..run import Run
 
@@ -27,7 +27,8 @@ class ActivationBuffer:
         return self
 
     def __next__(self) -> "torch.Tensor":
-        return next(self._batches).to(self._device)
+        batch: Any = next(self._batches)
+        return batch.to(self._device)
 
     def state(self) -> dict:
         """Give it back as `state` to go on where training stopped."""

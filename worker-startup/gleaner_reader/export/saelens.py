@@ -82,8 +82,8 @@ def to_saelens(
             left = len(rows) % context_size
             full = len(rows) - left
             values = to_float16(rows[:full], hook) if dtype == "float16" else rows[:full]
-            columns = {hook: values.reshape(-1, *shape)}
-            if has_tokens:
+            columns: dict[str, np.ndarray] = {hook: values.reshape(-1, *shape)}
+            if tokens is not None:
                 columns["token_ids"] = tokens[:full].reshape(-1, context_size)
             writer.write(columns, full // context_size)
         contexts = writer.finish(hashlib.sha256(made_of.encode()).hexdigest()[:16])
@@ -98,18 +98,21 @@ def _contexts(
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     """fp32 rows and their token ids, some contexts at a time; what does not fill one comes again with the next."""
     step = max(1, _WRITE_BYTES // (context_size * run.d_model * 4)) * context_size
-    rows, tokens = np.empty((0, run.d_model), np.float32), np.empty(0, np.int32)
+    rows = np.empty((0, run.d_model), np.float32)
+    tokens = np.empty(0, np.int32) if has_tokens else None
     for shard in run.shards:
         ids = run.index(shard).row_tokens if has_tokens else None
         for begin in range(0, shard.num_rows, max(step, shard.block_rows)):
             end = min(begin + max(step, shard.block_rows), shard.num_rows)
             part = shard.rows(site, layer, begin, end)
             rows = np.concatenate([rows, to_float32(part.stored, part.scale)])
-            tokens = np.concatenate([tokens, ids[begin:end]]) if has_tokens else None
+            if tokens is not None:
+                tokens = np.concatenate([tokens, np.asarray(ids)[begin:end]])
             yield rows, tokens
             left = len(rows) % context_size
             rows = rows[len(rows) - left :].copy()
-            tokens = tokens[len(tokens) - left :].copy() if has_tokens else None
+            if tokens is not None:
+                tokens = tokens[len(tokens) - left :].copy()
         shard.release()
 
 
@@ -173,8 +176,8 @@ class _Writer:
 
 def _import_datasets():
     try:
-        import datasets
-        import datasets.arrow_writer
+        import datasets  # pyright: ignore[reportMissingImports]
+        import datasets.arrow_writer  # pyright: ignore[reportMissingImports]
 
         return datasets
     except ImportError:

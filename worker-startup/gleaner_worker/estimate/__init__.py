@@ -1,1 +1,1 @@
-"""How much a run will be, from a sample of its streams: tokens, shards, bytes and operations, before anything is computed."""
+"""Estimates the tokens, shards, bytes and operations of a run from a sample of its streams."""

@@ -2,8 +2,8 @@
 
     python -m gleaner_worker.estimate --spec JSON --home FOLDER (--file PATH ... | --bucket B --prefix datasets/RUN/)
 
-Reads nothing but the model's small files and a sample of the streams; all of them where they are small. Exit status: 0, or 2 when
-it could not be done, with the reason on stderr.
+Reads the model's small files and a sample of the streams, or all of them where they are small.
+Exit status: 0, or 2 when the estimate failed, with the reason on stderr.
 """
 
 import argparse
@@ -32,7 +32,9 @@ _STREAM = re.compile(r"stream_\d+\.jsonl(\.gz)?")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.estimate", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gleaner_worker.estimate", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--spec", required=True, help="the complete spec, as JSON")
     parser.add_argument("--home", required=True, help="where the small files of models are kept")
     parser.add_argument("--file", action="append", default=[])
@@ -67,7 +69,7 @@ def _streams(bucket: Bucket, prefix: str) -> list[Source]:
 def estimate(
     spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
 ) -> dict:
-    """Reads all of the streams if they are no larger than `sample_bytes`, or their lines so long that nothing less would do.
+    """Reads all of the streams if they are no larger than `sample_bytes`, or if their lines are too long to sample.
 
     Raises Failure, in the worker's own words, when the model or a stream is no good.
     """

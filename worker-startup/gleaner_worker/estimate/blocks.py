@@ -1,4 +1,4 @@
-"""Where streams are sampled: whole lines that begin in blocks, which lie evenly over all their bytes and do not overlap."""
+"""Samples streams: whole lines that begin in blocks, which lie evenly over all bytes and do not overlap."""
 
 import os
 import zlib
@@ -57,7 +57,7 @@ class Block:
 
 
 def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = BLOCK_BYTES) -> list[Block] | None:
-    """Blocks of lines whose places are evenly spaced over the bytes of all streams; None where no less than all of it would do.
+    """Blocks of lines at even places over the bytes of all streams; None where only all lines are enough.
 
     Where lines are so long that there is not one for each place, the blocks are larger, until they touch each other.
     """
@@ -71,7 +71,7 @@ def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = B
 
 
 def _blocks(sources: Sequence[Source], blocks: int, size: int) -> Iterator[Block]:
-    """One for each place, and none twice. A gzip stream cannot be entered in the middle: it gives its beginning, once."""
+    """Yields a block for each place. A gzip stream has no entry in the middle: its beginning is the block, once."""
     ends = list(accumulate(source.size for source in sources))
     entered: set[int] = set()
     covered = 0  # of all bytes; at the end of a stream a block begins before its place
@@ -91,7 +91,7 @@ def _blocks(sources: Sequence[Source], blocks: int, size: int) -> Iterator[Block
 
 
 def _plain(source: Source, begin: int, end: int) -> Block:
-    """The lines that begin in these bytes, each to its end: a long line is as likely in a block as a short one, and in one alone."""
+    """The lines that begin in these bytes, each to its end: long and short lines are equally likely."""
     before = source.read(begin - 1, end) if begin else b"\n" + source.read(0, end)
     data = before.partition(b"\n")[2]
     piece = _PIECE_BYTES

@@ -71,7 +71,7 @@ class Range:
 
 
 def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dict[str, Range]:
-    """The whole streams' counts, each as a ratio to bytes: the ratio estimator over clusters, with its linearised variance."""
+    """Counts of the whole streams: the ratio estimator (to bytes) over clusters, with its linearised variance."""
     sampled = sum(size for _, size in blocks)
     n = len(blocks)
     found = {}
@@ -131,15 +131,18 @@ def _size(plan: ShardPlan, capacity: Capacity) -> int:
 
 
 def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
-    """Multiplications and additions for one row of `width` tokens through `depth` blocks: 2 for each weight and token, and
-    4 * heads * head size * width for each token's scores and their sum. Embeddings are looked up, logits never computed."""
+    """Multiplications and additions for one row of `width` tokens through `depth` blocks.
+
+    2 for each weight and token, and 4 * heads * head size * width for each token's scores and their sum. Embeddings
+    are looked up and logits never computed.
+    """
     heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
     return depth * width * (2 * weights + 4 * heads * width)
 
 
 def common(reasons: Counter) -> list[dict]:
-    """The commonest kinds of reasons, each as its first line has it. Of one kind are those that differ in numbers alone."""
+    """The commonest kinds of reasons, each with its first example. Reasons of a kind differ in numbers alone."""
     kinds: Counter = Counter()
     examples: dict[str, str] = {}
     for reason, samples in reasons.items():

@@ -119,7 +119,7 @@ def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
 
 
 def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: int) -> int:
-    """Files with yarn or linear scaling say the length before it, as Qwen's do; with llama3, and Gemma 3's, after it."""
+    """Files with yarn or linear scaling (Qwen) state the length before it; llama3 and Gemma 3 state it after."""
     if family.local_rope:
         return max_positions
     scaled = [int(rope.factor * rope.original_positions) for rope in ropes if rope.kind in ("yarn", "linear")]

@@ -24,7 +24,7 @@ def set_up_jax(home: str) -> None:
         if _is_set_up:
             return
         _is_set_up = True
-        folder = jax.config.jax_compilation_cache_dir or os.path.join(home, "jax-cache")
+        folder = jax.config.values["jax_compilation_cache_dir"] or os.path.join(home, "jax-cache")
         try:
             os.makedirs(folder, exist_ok=True)
             os.chmod(folder, 0o700)
@@ -54,7 +54,9 @@ def _count(key: str) -> None:
 
 # What JAX itself reports, so that a program that slips in between is counted too.
 jax.monitoring.register_event_duration_secs_listener(
-    lambda event, _duration, **_: _count("programs") if event == "/jax/core/compile/backend_compile_duration" else None
+    lambda event, duration_secs, **_: (
+        _count("programs") if event == "/jax/core/compile/backend_compile_duration" else None
+    )
 )
 jax.monitoring.register_event_listener(
     lambda event, **_: _count("from_cache") if event == "/jax/compilation_cache/cache_hits" else None

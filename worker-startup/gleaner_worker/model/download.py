@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..disk import writing
 from ..failures import Failure
@@ -174,7 +174,7 @@ class Session:
                 check()
             wait_s = min(wait_s * 2, 15.0)
 
-    def _refusal(self, error: Exception, revision: str | None) -> Failure:
+    def _refusal(self, error: Any, revision: str | None) -> Failure:
         """What the hub's answer means, and what to do."""
         errors, status = self._hub.errors, error.response.status_code
         secret = "the secret that GLEANER_HF_TOKEN_SECRET names"

@@ -4,7 +4,7 @@ Source: transformers 5.23, models/{qwen2,qwen3,llama,mistral,gemma2,gemma3}. tes
 computes for each of them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ GEMMA3_TEXT = Family(
     gemma=True,
     local_rope=True,
 )
-GEMMA3 = Family(**(vars(GEMMA3_TEXT) | {"inner": "text_config"}))
+GEMMA3 = replace(GEMMA3_TEXT, inner="text_config")
 
 FAMILIES = {
     "gemma2": GEMMA2,

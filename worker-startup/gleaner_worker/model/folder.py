@@ -43,6 +43,7 @@ def find_model(
             "take `revision` out of run.json",
         )
     if in_bucket:
+        assert bucket is not None
         copy = _copy(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
     elif is_folder:
         copy = Copy(model, is_kept=False)
@@ -104,7 +105,7 @@ def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Co
         chosen = [(found[name], os.path.join(folder, name)) for name in choose_files(found, folder, model, weights)]
         make_room(folder, sum(info.size_bytes for info, path in chosen if not os.path.exists(path)), model)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda file: _download(bucket, *file, model), chosen))
+            list(pool.map(lambda file: _download(bucket, file[0], file[1], model), chosen))
 
     return kept_copy(home, key, bucket.check, fill)
 

@@ -119,7 +119,7 @@ def _no_weights(names: Collection[str], model: str) -> str:
 
 
 def files_of_index(folder: str, model: str) -> list[str]:
-    """The weights' files that the index in `folder` names, each a file of the folder itself. Raises Failure("model")."""
+    """The files of weights that the index in `folder` names, all in that folder. Raises Failure("model")."""
     try:
         path = os.path.join(folder, INDEX)
         if os.path.getsize(path) > _MAX_INDEX_BYTES:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import jax
 import numpy as np
@@ -55,7 +56,7 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        return self.files.fingerprint
+        return cast(str, self.files.fingerprint)  # of files that have weights
 
     @property
     def facts(self) -> dict:
@@ -128,8 +129,8 @@ class Model:
     def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> Pending:
         """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
-        A batch has up to `height` samples of up to `width` tokens. Where the devices have no memory for more, the oldest
-        come to the host first. Raises Failure("model") when batches of this shape can never fit.
+        A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest come to the
+        host first. Raises Failure("model") when batches of this shape can never fit.
         """
         program: Program = self._programs.get((height, width))
         mode = self.capture.mode
@@ -137,7 +138,7 @@ class Model:
         idle = [()] * (self.devices - len(batches))
         parts = [make_inputs(samples, height, width, mode, rows) for samples in [*batches, *idle]]
         inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches)]
+        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches, strict=False)]
         name = f"{sum(map(len, counts))} samples, {len(batches)} x {height} x {width} tokens, of {self.name}"
         with self._lock:
             while len(self._in_flight) >= program.in_flight:
@@ -170,7 +171,7 @@ def load_model(
     """
     device.set_up_jax(home)
     devices = jax.local_devices()  # first of all: a host whose chips nobody can open need not fetch a model
-    if run:
+    if run and bucket:
         files = find_run_model(spec, run, home, bucket, hub)
     else:
         files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)

@@ -60,10 +60,11 @@ def choose_layout(
         split = ", ".join(f"{_gb(size)} split over {n}" for n, size in weights.items() if n > 1)
         raise Failure(
             "model",
-            f"Failed to fit the model into {len(devices)} {devices[0].device_kind} of {_gb(limit)}: its weights are "
-            f"{_gb(weights[1])}{', on each device ' if split else ''}{split} (its {what.config.num_heads} heads and "
-            f"{what.config.num_kv_heads} key/value heads decide over how many); take an accelerator with more memory "
-            "or more chips, ask for less deep `layers`, or for compute_dtype bf16",
+            f"Failed to fit the model into {len(devices)} {devices[0].device_kind} of {_gb(limit or 0)}: its "
+            f"weights are {_gb(weights[1])}{', on each device ' if split else ''}{split} "
+            f"(its {what.config.num_heads} heads and {what.config.num_kv_heads} key/value heads "
+            "decide over how many); take an accelerator with more memory or more chips, ask for less deep `layers`, "
+            "or for compute_dtype bf16",
         )
     fitting = [n for n in ways if weights[n] + batch_bytes(what, shapes, n) <= room]
     chosen = fitting[0] if fitting else ways[-1]

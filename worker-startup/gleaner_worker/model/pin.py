@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from dataclasses import dataclass
+from typing import Any
 
 from ..failures import Failure
 from ..names import model_name
@@ -129,7 +130,7 @@ def _parse(data: bytes) -> Pin:
     raw = json.loads(data)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         raise ValueError(f"it is not of schema {SCHEMA}")
-    values = {key: raw.get(key) for key in Pin.__dataclass_fields__}
+    values: dict[str, Any] = {key: raw.get(key) for key in Pin.__dataclass_fields__}
     for key in ("name", "fingerprint", "weights_sha256", "tokenizer_sha256"):
         if not isinstance(values[key], str):
             raise ValueError(f"{key} is {values[key]!r:.100}")

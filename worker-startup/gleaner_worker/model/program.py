@@ -12,7 +12,7 @@ from .mesh import Layout
 
 # Every value is rounded where the decoder and capture say so: which roundings XLA would leave out differs between one
 # device and several, and with it the bits.
-_COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
+_COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
 _MAX_IN_FLIGHT = 3  # one is computed, one waits its turn, one is copied to the host
 
 

@@ -17,7 +17,7 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class Pending:
-    """What the devices compute, a batch each. Its arrays are asked for at once, so that they are copied as they get ready."""
+    """The results of the devices, a batch each. Copies of its arrays start at once, as they get ready."""
 
     def __init__(self, output: dict, counts: list[np.ndarray], what: Capture, name: str):
         self._what = what
@@ -46,7 +46,7 @@ class Pending:
     def collect(self) -> list["HostBatch"]:
         """The batches on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
         self.land()
-        parts, self._on_host = self._on_host, {}
+        parts, self._on_host = self._on_host or {}, {}
         return [
             HostBatch({part: _of_device(sites, i) for part, sites in parts.items()}, counts, self._what)
             for i, counts in enumerate(self._counts)
@@ -80,7 +80,9 @@ class HostBatch:
             for site, target in targets.items():
                 # As integers: numpy copies the floats of ml_dtypes one by one.
                 raw = _RAW[target.itemsize]
-                for begin, count, row in zip(begins, self.counts, computed[site].view(raw).swapaxes(0, 1)):
+                for begin, count, row in zip(
+                    begins, self.counts, computed[site].view(raw).swapaxes(0, 1), strict=False
+                ):
                     target.view(raw)[:, begin : begin + count] = row[:, :count]
 
     def non_finite(self) -> tuple[str, int, int, int] | None:

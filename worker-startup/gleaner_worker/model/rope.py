@@ -13,7 +13,8 @@ from .families import Family
 from .fields import Fields, shown
 
 KINDS = ("default", "linear", "llama3", "yarn")
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+_FULL: str = "full_attention"
+_SLIDING: str = "sliding_attention"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def layer_table(config: DecoderConfig) -> dict[str, tuple[str, tuple[int, ...]]]
     """Name below `layers.N.` -> (parameter, shape of it). Linear weights stay [out, in]."""
     d, f, h = config.d_model, config.d_ff, config.head_dim
     q, kv = config.num_heads * h, config.num_kv_heads * h
-    table = {"input_layernorm.weight": ("norm1", (d,))}
+    table: dict[str, tuple[str, tuple[int, ...]]] = {"input_layernorm.weight": ("norm1", (d,))}
     for name, out in (("q", q), ("k", kv), ("v", kv)):
         table[f"self_attn.{name}_proj.weight"] = (f"w{name}", (out, d))
         if config.qkv_bias:

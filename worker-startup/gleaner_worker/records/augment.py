@@ -44,7 +44,7 @@ def _turn(grid: Grid, form: int) -> Grid:
     if form >= 4:
         grid = tuple(row[::-1] for row in grid)
     for _ in range(form % 4):
-        grid = tuple(map("".join, zip(*grid[::-1])))
+        grid = tuple(map("".join, zip(*grid[::-1], strict=True)))
     return grid
 
 

@@ -39,7 +39,7 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad
     """
     bos_id = find_bos(tokenizer)
     found = [_ids(encoding) for encoding in _encode(texts, tokenizer, True)]
-    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found)]
+    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found, strict=True)]
 
 
 def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:
@@ -49,7 +49,7 @@ def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | 
 
 def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | Bad]:
     try:
-        return tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        return [*tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
     except Exception as error:  # tokenizers raises plain Exception, for the first text that it cannot encode
         if len(texts) == 1:
             return [Bad(f"cannot be tokenised: {error}")]
@@ -61,5 +61,6 @@ def _ids(encoding: Encoding | Bad) -> list[int] | Bad:
 
 
 def _with_one_bos(ids: list[int] | Bad, bos_id: int | None) -> list[int] | Bad:
-    is_twice = isinstance(ids, list) and bos_id is not None and ids[:2] == [bos_id, bos_id]
-    return ids[1:] if is_twice else ids
+    if isinstance(ids, Bad) or bos_id is None or ids[:2] != [bos_id, bos_id]:
+        return ids
+    return ids[1:]

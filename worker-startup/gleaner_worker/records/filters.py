@@ -6,7 +6,7 @@ Those of Jinja that draw random numbers, write HTML or can be made to work for e
 import json
 from collections.abc import Callable
 from types import GeneratorType
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import filters as jinja
 from jinja2 import tests as jinja_tests
@@ -38,13 +38,17 @@ def install(sandbox: Sandbox) -> None:
     sandbox.tests = {name: _counted(test) for name, test in jinja_tests.TESTS.items()}
 
 
+def _sandbox_of(context: Context) -> Sandbox:
+    return cast(Sandbox, context.environment)
+
+
 def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
     wanted = _PassArg.from_obj(function)
 
     # Jinja works out a filter of constants when it compiles, but never one that wants the context.
     @pass_context
     def counted(context: Context, *args: Any, **values: Any) -> Any:
-        sandbox: Sandbox = context.environment
+        sandbox = _sandbox_of(context)
         for value in (*args, *values.values()):
             sandbox.weigh(value)
         if wanted is _PassArg.context:
@@ -63,15 +67,15 @@ def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
     return counted
 
 
-def _join(context: Context, value: Any, d: str = "", attribute: str | int | None = None) -> str:
-    sandbox: Sandbox = context.environment
+def _join(context: Context, value: Any, d: str = "", attribute: str | int | None = None) -> Any:
+    sandbox = _sandbox_of(context)
     items = list(sandbox.metered(value))
     sandbox.step(sandbox.size(items) + sandbox.size(d) * len(items))
     return jinja.do_join(context.eval_ctx, items, d, attribute)
 
 
 def _replace(context: Context, s: str, old: str, new: str, count: int | None = None) -> str:
-    sandbox: Sandbox = context.environment
+    sandbox = _sandbox_of(context)
     s, old, new = str(s), str(old), str(new)
     sandbox.weigh(s)
     sandbox.step(len(s) + s.count(old) * len(new))
@@ -79,7 +83,7 @@ def _replace(context: Context, s: str, old: str, new: str, count: int | None = N
 
 
 def _indent(context: Context, s: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    sandbox: Sandbox = context.environment
+    sandbox = _sandbox_of(context)
     columns = width if isinstance(width, int) else len(width)
     if columns > _MOST_DIGITS:
         raise TooMuch(f"it indents by more than {_MOST_DIGITS}")
@@ -87,17 +91,17 @@ def _indent(context: Context, s: str, width: int | str = 4, first: bool = False,
     return jinja.do_indent(s, width, first, blank)
 
 
-def _round(context: Context, value: float, precision: int = 0, method: str = "common") -> float:
+def _round(context: Context, value: float, precision: int = 0, method: Any = "common") -> float:
     if abs(precision) > _MOST_DIGITS:
         raise TooMuch(f"it rounds to more than {_MOST_DIGITS} digits")
-    context.environment.step()
+    _sandbox_of(context).step()
     return jinja.do_round(value, precision, method)
 
 
 def _format(context: Context, value: str, *args: Any, **values: Any) -> str:
     if args and values:
         raise TypeError("format takes values by position or by name, not both")
-    return context.environment.call_binop(context, "%", str(value), values or args)
+    return _sandbox_of(context).call_binop(context, "%", str(value), values or args)
 
 
 def _to_json(
@@ -109,7 +113,7 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     """As transformers has it: without the escapes for HTML that Jinja's own makes."""
-    sandbox: Sandbox = context.environment
+    sandbox = _sandbox_of(context)
     if isinstance(indent, (int, str)) and (indent if isinstance(indent, int) else len(indent)) > _MOST_DIGITS:
         raise TooMuch(f"it indents by more than {_MOST_DIGITS}")
     sandbox.step(sandbox.size(value))

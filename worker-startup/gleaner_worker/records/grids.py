@@ -56,7 +56,7 @@ def _build(node: ast.expr) -> Encoder:
     if name not in _ENCODERS:
         raise ValueError(f"{name[:40]} is unknown")
     make, kinds = _ENCODERS[name]
-    given = [*zip(kinds, node.args), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    given = [*zip(kinds, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
     values = {key: _value(value) for key, value in given}
     if len(node.args) > len(kinds) or len(values) < len(given) or not values.keys() <= kinds.keys():
         raise ValueError(f"{name} takes {' and '.join(kinds) or 'no arguments'}")
@@ -76,8 +76,10 @@ def _value(node: ast.expr) -> object:
         return _build(node)
     if isinstance(node, ast.Constant):
         return node.value
-    if isinstance(node, (ast.List, ast.Tuple)) and all(isinstance(item, ast.Constant) for item in node.elts):
-        return tuple(item.value for item in node.elts)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        constants = [item.value for item in node.elts if isinstance(item, ast.Constant)]
+        if len(constants) == len(node.elts):
+            return tuple(constants)
     raise ValueError(f"{ast.unparse(node)[:40]} stands where an argument is wanted")
 
 
@@ -125,7 +127,7 @@ def _replaced(base_encoder: Encoder, symbols: tuple[str, ...] = _SYMBOLS) -> Enc
 
 
 def _translated(base: Encoder, symbols: tuple[str, ...]) -> Encoder:
-    table = str.maketrans(dict(zip("0123456789", symbols)))
+    table = str.maketrans(dict(zip("0123456789", symbols, strict=True)))
     return Encoder(lambda grid: base.to_text(grid).translate(table), base.cell_chars * max(map(len, symbols)))
 
 

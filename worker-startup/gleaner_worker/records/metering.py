@@ -39,7 +39,7 @@ class _Metering(NodeTransformer):
         self.generic_visit(node)
         return _weighed(node) if isinstance(node.arg, nodes.Slice) else node
 
-    def visit_List(self, node: nodes.List) -> nodes.Expr:
+    def visit_List(self, node: nodes.List | nodes.Tuple) -> nodes.Expr:
         self.generic_visit(node)
         return node if all(isinstance(item, nodes.Const) for item in node.items) else _weighed(node)
 

@@ -12,6 +12,7 @@ below), and otherwise the first that the record has of
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..failures import Failure
 from ..spec import Spec
@@ -124,7 +125,7 @@ def _from_template(record: dict, template: Template) -> Prompt | Bad:
         return Bad(f"cannot be written with record.template: {problem}")
 
 
-def _from_messages(messages: object, name: str, tools: object, writer: PromptWriter) -> Prompt | Bad:
+def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Bad:
     if reason := check_messages(messages, name):
         return Bad(reason)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):

@@ -3,8 +3,9 @@
 Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 but for ARC tasks.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -91,8 +92,8 @@ Window = list[Written | Reject]
 def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
     """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
     tokenizer = load_tokenizer(folder, spec.model)
-    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images), and a record
-    # that really has one is rejected.
+    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images).
+    # A record with such a token is rejected.
     largest = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
     if largest >= vocab_size:
         raise Failure(
@@ -121,7 +122,7 @@ def count_samples(path: str, name: str, reader: Reader) -> int:
     return count_lines(path, name) * reader.samples_per_line
 
 
-def read_windows(path: str, name: str, reader: Reader) -> Iterator[Window]:
+def read_windows(path: str, name: str, reader: Reader) -> Generator[Window]:
     """The first half of read_samples: reads, and writes the prompts. May run on a thread of its own."""
     window: Window = []
     size = 0
@@ -147,16 +148,25 @@ def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
     count = reader.samples_per_line
     first = line.index * count
     record = parse_line(line)
-    prompts = record if isinstance(record, Bad) else write_prompts(record, reader.writer)
-    kept = prompts if isinstance(prompts, Bad) else kept_fields(record, reader.keep)
-    if isinstance(kept, Bad):
-        yield Reject(first, kept.reason, count, line.index)
+    written = record if isinstance(record, Bad) else _write_record(record, reader)
+    if isinstance(written, Bad):
+        yield Reject(first, written.reason, count, line.index)
         return
+    prompts, kept = written
     for index, prompt in enumerate(prompts, first):
         if isinstance(prompt, Bad):
             yield Reject(index, prompt.reason, line=line.index)
         else:
             yield Written(index, line.index, prompt, kept)
+
+
+def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | Bad], str] | Bad:
+    """The prompts of a record and its kept fields."""
+    prompts = write_prompts(record, reader.writer)
+    if isinstance(prompts, Bad):
+        return prompts
+    kept = kept_fields(record, reader.keep)
+    return kept if isinstance(kept, Bad) else (prompts, kept)
 
 
 def _size(item: Written | Reject) -> int:
@@ -216,7 +226,7 @@ def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Samp
         )
     token_ids = np.asarray(ids[: reader.max_length], dtype=np.int32)
     if token_ids.max() >= reader.vocab_size:  # a tokenizer may add ids to a text that its vocabulary does not have
-        return _check_ids(token_ids.tolist(), reader)
+        return cast(Bad, _check_ids(token_ids.tolist(), reader))
     positions = select(reader.selection, token_ids)
     if isinstance(positions, Bad):
         return positions

@@ -13,7 +13,7 @@ There is no time, no random number and no other template: the same record gives 
 import re
 from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, MethodType
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Undefined, nodes
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
@@ -187,7 +187,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 @pass_context
 def _count_output(context: Context, value: Any) -> Any:
-    sandbox: Sandbox = context.environment
+    sandbox = cast(Sandbox, context.environment)
     sandbox.step(len(value) if isinstance(value, str) else 0 if isinstance(value, Undefined) else sandbox.size(value))
     return value
 
@@ -214,7 +214,8 @@ class _Formatter(SandboxedFormatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if re.search(r"\d{4}", format_spec):
             raise TooMuch("it formats with a width that is too large")
-        self._env.step(self._env.size(value))
+        sandbox = cast(Sandbox, self._env)
+        sandbox.step(sandbox.size(value))
         text = super().format_field(value, format_spec)
-        self._env.step(len(text))
+        sandbox.step(len(text))
         return text

@@ -63,7 +63,7 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | B
 
 def _same(wanted: tuple[int, ...], places: list[int]) -> tuple[int, int]:
     seen: dict[int, int] = {}
-    for position, place in zip(wanted, places):
+    for position, place in zip(wanted, places, strict=True):
         if place in seen:
             return seen[place], position
         seen[place] = position

@@ -4,7 +4,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from ..failures import Failure
 
@@ -53,7 +53,7 @@ def count_lines(path: str, name: str) -> int:
 def _open(path: str) -> BinaryIO:
     with open(path, "rb") as file:
         magic = file.read(2)
-    return gzip.open(path, "rb") if magic == _GZIP_MAGIC else open(path, "rb", buffering=1 << 20)
+    return cast(BinaryIO, gzip.open(path, "rb")) if magic == _GZIP_MAGIC else open(path, "rb", buffering=1 << 20)
 
 
 def _split(file: BinaryIO) -> Iterator[bytes | int]:

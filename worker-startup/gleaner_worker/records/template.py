@@ -31,8 +31,8 @@ class Template:
         """Raises TemplateProblem when it cannot be compiled.
 
         `is_chat`: as transformers runs chat templates: line breaks after a block and blanks before it are taken out,
-        what is not defined is nothing, and there are `raise_exception` and a date for `strftime_now`. Else everything is
-        kept as it is written, and what is not defined is an error.
+        undefined names are empty, and `raise_exception` and a date for `strftime_now` exist. Otherwise the text stays
+        as written, and undefined names are errors.
         """
         if len(source) > MAX_TEMPLATE_CHARS:
             raise TemplateProblem(f"it is {len(source)} characters long; the limit is {MAX_TEMPLATE_CHARS}")

@@ -6,7 +6,7 @@ before. So a run that was interrupted anywhere makes the same bytes as one that 
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,12 +91,12 @@ class Batch:
     width: int
 
 
-def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Iterator[ShardPlan]:
+def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generator[ShardPlan]:
     """Fills shards in sample order.
 
-    A shard is full when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a sample larger than
-    that gets a shard of its own. Of what would fit, the last samples go to the next shard where its batches are better
-    filled without them. What is rejected stays with the samples before it. Yields nothing when there are no lines at all.
+    A shard is full when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a larger sample
+    gets a shard of its own. The last samples move to the next shard where the batches are better filled without
+    them. A reject stays with the samples before it. Yields nothing when there are no lines.
     """
     number, first, last, size, tokens = 1, 0, -1, 0, 0
     samples: list[Sample] = []
@@ -139,8 +139,10 @@ def _cut(samples: Sequence[Sample], capacity: Capacity) -> int:
 
 
 def _fill(lengths: Sequence[int], max_length: int) -> float | None:
-    """How much of what a device computes for samples of these lengths (ascending) is their tokens; None where there are so
-    many batches that the last one is nothing."""
+    """The share of real tokens in the batches of samples of these lengths (ascending).
+
+    None where there are so many batches that the last one hardly counts.
+    """
     computed, batches, end = 0, 0, len(lengths)
     while end > 0 and batches < _MOST_BATCHES:
         width = batch_width(lengths[end - 1], max_length)
@@ -187,7 +189,7 @@ def batch_width(length: int, max_length: int) -> int:
     power = SHORTEST_BATCH_TOKENS
     while power < length:
         power *= 2
-    # Above half of the power of two before it, in so many steps: the longer a sample, the more each token of padding costs.
+    # Several steps above half of a power of two: the longer a sample, the more each token of padding costs.
     step = power // 2 // (4 if power > _FINER_ABOVE else 2) if power > _FINE_ABOVE else power
     width = -(-length // step) * step
     # The longest shape ends at the limit itself, not at the next step.

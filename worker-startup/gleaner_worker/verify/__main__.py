@@ -23,7 +23,9 @@ _PROGRESS_EVERY_S = 3.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m gleaner_worker.verify", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gleaner_worker.verify", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--run", required=True)
     parser.add_argument("--project")

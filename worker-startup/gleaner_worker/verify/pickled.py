@@ -20,7 +20,7 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
     limit = most_bytes(len(wanted.layers), rows, row_bytes, samples, keeps=bool(wanted.spec.keep))
     shard = PickleShard(open_file(path), limit)
     content.problems += contradictions(shard.metadata, metadata)
-    measures = {layer: Measure() for layer in wanted.layers}
+    measures: dict[object, Measure] = {layer: Measure() for layer in wanted.layers}
 
     def take(layer: object, array: np.ndarray) -> str | tuple[int, ...]:
         """The shape of a sample's values, or what is wrong with them."""

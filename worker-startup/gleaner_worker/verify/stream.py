@@ -64,7 +64,7 @@ def verify_stream(
     )
     before: tuple[int, ObjectInfo] | None = None
     end, is_final = -1, False
-    totals = dict.fromkeys(("tokens", "rows"), 0)
+    totals: dict[str, int] = dict.fromkeys(("tokens", "rows"), 0)
     stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
@@ -153,7 +153,9 @@ def _read_rejects(
     expect: Expectation, bucket: Bucket, info: ObjectInfo | None, marks: bytearray, problems: list[str]
 ) -> None:
     """A record is of one sample, or of all those of its line."""
-    for number, line in enumerate((_read_object(bucket, info, problems) or b"").splitlines() if info else [], 1):
+    if info is None:
+        return
+    for number, line in enumerate((_read_object(bucket, info, problems) or b"").splitlines(), 1):
         try:
             record = json.loads(line)
             index, count = record["sample_idx"], record.get("samples", 1)

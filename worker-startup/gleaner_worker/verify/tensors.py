@@ -31,6 +31,7 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
     index = read_index(shard.layout.tensors, shard.tensor, shard.num_rows, shard.url)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
+    assert index.token_ids is not None
     content.token_ids = _split(index.token_ids, index.sample_offsets)
     content.positions = None if index.positions is None else _split(index.positions, index.row_offsets)
     content.kept = index.kept

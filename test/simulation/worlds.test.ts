@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {gaps} from './coverage.ts';
-import {MISTAKES} from './mistakes.ts';
 import {type Case, runSeeds} from './run.ts';
 import {simulate} from './world.ts';
 
-const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 5000);
-/** A mistake that this many worlds do not show is one that the simulation does not find. */
-const ENOUGH = 3000;
+const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 2000);
 
 const kept: Case[] = JSON.parse(readFileSync(new URL('./regressions.json', import.meta.url), 'utf8'));
 
@@ -31,12 +28,4 @@ describe('simulated worlds', () => {
     assert.deepEqual(one, two);
     assert.ok(one.trace.length > 50);
   });
-});
-
-describe('a planted mistake is found:', () => {
-  for (const {name} of MISTAKES)
-    it(name, async () => {
-      const {violations, seeds} = await runSeeds({first: 0, seeds: ENOUGH, mistake: name, untilFound: true});
-      assert.ok(violations.length > 0, `${seeds} worlds did not show it`);
-    }).timeout(300_000);
 });

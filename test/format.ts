@@ -1,0 +1,15 @@
+/** Formats all TypeScript and Python, fixes what the linters can fix, and lowers the allowed counts of words. */
+import {fileURLToPath} from 'node:url';
+import {pythonOf, type Run, runCommand} from './process.ts';
+
+const file = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+const run: Run = (command, args, env = {}) => runCommand(command, args, env, console.log);
+
+const python = await pythonOf(file('worker/requirements.lock'), run);
+const outcomes = [
+  await run(file('../node_modules/.bin/biome'), ['check', '--write', '.']),
+  await run(python, ['-m', 'ruff', 'format', '--no-cache', '.']),
+  await run(python, ['-m', 'ruff', 'check', '--no-cache', '--fix', '.']),
+  await run(process.execPath, [file('words.ts'), '--lower']),
+];
+process.exitCode = outcomes.every(({code}) => code === 0) ? 0 : 1;

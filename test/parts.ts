@@ -1,0 +1,131 @@
+/** The parts of the tests, slowest first, and the tiers that run them: fast in a minute, full before a merge, long at night. */
+import {spawnSync} from 'node:child_process';
+import {join} from 'node:path';
+import {CACHE, environmentFolder} from '../cli/python.ts';
+import {type Outcome, pythonOf, ROOT, type Run} from './process.ts';
+
+const TIERS = ['fast', 'full', 'long'] as const;
+export type Tier = (typeof TIERS)[number];
+export type Counts = {passed: number; failed: number; skipped: number};
+export type Part = {name: string; tiers: readonly Tier[]; run: (run: Run, tier: Tier) => Promise<Counts>};
+
+export const isTier = (text: string): text is Tier => TIERS.some(tier => tier === text);
+
+const BIN = `${ROOT}node_modules/.bin/`;
+const LOCK = `${ROOT}test/worker/requirements.lock`;
+const BEFORE_MERGE: Tier[] = ['fast', 'full'];
+const SLOW: Tier[] = ['full', 'long'];
+const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
+/** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
+const OWN_PART = ['contract', 'local', 'simulation', 'e2e'];
+
+export const PARTS: Part[] = [
+  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), '--parallel', '--jobs', '3')},
+  {name: 'pytest', tiers: [...TIERS], run: pytest},
+  {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
+  {name: 'local', tiers: ['full'], run: mocha(testsOf('local'))},
+  {name: 'contract', tiers: SLOW, run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
+  {
+    name: 'unit',
+    tiers: BEFORE_MERGE,
+    run: mocha(testsOf('**'), ...TWO_AT_ONCE, ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
+  },
+  {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
+  {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
+  {name: 'python-types', tiers: BEFORE_MERGE, run: pyright},
+  {name: 'lint', tiers: BEFORE_MERGE, run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
+  {name: 'words', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/words.ts')},
+  {name: 'python-lint', tiers: BEFORE_MERGE, run: ruff},
+  {name: 'shell-lint', tiers: BEFORE_MERGE, run: shellcheck},
+  {name: 'reference', tiers: ['long'], run: check(process.execPath, 'test/reference/run.ts')},
+];
+
+/** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
+const EFFORT: Record<Tier, Record<string, string>> = {
+  fast: {GLEANER_RANDOM_RUNS: '20', GLEANER_SIMULATION_SEEDS: '300'},
+  full: {},
+  long: {
+    GLEANER_DELIVERIES: '1',
+    GLEANER_KILLS: '60',
+    GLEANER_MIXED: '5',
+    GLEANER_PAIRS: '1',
+    GLEANER_SIMULATION_SEEDS: '100000',
+    GLEANER_STORIES: '12',
+    JAX_DISABLE_MOST_OPTIMIZATIONS: '0',
+  },
+};
+
+function testsOf(folder: string): string {
+  return `test/${folder}/**/*.test.ts`;
+}
+
+function mocha(tests: string, ...options: string[]): Part['run'] {
+  const command = ['node_modules/mocha/bin/mocha.js', '--no-color', tests, ...options];
+  return async (run, tier) => {
+    const {code, lines} = await run(process.execPath, command, EFFORT[tier]);
+    return counted(code, {
+      passed: numberBefore(lines, /^ {2}(\d+) passing/),
+      failed: numberBefore(lines, /^ {2}(\d+) failing/),
+      skipped: numberBefore(lines, /^ {2}(\d+) pending/),
+    });
+  };
+}
+
+/** A command that passes or fails as a whole. */
+function check(command: string, ...args: string[]): Part['run'] {
+  return async (run, tier) => wholly(await run(command, args, EFFORT[tier]));
+}
+
+function wholly(...outcomes: Outcome[]): Counts {
+  const passed = outcomes.filter(({code}) => code === 0).length;
+  return {passed, failed: outcomes.length - passed, skipped: 0};
+}
+
+/** A runner that fails without a count of failures has failed once. */
+function counted(code: number, counts: Counts): Counts {
+  return code !== 0 && counts.failed === 0 ? {...counts, failed: 1} : counts;
+}
+
+function numberBefore(lines: string[], pattern: RegExp): number {
+  const match = lines.map(line => pattern.exec(line)).findLast(found => found !== null);
+  return Number(match?.[1] ?? 0);
+}
+
+const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not long', long: 'slow or long'};
+
+async function pytest(run: Run, tier: Tier): Promise<Counts> {
+  const options = ['-q', '-rs', '-m', MARKS[tier]];
+  // Two processes; `worksteal`, because some tests take a thousand times as long as others.
+  const spread = ['--numprocesses=2', '--dist=worksteal'];
+  const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
+  // Compiled programs are kept for the next run, for as long as the lock file is the same.
+  const kept = join(CACHE, 'test', (await environmentFolder(LOCK)).slice(-16));
+  const {code, lines} = await run(await pythonOf(LOCK, run), command, {
+    ...EFFORT[tier],
+    GLEANER_TEST_CACHE: kept,
+  });
+  const summary = lines.slice(-1);
+  return counted(code, {
+    passed: numberBefore(summary, /(\d+) passed/),
+    failed: numberBefore(summary, /(\d+) failed/) + numberBefore(summary, /(\d+) error/),
+    skipped: numberBefore(summary, /(\d+) skipped/),
+  });
+}
+
+async function ruff(run: Run): Promise<Counts> {
+  const python = await pythonOf(LOCK, run);
+  const format = await run(python, ['-m', 'ruff', 'format', '--check', '--no-cache', '.']);
+  return wholly(format, await run(python, ['-m', 'ruff', 'check', '--no-cache', '.']));
+}
+
+async function pyright(run: Run): Promise<Counts> {
+  return wholly(await run(`${BIN}pyright`, ['--pythonpath', await pythonOf(LOCK, run)]));
+}
+
+async function shellcheck(run: Run): Promise<Counts> {
+  if (spawnSync('shellcheck', ['--version']).error === undefined)
+    return wholly(await run('shellcheck', ['worker-startup/startup.sh', '.ci/run']));
+  if (process.env.CI) throw new Error('shellcheck is missing, and CI needs it');
+  await run('echo', ['skipped: shellcheck is not installed']);
+  return {passed: 0, failed: 0, skipped: 1};
+}
