@@ -23,7 +23,7 @@ export type EventsOptions = {
   project: string;
   /** Where a function listens, undefined while its host is away. */
   portOf: (name: string) => number | undefined;
-  /** What the host of the functions asks for. */
+  /** Token that every request to the host of the functions carries. */
   token: string;
   random: () => number;
   trouble: (error: unknown) => void;

@@ -16,7 +16,7 @@ export type FunctionHostOptions = {
   /** Asked at every start, because the addresses are known only when the cloud listens. */
   env: () => Record<string, string>;
   triggers: FunctionTrigger[];
-  /** What the host asks for; it has it from `env`. */
+  /** Token that every request to the host carries; the host reads it from `env`. */
   token: string;
   log: (text: string) => void;
 };

@@ -39,7 +39,7 @@ export type LocalCloudOptions = {
 export type StoredInfo = ObjectInfo & {bucket: string};
 
 export type LocalCloud = Where & {
-  /** What a client sends as `Authorization: Bearer` to write. */
+  /** Token that a client sends as `Authorization: Bearer` to write. */
   token: string;
   port: number;
   /** Does what `gleaner local fault KIND TARGET` says, and answers with what was done. */

@@ -13,7 +13,7 @@ export type SchedulerOptions = {
   database: CloudDatabase;
   project: string;
   interval_ms: number;
-  /** What the host of the functions asks for. */
+  /** Token that every request to the host of the functions carries. */
   token: string;
   /** Where the function listens, undefined while its host is away. */
   portOf: () => number | undefined;

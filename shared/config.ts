@@ -59,7 +59,7 @@ const environment = z.object({
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
   GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
-  /** What the local cloud asks of its clients before it lets them write. */
+  /** Token that a client of the local cloud sends to write. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
     .string()
@@ -72,7 +72,7 @@ const environment = z.object({
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
   /** Ceilings that no message lifts: see core/ceilings.ts. TPUs that may live at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
-  /** What the deployment may spend in a UTC month. */
+  /** Dollars that the deployment may spend in a UTC month. */
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Zones that a message may name; without it, every zone. */
   GLEANER_ALLOWED_ZONES: z

@@ -1,4 +1,4 @@
-/** What has to go on in a function of 512 MiB: a very large run completes, and TPUs go while commits fail. */
+/** A function of 512 MiB must manage two scenes. A very large run completes. Ticks delete TPUs while commits fail. */
 import {metadataObject, streamId, streamObject} from '../../shared/core/names.ts';
 import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/core/run.ts';
 import {newStream, type Stream} from '../../shared/core/stream.ts';
@@ -11,14 +11,14 @@ import {contentOf, SceneBucket} from './bucket.ts';
 import {metered, noUsage} from './meter.ts';
 import {configOf, HASH, NOW, nodesOf, type Size, workersOf} from './scene.ts';
 
-/** Of ticks, as the Scheduler calls them. */
+/** Measurements of ticks that run as Cloud Scheduler calls them. */
 export type Ended = {
   what: string;
   ticks: number;
   longest_s: number;
   /** Processor time of the tick that took most of it: other work on the machine does not count. */
   longest_cpu_s: number;
-  /** From the begin of the first tick. */
+  /** Seconds from the start of the first tick. */
   first_delete_s: number;
   last_delete_s: number;
   /** TPUs that each tick told to go. */

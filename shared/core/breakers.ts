@@ -3,10 +3,10 @@ import {isOlderThan, iso} from './time.ts';
 
 /** How boots of a pool or of a zone have ended lately. A node that Cloud TPU took does not count. */
 export type Boots = {
-  /** Boots in a row that stayed unheard, of which `unheard_at` is the last. */
+  /** Boots in a row that stayed unheard; the last of them was at `unheard_at`. */
   unheard: number;
   unheard_at: string | null;
-  /** Since when no node is created but one an hour, and when the last of these was. */
+  /** Start of the stop, which lets one node an hour be created, and time of the last such try. */
   stopped_at: string | null;
   tried_at: string | null;
   /** The worker bundle that these nodes ran. */
@@ -62,7 +62,7 @@ export const NO_MACHINE_DEATHS: MachineDeaths = {
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;
 
-/** What the breaker needs to know of a run. */
+/** Fields of a run that the breaker needs. */
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;

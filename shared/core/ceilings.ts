@@ -1,4 +1,4 @@
-/** What the deployment allows, whatever messages and documents say. */
+/** Ceilings of the deployment: no message and no document lifts them. */
 import type {Pool} from './pool.ts';
 
 export type Ceilings = {

@@ -1,4 +1,4 @@
-/** What the deployment spends in a UTC month, which is named as in `2026-11`. */
+/** Cost of the deployment in each UTC month. A month is named as in `2026-11`. */
 import {accrue, totalOf} from './cost.ts';
 import {iso, msOf} from './time.ts';
 import type {Worker} from './worker.ts';
@@ -9,7 +9,7 @@ export function monthOf(now: number): string {
   return iso(now).slice(0, 7);
 }
 
-/** What a life has cost up to `costs_at`, by month: a dollar an hour is the same in each. */
+/** Cost of a life up to `costs_at`, by month: every hour of the life costs the same. */
 export function costByMonth({costs, ready_at, costs_at}: Worker): Months {
   const total = totalOf(costs);
   if (total === 0 || ready_at === null || costs_at === null) return {};
@@ -30,13 +30,13 @@ function nextMonth(ms: number): number {
   );
 }
 
-/** What these lives have cost in the month by now, beside those that have ended. */
+/** Cost of these lives in the month by now, without the lives that have ended. */
 export function livingInMonth(month: string, workers: Iterable<Worker>, now: number): number {
   const living = [...workers].filter(({phase}) => phase !== 'gone').map(worker => accrue(worker, now));
   return addLives({}, living)[month] ?? 0;
 }
 
-/** The months with what these lives have cost in each. */
+/** Adds the cost of these lives to each month. */
 export function addLives(months: Months, workers: Iterable<Worker>): Months {
   const sums = {...months};
   for (const worker of workers)

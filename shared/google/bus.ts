@@ -5,7 +5,7 @@ import {lazily} from './lazily.ts';
 
 type Options = {
   project: string;
-  /** What the Pub/Sub of a local cloud asks for: the client itself sends no credentials to PUBSUB_EMULATOR_HOST. */
+  /** Token for the Pub/Sub of a local cloud: the client itself sends no credentials to PUBSUB_EMULATOR_HOST. */
   token?: string | undefined;
   /** How long a publish may take, its repetitions included. The client's own limit is 10 minutes, longer than a function lives. */
   deadline_ms?: number;

@@ -31,7 +31,7 @@ type Options = {
   project: string;
   /** Where the API is instead of Google's own address. */
   endpoint?: string | undefined;
-  /** What the API asks for there. */
+  /** Token that the API at `endpoint` asks for. */
   token?: string | undefined;
   /** Who the nodes are; without it they are the Compute Engine default service account. */
   service_account?: string | undefined;

@@ -11,7 +11,7 @@ export function kind<T extends object>(schema: z.ZodType<T>) {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;
     throw new Rejected(
-      `Failed to read ${path}: ${firstOf(parsed.error)}. Somebody edited it: mend the field or delete the document`,
+      `Failed to read ${path}: ${firstOf(parsed.error)}. A person edited this document: mend the field or delete the document`,
       {cause: parsed.error},
     );
   };

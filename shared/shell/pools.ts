@@ -6,8 +6,8 @@ import {restorePool} from './orders.ts';
 import {poolRecords, unlessBroken} from './records.ts';
 
 /**
- * A document that somebody broke is as good as none: the pool is then what it was deployed as. One that somebody edited by hand
- * holds no more than the deployment's ceilings.
+ * A broken document counts as absent: the pool is then as it was deployed. A document that a person edited never exceeds the
+ * deployment's ceilings.
  */
 export async function readPool(deps: Deps): Promise<Pool> {
   const {pool, ceilings} = deps.config;

@@ -202,10 +202,10 @@ async function removeOrphans(deps: Deps): Promise<void> {
   );
 }
 
-/** What a rebuild puts right. A stream that waits needs a run.json that is right, and a faulty one other shards. */
+/** Findings that a rebuild mends. A stream that waits needs a correct run.json; a faulty stream needs other shards. */
 export const MENDED: readonly Finding[] = ['missing', 'broken', 'different'];
 
-/** `mended`: the streams were found so, and are put right by now. */
+/** `mended`: the streams had these findings, and are mended by now. */
 export function describeSurvey(
   run: string,
   found: readonly StreamSurvey[],

@@ -56,7 +56,7 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
   });
 }
 
-/** Workers that have been silent for longer than any brake holds, and of which no shard was stored in that time. */
+/** Finds workers that have been silent for longer than any brake holds, and have stored no shard in that time. */
 export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,

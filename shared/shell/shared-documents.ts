@@ -37,7 +37,7 @@ export type Shared = {
   bill: Bill;
 };
 
-/** What the brakes of the zones need to know of the fleet. */
+/** Facts about the fleet that the brakes of the zones need. */
 export type Hush = {
   /** Workers of each zone that have spoken. */
   heard: ReadonlyMap<string, number>;

@@ -1,4 +1,4 @@
-/** What the streams of a run say in their metadata.json. */
+/** Summaries of a run's streams, as their metadata.json has them. */
 import {metadataObject, workerIdOf} from '../core/names.ts';
 import type {StreamSummary} from '../core/result.ts';
 import {ObjectTooLarge, Rejected} from '../errors.ts';

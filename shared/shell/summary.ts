@@ -1,4 +1,4 @@
-/** What a run is together: its streams are counted and added up where they lie, and gone through once when all have ended. */
+/** Sums a run up. The Store counts and adds up its streams. When all have ended, one pass reads each stream. */
 import {isHeldBy} from '../core/lease.ts';
 import {paths} from '../core/names.ts';
 import {isOpen, type Run, type StreamTotals, SUMMED, summarizeRun} from '../core/run.ts';
@@ -20,8 +20,8 @@ const PAGE = 2000;
 type Counted = {streams: number; unfinished: number; totals: StreamTotals};
 
 /**
- * What the streams of a run are together, without reading them. Whether any is unfinished is one question, so that a stream that
- * goes from one state to the other meanwhile is not missed by both.
+ * Counts and adds up the streams of a run without reading them. One count finds the unfinished streams. Two counts, one for each
+ * unfinished status, could both miss a stream that changes its status between them.
  */
 async function countStreams(deps: Deps, run: string): Promise<Counted> {
   const streams = paths.streams(run);
@@ -91,7 +91,7 @@ async function* pages(deps: Deps, run: string, query: Query, limit = PAGE): Asyn
   }
 }
 
-/** An edit by hand can make a lease of which no worker knows: the stream is free again. */
+/** Frees every stream whose lease no worker has: an edit by hand can make such a lease. */
 async function endOrphanedLeases(deps: Deps, run: string, fleet: Fleet): Promise<void> {
   const broken = (error: Error) => deps.log('ERROR', error.message, {run});
   for await (const page of pages(deps, run, {where: [LEASED]})) {
@@ -105,7 +105,7 @@ async function endOrphanedLeases(deps: Deps, run: string, fleet: Fleet): Promise
         if (!current?.lease || (await holderOf(deps, tx, current))) return;
         const now = deps.now();
         freeStream(tx, current, undefined, now);
-        const text = `The lease of ${run}/${stream} is nobody's: ${current.lease.worker} has it no more`;
+        const text = `The lease of ${run}/${stream} is revoked: ${current.lease.worker} has it no more`;
         tell(tx, {kind: 'stream', run, stream, text}, now);
       });
       await advanceStream(deps, run, stream);
@@ -151,7 +151,7 @@ async function sumUp(
   const {run} = seen;
   return deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    // What a slow look has seen is no reason to open a run that another one has closed since.
+    // Another look may have closed the run since: the counts of a slow look never open it again.
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const now = deps.now();
     const next = summarizeRun(current, totals, cost_usd, now, ending);
@@ -165,8 +165,8 @@ async function sumUp(
 }
 
 /**
- * A stream that was registered between the reading of the streams and the end of their run saw no reason to open it again, nor did
- * one that was parked when it was read and has been completed since.
+ * Opens the run again where a stream changed while the run ended. Such a stream saw an open run. It was registered after the streams
+ * were read, or was parked when it was read and has been completed since.
  */
 async function reopen(deps: Deps, run: string, {totals, streams, broken}: Ending & {kind: 'ended'}) {
   const path = paths.streams(run);

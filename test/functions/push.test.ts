@@ -11,7 +11,7 @@ const MESSAGE = {
 };
 const SUBSCRIPTION = 'projects/p/subscriptions/s';
 
-/** What a function reads of a message that is posted to it. */
+/** Posts a message to a function, and gives the event that the function reads. */
 async function read(headers: Record<string, string>, body: object) {
   let event: {id: string; data?: unknown} | undefined;
   cloudEvent('probe', (given: {id: string; data?: unknown}) => {

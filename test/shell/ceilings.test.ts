@@ -61,7 +61,7 @@ describe('ceilings that no message lifts', () => {
     );
   });
 
-  it('two ticks at once, of which one plans an older pool, ask for no more nodes together', async () => {
+  it('two ticks at once ask for no more nodes together, even if one of them plans an older pool', async () => {
     const world = new World(TWO);
     await send(world, {action: 'scale', workers_per_zone: 0});
     dropStreams(world, 2, 20);
@@ -104,7 +104,7 @@ describe('ceilings that no message lifts', () => {
     const spending = await world.store.get('system/spending');
     const months = spending?.months as Record<string, number>;
     assert.ok(Math.abs((months['2026-01'] ?? 0) - run.spent_usd) < 1e-9, JSON.stringify(months));
-    // What was kept for deleting and not needed may pay for a further node.
+    // The unused part of the reserve for deleting may pay for a further node.
     for (let again = 0; again < 5; again++) {
       await send(world, {action: 'resume', run: 'my-run'});
       await send(world, {action: 'scale', budget_usd: 1e6});

@@ -135,7 +135,7 @@ const CASES: Case[] = [
       await wait(world, 120);
       assert.ok(
         (await workersOf(world)).some(({phase}) => phase === 'booting'),
-        'nodes boot meanwhile',
+        'nodes boot while worker-api is away',
       );
       world.isApiOut = false;
       await world.minutes(20, 1);

@@ -9,7 +9,7 @@ const ZONE = 'us-central1-a';
 const A0 = `tpu-${ZONE}-0`;
 const ONE_SLOT = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '1'};
 
-/** So many workers at work in one zone, each on a stream of its own, of which it has stored a shard. */
+/** A world with `size` workers in one zone. Each works on its own stream and has stored a shard of it. */
 async function aFleet(size: number): Promise<World> {
   const world = new World({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: String(Math.max(1, size))});
   for (let index = 0; index < size; index++) world.drop('my-run', index, someLines(400, String(index)));

@@ -507,7 +507,7 @@ describe('the result of a large run', () => {
     throw new NoAnswer('Cloud Storage was not reached');
   }
 
-  /** Counts the reads of metadata.json, each of which takes its time; `from` does something at each read after so many. */
+  /** Counts the reads of metadata.json. Each read takes `take_ms`. `from` does something at each read after the first `count`. */
   function countReads(world: World) {
     let [first, happens] = [Number.POSITIVE_INFINITY, () => {}];
     const from = (count: number, what = happens) => {

@@ -142,7 +142,7 @@ export class Leases {
     this.#verdict.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
   }
 
-  /** Nobody goes on under a lease that is over: what a worker is told agrees with the stream as it is. */
+  /** No worker goes on under a lease that is over: the answer to a worker agrees with the document of its stream. */
   onAnswer({action, lease, worker, incarnation}: Said, answer: Document): void {
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
@@ -150,9 +150,9 @@ export class Leases {
     const stream = store.peek(paths.stream(lease.run, lease.stream));
     const isKnown = store.peek(paths.worker(worker)) !== undefined;
     this.#verdict.check(isKnown || answer.action === 'drain', () => `${worker} has no document, and goes on`);
-    // What became of a stream in a Store that was lost, nobody here knows.
+    // A Store that was lost no longer tells the state of the stream.
     if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
-    // Whoever stored the last shard is told to go on until it has given the stream back.
+    // The worker that stored the last shard is told to go on until it has given the stream back.
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;

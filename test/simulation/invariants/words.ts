@@ -6,7 +6,7 @@ import type {Setting} from '../setting.ts';
 import {isBorn} from './nodes.ts';
 import type {Verdict} from './verdict.ts';
 
-/** What a message without settings sets. `start` of a run that has ended sets nothing. */
+/** Fields that a message without settings sets. `start` of a run that has ended sets nothing. */
 const FIELD_OF: Record<string, Record<string, unknown>> = {
   pause: {status: 'paused'},
   resume: {status: 'active'},
