@@ -51,7 +51,6 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_PAIRS: '1',
     GLEANER_SIMULATION_SEEDS: '100000',
     GLEANER_STORIES: '12',
-    JAX_DISABLE_MOST_OPTIMIZATIONS: '0',
   },
 };
 

@@ -18,8 +18,6 @@ os.environ |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_COMPILATION_CACHE_DIR": os.path.join(CACHE, "jax"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    # Tests compile hundreds of small programs and run each a few times.
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "1"),
     "PYTHONPATH": WORKER,
     "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
 }

@@ -125,7 +125,14 @@ def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
     return make
 
 
-@pytest.mark.parametrize("step", STEPS)
+def few(names, chosen):
+    """The chosen parameters are for every run, the others for the tier long."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+@pytest.mark.parametrize(
+    "step", few(STEPS, ["shards.partial:Partials.restore", "extract:encode_shard", "objects:Bucket.create"])
+)
 def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step):
     attempt = stream({})
     outcomes = [attempt(1, kill=step, nth=1), attempt(2, kill=step, nth=1, after=True)]
@@ -135,7 +142,7 @@ def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step)
     assert outcomes[:2] == ["killed", "killed"] and outcomes[-1] == "completed"
 
 
-@pytest.mark.parametrize("name", list(FORMATS)[1:])
+@pytest.mark.parametrize("name", few(list(FORMATS)[1:], ["safetensors.zst", "int8 means"]))
 def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, name):
     attempt = stream(FORMATS[name])
     for number, step in enumerate(STEPS, 1):
@@ -147,12 +154,12 @@ def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, na
     ("name", "nth"),
     [
         ("safetensors", 1),
-        ("safetensors", 2),
-        ("safetensors", 3),
+        pytest.param("safetensors", 2, marks=pytest.mark.long),
+        pytest.param("safetensors", 3, marks=pytest.mark.long),
         ("safetensors.zst", 2),
-        ("pkl.gz", 3),
-        ("int8 means", 1),
-        ("two positions", 2),
+        pytest.param("pkl.gz", 3, marks=pytest.mark.long),
+        pytest.param("int8 means", 1, marks=pytest.mark.long),
+        pytest.param("two positions", 2, marks=pytest.mark.long),
     ],
 )
 def test_killed_while_it_saves_what_it_had_computed(storage, stream, name, nth):
@@ -181,7 +188,7 @@ class Killer:
         return 503 if self.moment == "before" else ("after", 503)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", few(["before", "after"], ["after"]))
 def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream, processes, moment):
     attempt = stream({})
     storage.faults = killer = Killer(moment, processes)
