@@ -126,7 +126,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'worker-api that is away for two hours ends no worker and charges no stream',
+    name: 'worker-api that is away for two hours ends no worker and charges no stream @full',
     when: async world => {
       for (const name of ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'])
         world.tpus.node(name).state = 'PREEMPTED';
@@ -232,7 +232,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'agents of a zone that are cut off for five hours lose a fifth of it and one node an hour',
+    name: 'agents of a zone that are cut off for five hours lose a fifth of it and one node an hour @full',
     when: async world => {
       silence(world);
       world.isStillborn = () => true;
@@ -344,7 +344,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'three streams that fail for their machines pause the run, and the others are kept',
+    name: 'three streams that fail for their machines pause the run, and the others are kept @full',
     given: () => aFleet(4, {GLEANER_SHORT_LIFE_S: '1'}),
     when: async world => {
       for (const index of [4, 5, 6]) world.drop(RUN, index, someLines(400, `s${index}`));

@@ -120,7 +120,7 @@ describe('the manifest of a run that is complete', () => {
     assert.deepEqual([streams, samples], [3, 12]);
   });
 
-  it('is written by the next look when one died anywhere on the way', async () => {
+  it('is written by the next look when one died anywhere on the way @full', async () => {
     const calls = await callsOfATick(await aStoredWorld());
     assert.ok(calls > 10);
     for (let dies = 0; dies < calls; dies++) {
@@ -304,7 +304,7 @@ describe('the manifest of a run that is complete', () => {
   });
 
   for (const read_ms of [0, 15_000])
-    it(`is right whatever ticks and streams run into each other, where a read takes ${read_ms} ms`, async () => {
+    it(`is right whatever ticks and streams run into each other, where a read takes ${read_ms} ms @full`, async () => {
       for (let seed = 0; seed < 60; seed++) {
         const random = seeded(seed);
         const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
@@ -334,7 +334,7 @@ describe('the manifest of a run that is complete', () => {
 describe('the result of a large run', () => {
   const COUNT = 1200;
 
-  it('goes on after a crash with the page that was under way, and has the same bytes', async () => {
+  it('goes on after a crash with the page that was under way, and has the same bytes @full', async () => {
     const whole = await aLargeWorld(COUNT);
     await whole.tick();
     assert.equal((await whole.run('my-run'))?.status, 'completed');
@@ -374,7 +374,7 @@ describe('the result of a large run', () => {
     assert.ok(reads.count - before < 200, `${reads.count - before} further reads`);
   });
 
-  it('takes several ticks of bounded length, in which the run is open, says so and wants no TPU', async () => {
+  it('takes several ticks of bounded length, in which the run is open, says so and wants no TPU @full', async () => {
     const world = await aLargeWorld(5000);
     const reads = countReads(world);
     reads.take_ms = 10;

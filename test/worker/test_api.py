@@ -7,6 +7,8 @@ import pytest
 from gleaner_worker import agent, metadata
 from gleaner_worker.api import Refused, WorkerApi
 
+pytestmark = pytest.mark.slow
+
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
 NONSENSE = b"nonsense\r\n\r\n"
 BROKEN_ERROR = b"HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"

@@ -243,7 +243,7 @@ BAD_LINES = [
         ("no newline at the end", b"\n".join(BAD_LINES)),
         ("CRLF", b"\r\n".join(BAD_LINES) + b"\r\n"),
         ("BOM", b"\xef\xbb\xbf" + b"\n".join(BAD_LINES)),
-        ("gzip", gzip.compress(b"\n".join(BAD_LINES))),
+        ("gzip", gzip.compress(b"\n".join(BAD_LINES), mtime=0)),
     ],
 )
 def test_bad_lines_are_told_with_their_number_and_the_others_stored(
@@ -273,7 +273,7 @@ def test_a_stream_of_nothing_but_bad_lines_is_finished_with_one_empty_shard(
     assert (report["samples"], report["rejected"]) == (5, 5)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", gzip.compress(b"")])
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
 def test_an_empty_stream_is_its_own_failure(storage, tmp_path, tiny_models, data):
     with pytest.raises(Failure, match="datasets/my-run/stream_007.jsonl: it has no lines") as failure:
         run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path))

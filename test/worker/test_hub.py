@@ -17,6 +17,8 @@ from gleaner_worker.model.folder import find_model
 from gleaner_worker.model.hub import Hub, is_endpoint, is_hub_id, own_hub
 from gleaner_worker.model.pin import find_run_model
 
+pytestmark = pytest.mark.slow
+
 REPO = "an-org/a-model"
 TOKEN = "hf_TokenOfTheTestThatNobodyMaySee"
 USED = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]

@@ -11,6 +11,8 @@ from build import BUCKET, bucket
 from gleaner_worker import objects
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):

@@ -19,6 +19,8 @@ from gleaner_worker.model.folder import find_model
 from gleaner_worker.model.hub import DEFAULT_ENDPOINT, worker_hub
 from gleaner_worker.secret import is_secret_name, read_token
 
+pytestmark = pytest.mark.slow
+
 NAME = "projects/a-project/secrets/hub-token"
 TOKEN = "hf_TokenOfTheTestThatNobodyMaySee"
 

@@ -14,6 +14,8 @@ from gleaner_worker.records.parse import Bad
 from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
 from gleaner_worker.records.template import Template, TemplateProblem
 
+pytestmark = pytest.mark.slow
+
 LONG = "a" * 1_000_000
 GROWS = (
     "{% set n = namespace(s='a' * 1000) %}{% for i in range(60) %}{% set n.s = GROWTH %}{% endfor %}{{ n.s | length }}"
