@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {gleaner, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
 type Span = {estimate: number; low: number; high: number | null};
 type Report = {
@@ -14,7 +14,7 @@ type Report = {
 };
 
 describe('an estimate, and what a run then stores', function () {
-  this.timeout(400_000);
+  this.timeout(E2E_MS);
   const SPEC = {shard_size_gb: 0.004, layers: '0-3', keep: []};
   let home: TestHome;
   before(async () => {
@@ -47,7 +47,7 @@ describe('an estimate, and what a run then stores', function () {
     await home.drop('datasets/real/run.json', JSON.stringify(SPEC));
     for (const [index, text] of streams.entries())
       await home.drop(`datasets/real/stream_00${index}.jsonl`, text);
-    const {run} = (await home.runEnds('real', 300)) ?? assert.fail();
+    const {run} = (await home.runEnds('real')) ?? assert.fail();
     assert.equal(run.status, 'completed', run.reason ?? '');
     assert.equal(whole.totals.tokens.estimate, run.total_tokens);
     assert.equal(whole.totals.samples.estimate, run.total_samples_processed);
