@@ -7,7 +7,7 @@ import type {Store} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 import {type Effort, keepsTheContract} from './store-contract.ts';
 
-const HARD: Effort = {increments: 100, stories: 150, wait_ms: 30_000};
+const HARD: Effort = {increments: 100, stories: 150, wait_ms: 120_000};
 
 describe('Store: SQLite in memory', () => {
   keepsTheContract(() => {

@@ -6,12 +6,12 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
-import {gleaner, processes} from './home.ts';
+import {E2E_MS, gleaner, processes} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
 describe('gleaner demo', function () {
-  this.timeout(600_000);
+  this.timeout(E2E_MS);
   let dir: string;
   before(() => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));

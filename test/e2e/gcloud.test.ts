@@ -4,12 +4,12 @@ import {mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 
 describe('gcloud, a client that nobody here wrote, drives the local cloud', function () {
-  this.timeout(600_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   let env: NodeJS.ProcessEnv;
   before(async function () {
@@ -66,7 +66,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
       v => (v?.workers[0]?.incarnation ?? 0) > incarnation || v?.run.status === 'completed',
     );
 
-    const ended = await home.runEnds('my-run', 300);
+    const ended = await home.runEnds('my-run');
     assert.equal(ended?.run.status, 'completed');
     assert.equal((await home.verify('my-run')).ok, true);
     const names = (await gcloud('storage', 'ls', `${bucket}/activations/my-run/tpu_0/`)).trim().split('\n');

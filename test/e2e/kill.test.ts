@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/view.ts';
-import {processes, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, processes, SPEC, TestHome, texts} from './home.ts';
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 8);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
@@ -24,7 +24,7 @@ async function dropRun(home: TestHome, run: string): Promise<void> {
 }
 
 describe('kill at random', function () {
-  this.timeout(900_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();
@@ -64,7 +64,7 @@ describe('kill at random', function () {
       }
     }
     assert.ok(killed.worker > 0 && killed.functions > 0 && killed.cloud > 0, JSON.stringify(killed));
-    const view = await home.runEnds('wild', 400);
+    const view = await home.runEnds('wild');
     assert.equal(view?.run.status, 'completed', JSON.stringify(view));
     const report = await home.verify('wild');
     assert.equal(report.ok, true, JSON.stringify(report));
@@ -79,7 +79,7 @@ describe('kill at random', function () {
     const working = await home.until('computed samples', view, computing);
     await home.fault('preempt-with-notice', working?.workers[0]?.name ?? '');
     const partials = () => home.objects.list('partials/told/tpu_0/');
-    const [saved] = await home.until('a partial shard', partials, list => list.length > 0, 30);
+    const [saved] = await home.until('a partial shard', partials, list => list.length > 0);
     assert.ok((saved?.size_bytes ?? 0) > 10_000, 'it holds rows');
     const ended = await home.runEnds('told');
     assert.equal(ended?.run.status, 'completed');
@@ -100,7 +100,6 @@ describe('kill at random', function () {
       'the end of every process',
       async () => ours(),
       list => list.length === 0,
-      15,
     );
     await home.up();
   });

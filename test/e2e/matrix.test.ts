@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {RunResult} from '../../shared/core/result.ts';
 import type {RunSpecInput} from '../../shared/spec.ts';
-import {gleaner, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
 const lines = (count: number, line: (n: number) => object) =>
   Array.from({length: count}, (_, n) => `${JSON.stringify(line(n))}\n`).join('');
@@ -97,7 +97,7 @@ async function dropChattyModel({objects}: TestHome): Promise<void> {
 }
 
 describe('runs of every kind, on one local cloud', function () {
-  this.timeout(300_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {urlWithToken} from '../../local/guard.ts';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
 describe('the whole path on a local cloud', function () {
-  this.timeout(600_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();
@@ -26,7 +26,6 @@ describe('the whole path on a local cloud', function () {
       'quiet',
       () => home.state(),
       state => state.tpus.length === 0 && isOff(state.ticker),
-      30,
     );
     assert.deepEqual(state.tpus, []);
   });
@@ -37,7 +36,6 @@ describe('the whole path on a local cloud', function () {
       'the new stream',
       () => home.view('first'),
       view => view?.streams.length === 3,
-      30,
     );
     const view = await home.runEnds('first');
     assert.equal(view?.run.total_samples_processed, 240);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import {SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, SPEC, TestHome, texts} from './home.ts';
 
 const ZONE = 'us-central1-a';
 const WORKER = `${ZONE}-0`;
 
 describe('a pool whose TPUs come through the queue, on a local cloud', function () {
-  this.timeout(600_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(1);
@@ -32,7 +32,7 @@ describe('a pool whose TPUs come through the queue, on a local cloud', function 
     assert.equal(view?.run.status, 'completed');
     const report = await home.verify('patient');
     assert.deepEqual([report.ok, report.stored_once], [true, 1500]);
-    await home.until('an empty queue', queued, names => names.length === 0, 30);
+    await home.until('an empty queue', queued, names => names.length === 0);
     assert.deepEqual((await home.state()).tpus, []);
   });
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync, rmSync} from 'node:fs';
 import {join} from 'node:path';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
 /** The uploads of shards that the consoles of the VMs show. A worker that is stopped after an upload may not log it. */
 function uploaded(home: TestHome, run: string): string[] {
@@ -16,7 +16,7 @@ function uploaded(home: TestHome, run: string): string[] {
 }
 
 describe('a local cloud whose database is lost in mid-run', function () {
-  this.timeout(600_000);
+  this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();
@@ -72,7 +72,7 @@ describe('a local cloud whose database is lost in mid-run', function () {
       ({code}) => code === 0,
     );
     assert.equal((await home.view('halted'))?.run.status, 'cancelled');
-    const ended = await home.runEnds('my-run', 300);
+    const ended = await home.runEnds('my-run');
     assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
     const report = await home.verify('my-run');
     assert.equal(report.ok, true, JSON.stringify(report));

@@ -34,7 +34,7 @@ class FakeCloud:
         self._server.shutdown()
         self._server.server_close()
 
-    def wait(self, what, timeout_s=180):
+    def wait(self, what, timeout_s=600):
         """Waits until what(asked) is true."""
         with self.changed:
             assert self.changed.wait_for(lambda: what(self.asked), timeout_s), (

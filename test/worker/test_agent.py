@@ -56,7 +56,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
         a_work_answer(good, epoch=5, model=tiny_folder),
     ]
     process = agent()
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert [release_of(cloud, i) for i in range(3)] == [
         ("failed", "stream"),
         ("failed", "model"),
@@ -92,7 +92,7 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     if "nobody" in notice:
         process.stderr.close()
         process.stderr = None
-    assert process.wait(180) == 0, process.stderr and process.stderr.read()
+    assert process.wait(600) == 0, process.stderr and process.stderr.read()
     assert release_of(cloud) == ("preempted", None)
     partials = storage.names(BUCKET, "partials/")
     assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
@@ -102,7 +102,7 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     cloud.preempted = False
     cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
     successor = agent()
-    assert successor.wait(180) == 0, successor.stderr.read()
+    assert successor.wait(600) == 0, successor.stderr.read()
     assert release_of(cloud, 1) == ("completed", None)
     done = outputs(storage)
     storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
@@ -140,7 +140,7 @@ def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_wei
         a_work_answer(second, run="other", model=tiny_folder, layers=[1], dtype="fp16"),
     ]
     process = agent()
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert [release_of(cloud, i) for i in range(2)] == [("completed", None)] * 2
     models = [json.loads(storage.data(BUCKET, f"activations/{run}/model.json")) for run in ("my-run", "other")]
     assert models[0] == models[1]
@@ -173,7 +173,7 @@ def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, sto
             409 if body["action"] == "heartbeat" and (body["progress"] or {}).get("shards_done", 0) >= 1 else 200
         )
     process = agent()
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert cloud.releases() == []
     assert [a["action"] for a in cloud.asked].count("lease") == 2
     assert "metadata.json" not in outputs(storage)
@@ -182,7 +182,7 @@ def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, sto
 def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetches_a_model(cloud, storage, agent):
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
     process = agent(JAX_PLATFORMS="tpu")
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     release = cloud.releases()[0]
     assert release_of(cloud) == ("failed", "infrastructure")
     assert "Unable to initialize backend 'tpu'" in release["failure"]["reason"]
@@ -197,7 +197,7 @@ def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, s
         "heartbeat_s": 0.1,
     }
     process = agent()
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert release_of(cloud) == ("drained", None)
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     assert cloud.releases()[0]["progress"]["shards_done"] == len(shards) >= 2
@@ -212,7 +212,7 @@ def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_fo
         "lease_expires_at": None,
         "heartbeat_s": 0.1,
     }
-    assert agent().wait(180) == 0
+    assert agent().wait(600) == 0
     assert [a["action"] for a in cloud.asked].count("lease") == 1
     assert outputs(storage) == {}
 
@@ -228,7 +228,7 @@ def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, 
 
     cloud.status = status
     process = agent()
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert cloud.releases()[-1]["outcome"] == "completed"
     assert "metadata.json" in outputs(storage)
 
@@ -238,15 +238,15 @@ def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage,
     answer, strange = cloud.on_heartbeat, [{}, {"action": "continue", "heartbeat_s": "soon"}]
     cloud.on_heartbeat = lambda body: strange.pop() if strange else answer(body)
     process = agent()
-    cloud.wait(lambda asked: [a["action"] for a in asked].count("heartbeat") > 3, timeout_s=60)
+    cloud.wait(lambda asked: [a["action"] for a in asked].count("heartbeat") > 3)
     cloud.leases = []
-    assert process.wait(180) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
 
 
 def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, agent):
     cloud.status = lambda body: 400
     process = agent()
-    assert process.wait(180) == 1
+    assert process.wait(600) == 1
     assert "worker-api answered 400" in process.stderr.read()
 
 
@@ -254,6 +254,6 @@ def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, a
 def test_an_attribute_that_is_missing_is_named_and_never_guessed(cloud, storage, agent, missing):
     del cloud.attributes[missing]
     process = agent()
-    assert process.wait(180) != 0
+    assert process.wait(600) != 0
     assert f"metadata attribute {missing} is missing" in process.stderr.read()
     assert cloud.asked == []

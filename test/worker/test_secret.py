@@ -258,7 +258,7 @@ def test_a_real_agent_extracts_with_a_private_model_and_shows_the_token_to_nobod
         [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True
     )
     try:
-        _, said = process.communicate(timeout=240)
+        _, said = process.communicate(timeout=600)
     finally:
         process.kill()
     assert [(release["outcome"], release["failure"]) for release in cloud.releases()] == [("completed", None)] * 2, said
