@@ -22,7 +22,7 @@ const HEAVY = '@full';
 const OWN_PART = ['contract', 'local', 'simulation', 'e2e'];
 
 export const PARTS: Part[] = [
-  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), '--parallel', '--jobs', '3')},
+  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...TWO_AT_ONCE)},
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
   {name: 'local', tiers: ['full'], run: mocha(testsOf('local'))},

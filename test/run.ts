@@ -10,8 +10,8 @@ import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
 import {ROOT, type Run, runCommand} from './process.ts';
 
 const LOGS = `${ROOT}.gleaner/test`;
-/** One more than cores: several parts wait for processes most of their time. */
-const AT_ONCE = 3;
+/** As many as cores: more parts at once make the waits of tests longer than their limits. */
+const AT_ONCE = 2;
 
 const {tier, parts} = choose(process.argv.slice(2));
 const isAlone = parts.length === 1;
