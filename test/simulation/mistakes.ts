@@ -165,8 +165,13 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/nodes.ts',
-        find: "return look.unreachable.includes(worker.zone) ? {kind: 'unknown'} : {kind: 'absent'};",
-        replace: "return {kind: 'absent'};",
+        find: "if (look.unreachable.includes(worker.zone)) return {kind: 'unknown'};",
+        replace: "if (look.at_ms < 0) return {kind: 'unknown'};",
+      },
+      {
+        file: 'shared/shell/nodes.ts',
+        find: 'const tpu = await deps.tpus.get(name, zone);',
+        replace: 'const tpu = await deps.tpus.get(name, zone).catch(() => undefined);',
       },
     ],
   },
@@ -214,8 +219,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/orphans.ts',
-        find: 'names.length > Math.max(1,',
-        replace: 'names.length > Math.max(9,',
+        find: 'names.length > shareOf(nodes)',
+        replace: 'names.length > 9',
       },
     ],
   },
@@ -258,7 +263,7 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'an agent that lives and stands still is left alone',
     edits: [
-      {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, now)', replace: ''},
+      {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, moment)', replace: ''},
       {file: 'shared/core/death.ts', find: 'function standstill', replace: 'export function standstill'},
     ],
   },
