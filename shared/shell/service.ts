@@ -27,8 +27,8 @@ export async function storePing(deps: Deps): Promise<void> {
 /** Pings worker-api while a worker lives, and answers the time served so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone' && phase !== 'deleting');
-  if (living.length === 0) return servedRecord.get(deps.store);
   const known = await servedRecord.get(deps.store);
+  if (living.length === 0) return known;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After ticks were missed, heartbeats say how much of the time between was served.
   if (known.proven_at === null || isOlderThan(known.proven_at, PROOF_S, deps.now()))
