@@ -1,6 +1,5 @@
-import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
-import {mkdtemp, readdir, readFile, rm, writeFile} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
+import {createWriteStream, existsSync, mkdirSync, type WriteStream} from 'node:fs';
+import {mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../local/cloud.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -72,7 +71,7 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
     pointClientsAt(cloud);
     const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
-    await provideTinyModel(objects, say);
+    await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), say);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
     const space = watchSpace(dir);
     const close = async () => {
@@ -150,22 +149,40 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
 }
 
 /** Uploads the tiny random model that runs without a `model` of their own use, once for each bucket. */
-async function provideTinyModel(objects: Objects, say: (line: string) => void): Promise<void> {
+async function provideTinyModel(
+  objects: Objects,
+  folder: string,
+  say: (line: string) => void,
+): Promise<void> {
   if (await objects.head(`${MODEL_PREFIX}config.json`)) return;
+  if (!existsSync(folder)) await makeTinyModel(folder, say);
+  const names = (await readdir(folder)).sort(
+    (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
+  );
+  for (const name of names)
+    await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
+}
+
+/** Makes the model once for each version of the worker's code, whose seed gives the same bytes every time. */
+async function makeTinyModel(folder: string, say: (line: string) => void): Promise<void> {
   say('Making a tiny random model');
-  const folder = await mkdtemp(join(tmpdir(), 'gleaner-model-'));
+  await mkdir(dirname(folder), {recursive: true});
+  const unfinished = await mkdtemp(`${folder}.`);
   try {
-    const made = await runWorkerModule(['gleaner_worker.model.tiny', folder, '--seed', '0'], {}, () => {});
+    const made = await runWorkerModule(
+      ['gleaner_worker.model.tiny', unfinished, '--seed', '0'],
+      {},
+      () => {},
+    );
     if (made.code !== 0)
       throw new CliError(
         `Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`,
       );
-    const names = (await readdir(folder)).sort(
-      (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
-    );
-    for (const name of names)
-      await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
+    await rename(unfinished, folder);
+  } catch (error) {
+    // Another local cloud that started now may have made the same.
+    if (!existsSync(folder)) throw error;
   } finally {
-    await rm(folder, {recursive: true, force: true});
+    await rm(unfinished, {recursive: true, force: true});
   }
 }

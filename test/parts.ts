@@ -51,6 +51,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',
     GLEANER_PAIRS: '1',
+    GLEANER_RECORDS: '10000',
     GLEANER_SIMULATION_SEEDS: '100000',
     GLEANER_STORIES: '12',
   },

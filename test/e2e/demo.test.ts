@@ -8,6 +8,8 @@ import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
 import {E2E_MS, gleaner, processes} from './home.ts';
 
+/** Of each file. */
+const RECORDS = Number(process.env.GLEANER_RECORDS ?? 60);
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
 describe('gleaner demo', function () {
@@ -39,16 +41,19 @@ describe('gleaner demo', function () {
   });
 
   for (const file of ['arc-agi-training.jsonl', 'gsm8k-test.jsonl'])
-    it(`takes real input: ${file} in 3 streams through 2 preemptions`, async function () {
+    it(`takes real input: ${RECORDS} records of ${file} in 3 streams through 2 preemptions`, async function () {
       if (!existsSync(join(DATA, file))) {
         console.log(`  skipped: ${file} is not beside the project`);
         this.skip();
       }
       const where = join(dir, file);
+      const records = readFileSync(join(DATA, file), 'utf8').split('\n').slice(0, RECORDS);
+      const input = join(dir, `some-${file}`);
+      writeFileSync(input, records.join('\n'));
       const args = [
         'demo',
         '--input',
-        join(DATA, file),
+        input,
         '--streams',
         '3',
         '--workers',

@@ -1,14 +1,15 @@
 /** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
-import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {existsSync, mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import type {Report} from '../../cli/verify.ts';
-import type {RunView} from '../../cli/view.ts';
+import {type RunView, viewRun} from '../../cli/view.ts';
 import {tokenFile} from '../../local/guard.ts';
+import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects} from '../../shared/ports.ts';
@@ -170,9 +171,16 @@ export class TestHome {
     if (!response.ok) throw new Error(await response.text());
   }
 
+  /** What `gleaner status RUN` shows; read here, because a process for each look would take a core. */
   async view(run: string): Promise<RunView | undefined> {
-    const {code, stdout} = await gleaner(['status', run, '--json', '--dir', this.dir]);
-    return code === 0 ? JSON.parse(stdout) : undefined;
+    const file = join(this.dir, 'state.db');
+    if (!existsSync(file)) return undefined;
+    const store = openSqliteStore(file);
+    try {
+      return await viewRun(store, run);
+    } finally {
+      await store.close();
+    }
   }
 
   async verify(run: string): Promise<Report> {
@@ -220,10 +228,10 @@ export function processes(): Process[] {
 }
 
 /** Small shards, so that a stream of a few hundred records has several. */
-export const SPEC = JSON.stringify({shard_size_gb: 0.002});
+export const SPEC = JSON.stringify({shard_size_gb: 0.0005});
 
 /** Records of `words` words each: long enough to fill several shards, and all different. */
-export function texts(count: number, seed: string, words = 60): string {
+export function texts(count: number, seed: string, words = 15): string {
   return Array.from({length: count}, (_, index) => {
     const text = Array.from({length: words}, (_, word) => `${seed}${(index * 31 + word * 17) % 97}`).join(
       ' ',

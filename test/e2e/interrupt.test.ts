@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {mkdtempSync, rmSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {CACHE} from '../../cli/python.ts';
 import {processes} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
@@ -14,6 +15,10 @@ describe('Ctrl-C while a local cloud starts', function () {
   let dir: string;
   before(() => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
+    // A cache with all but the tiny model, so that every start makes one.
+    mkdirSync(join(dir, 'gleaner'));
+    for (const name of readdirSync(CACHE).filter(name => name !== 'tiny-model'))
+      symlinkSync(join(CACHE, name), join(dir, 'gleaner', name));
   });
   after(() => rmSync(dir, {recursive: true, force: true}));
 
@@ -23,7 +28,11 @@ describe('Ctrl-C while a local cloud starts', function () {
   ])
     it(`ends gleaner ${args[0]} in the middle of the tiny model, in one line`, async () => {
       // A terminal sends the signal to the whole group.
-      const child = spawn(process.execPath, [MAIN, ...args], {cwd: dir, detached: true});
+      const child = spawn(process.execPath, [MAIN, ...args], {
+        cwd: dir,
+        detached: true,
+        env: {...process.env, XDG_CACHE_HOME: dir},
+      });
       let said = '';
       let isSent = false;
       const hear = (chunk: Buffer) => {

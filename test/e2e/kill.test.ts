@@ -4,7 +4,7 @@ import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/view.ts';
 import {E2E_MS, processes, SPEC, TestHome, texts} from './home.ts';
 
-const KILLS = Number(process.env.GLEANER_KILLS ?? 8);
+const KILLS = Number(process.env.GLEANER_KILLS ?? 4);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
 
 /** Every shard of a run and its rejects: the name after the run, and the checksum of the bytes. */

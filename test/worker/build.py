@@ -38,7 +38,7 @@ def a_raw_spec(**changes):
         "dtype": "bf16",
         "format": "safetensors",
         "shard_size_gb": 1.0,
-        "max_seq_length": 160,
+        "max_seq_length": 64,
         "over_long": "reject",
         "record": {"field": None},
         "seed": 42,
@@ -49,7 +49,7 @@ def a_spec(**changes):
     return parse_spec(a_raw_spec(**changes))
 
 
-def text_lines(count, words=20):
+def text_lines(count, words=7):
     """Different texts of different lengths."""
     return [
         json.dumps({"text": " ".join(f"apples {i * 7 + j} cost" for j in range(1 + (i * 13) % words))})

@@ -77,6 +77,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, and nobody reads its log"])
 def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
@@ -152,6 +153,7 @@ def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_wei
     assert log.count("Reading the weights") == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["409", "stop"])
 def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(2000), model=tiny_folder)]
@@ -217,6 +219,7 @@ def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_fo
     assert outputs(storage) == {}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("answered", [503, 403])
 def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, agent, tiny_folder, answered):
     cloud.leases = [a_work_answer(a_stream(storage, LONG[:800]), model=tiny_folder)]

@@ -87,6 +87,7 @@ SELECTIONS = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("tokens, exclude_special, positions", SELECTIONS)
 def test_the_rows_are_those_of_the_positions_in_their_order(models, tokens, exclude_special, positions):
     plain = some_samples([20, 7])
@@ -105,6 +106,7 @@ def test_the_rows_are_those_of_the_positions_in_their_order(models, tokens, excl
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens", ["all", "mean"])
 @pytest.mark.parametrize("dtype, eps", [("bf16", 2**-8), ("fp16", 2**-11), ("fp32", 1e-6)])
 def test_floats_are_rounded_once(models, tokens, dtype, eps):
@@ -115,6 +117,7 @@ def test_floats_are_rounded_once(models, tokens, dtype, eps):
     np.testing.assert_allclose(rows_of(host, "resid_post"), exact, rtol=eps, atol=1e-6)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["all", "mean"])
 def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(models, tokens):
     sample = some_samples([20])
@@ -127,6 +130,7 @@ def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(mod
     assert (np.abs(q * scale[:, :, None] - exact) <= scale[:, :, None] * 0.5001).all()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
 @pytest.mark.parametrize("tokens", ["all", "mean", "last"])
 def test_the_stats_are_of_the_stored_values_of_the_real_rows_alone(models, tokens, dtype):
@@ -150,6 +154,7 @@ def test_the_stats_are_of_the_stored_values_of_the_real_rows_alone(models, token
 BATCHES = st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=16)
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(lengths=BATCHES, seed=st.integers(0, 1000), which=st.sampled_from([0, 1, 2, 3]))
 def test_a_sample_is_the_same_alone_and_in_any_batch(models, lengths, seed, which):

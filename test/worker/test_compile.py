@@ -36,6 +36,7 @@ def run_all(model, samples):
     return {(batch.height, batch.width) for batch in batches}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
@@ -53,6 +54,7 @@ def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     assert model.programs == before
 
 
+@pytest.mark.long
 def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
     """Else the test above could not fail."""
     model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]), "/nowhere", None)
@@ -79,6 +81,7 @@ print(json.dumps([model.programs, model.compiles]))
 """
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
 

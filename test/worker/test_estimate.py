@@ -49,6 +49,7 @@ def run(model, sources, tmp_path, sample_bytes, **keys):
     return estimate(a_spec(model, **keys), sources, str(tmp_path), None, sample_bytes)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "keys", [{}, {"tokens": "last"}, {"tokens": "mean"}, {"layers": [2]}, {"dtype": "int8"}, {"max_seq_length": 64}]
 )

@@ -74,6 +74,7 @@ def numbered_lines(count):
     return [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(count, 10))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
 def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path, tiny_models, tiny_folder, spec):
     selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
@@ -149,6 +150,7 @@ def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
         storage.clear("activations/")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("dtype", "scale", "hint"), [("fp16", 1e6, "bf16 or fp32"), ("bf16", float("nan"), "the model's weights")]
 )

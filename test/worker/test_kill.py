@@ -125,14 +125,8 @@ def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
     return make
 
 
-def few(names, chosen):
-    """The chosen parameters are for every run, the others for the tier long."""
-    return [name if name in chosen else pytest.param(name, marks=pytest.mark.long) for name in names]
-
-
-@pytest.mark.parametrize(
-    "step", few(STEPS, ["shards.partial:Partials.restore", "extract:encode_shard", "objects:Bucket.create"])
-)
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("step", STEPS)
 def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step):
     attempt = stream({})
     outcomes = [attempt(1, kill=step, nth=1), attempt(2, kill=step, nth=1, after=True)]
@@ -142,7 +136,8 @@ def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step)
     assert outcomes[:2] == ["killed", "killed"] and outcomes[-1] == "completed"
 
 
-@pytest.mark.parametrize("name", few(list(FORMATS)[1:], ["safetensors.zst", "int8 means"]))
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", list(FORMATS)[1:])
 def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, name):
     attempt = stream(FORMATS[name])
     for number, step in enumerate(STEPS, 1):
@@ -150,16 +145,17 @@ def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, na
     assert attempt(len(STEPS) + 1) == "completed"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "nth"),
     [
         ("safetensors", 1),
-        pytest.param("safetensors", 2, marks=pytest.mark.long),
-        pytest.param("safetensors", 3, marks=pytest.mark.long),
+        ("safetensors", 2),
+        ("safetensors", 3),
         ("safetensors.zst", 2),
-        pytest.param("pkl.gz", 3, marks=pytest.mark.long),
-        pytest.param("int8 means", 1, marks=pytest.mark.long),
-        pytest.param("two positions", 2, marks=pytest.mark.long),
+        ("pkl.gz", 3),
+        ("int8 means", 1),
+        ("two positions", 2),
     ],
 )
 def test_killed_while_it_saves_what_it_had_computed(storage, stream, name, nth):
@@ -188,7 +184,8 @@ class Killer:
         return 503 if self.moment == "before" else ("after", 503)
 
 
-@pytest.mark.parametrize("moment", few(["before", "after"], ["after"]))
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream, processes, moment):
     attempt = stream({})
     storage.faults = killer = Killer(moment, processes)
@@ -200,6 +197,7 @@ def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream,
     assert outcomes.count("killed") >= 3 and outcomes[-1] == "completed"
 
 
+@pytest.mark.long
 def test_killed_at_any_time(stream, processes):
     chance = random.Random(4)
     attempt = stream({"shard_size_gb": 1e-5})

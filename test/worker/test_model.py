@@ -28,6 +28,7 @@ def difference(a, b):
     return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "dtype", "limit"), [("gemma3-text", "fp32", 1e-5), ("qwen2", "bf16", 2e-2)])
 def test_a_sample_is_the_same_in_any_batch_with_any_neighbours(name, dtype, limit):
     config, weights = golden.config(name), golden.params(name, dtype)
@@ -56,6 +57,7 @@ def plain_attention(q, k, v, window, scale, softcap):
     return np.einsum("bkgqs,bskh->bqkgh", weights / weights.sum(axis=-1, keepdims=True), v)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("length", [1, 50, 300])
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
 def test_attention_in_blocks_that_skip_keys_is_attention(monkeypatch, length, window, softcap):
@@ -107,6 +109,7 @@ def test_windows_make_long_sequences_cheaper():
     assert cost("mistral", (2,), ("resid_post",), 4096) < 0.3 * cost("llama2", (2,), ("resid_post",), 4096)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("site", "share"), [("resid_pre", 0), ("resid_mid", 0.85), ("attn_out", 0.85), ("mlp_out", 1), ("resid_post", 1)]
 )
@@ -122,6 +125,7 @@ def test_what_the_deepest_layer_does_after_the_site_asked_for_is_not_computed(si
     assert share < 1 or flops(site) > 0.99 * flops("resid_post")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sites", [("resid_pre",), ("resid_mid", "attn_out"), ("resid_pre", "mlp_out")])
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 2), (0, 2, 4, 6)])
 def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):

@@ -38,6 +38,7 @@ def test_one_seed_makes_one_model_and_another_another(tmp_path):
     assert np.isfinite(out).all() and out.std() > 0.1
 
 
+@pytest.mark.long
 def test_there_is_a_tiny_model_of_every_family(tmp_path):
     assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is that one's text part
     for family in FAMILY_CONFIGS:
@@ -49,6 +50,7 @@ def test_there_is_a_tiny_model_of_every_family(tmp_path):
         assert np.isfinite(out).all() and 0.1 < out.std() < 100, family
 
 
+@pytest.mark.long
 def test_the_family_is_an_option_of_the_command(tmp_path):
     assert make(tmp_path / "a", 0, "--family", "qwen2") == make(tmp_path / "b", 0)
     make(tmp_path / "c", 0, "--family", "gemma2", "--dtype", "fp32")

@@ -97,6 +97,7 @@ SPECS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_a_preempted_shard_goes_on_where_it_was_and_comes_out_the_same(
     storage, tmp_path, tiny_models, monkeypatch, clean, spec
@@ -229,6 +230,7 @@ def spoil(storage, name, how):
             metadata[key] = "other"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -169,6 +169,7 @@ def test_a_template_that_would_take_for_ever_or_all_memory_rejects_the_record(mo
     assert "MemoryError" not in bad.reason
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "template",
     [

@@ -499,6 +499,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
 )
@@ -634,6 +635,7 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
         assert problem in problems, problems
 
 
+@pytest.mark.long
 def test_a_pickle_of_a_selection_is_verified_too(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
     spec["max_seq_length"] = 32
