@@ -77,7 +77,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, and nobody reads its log"])
 def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
@@ -111,6 +111,7 @@ def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
     assert outputs(storage) == done
 
 
+@pytest.mark.long
 def test_a_preempted_vm_is_gone_in_30_s_although_its_uploads_hang_and_has_stored_the_rest(
     cloud, storage, agent, tiny_folder
 ):
@@ -219,7 +220,7 @@ def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_fo
     assert outputs(storage) == {}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("answered", [503, 403])
 def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, agent, tiny_folder, answered):
     cloud.leases = [a_work_answer(a_stream(storage, LONG[:800]), model=tiny_folder)]
@@ -236,6 +237,7 @@ def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, 
     assert "metadata.json" in outputs(storage)
 
 
+@pytest.mark.long
 def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage, agent):
     cloud.leases = [{"action": "wait", "retry_s": 0.05}] * 10_000
     answer, strange = cloud.on_heartbeat, [{}, {"action": "continue", "heartbeat_s": "soon"}]

@@ -87,7 +87,7 @@ SELECTIONS = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens, exclude_special, positions", SELECTIONS)
 def test_the_rows_are_those_of_the_positions_in_their_order(models, tokens, exclude_special, positions):
     plain = some_samples([20, 7])
@@ -106,7 +106,7 @@ def test_the_rows_are_those_of_the_positions_in_their_order(models, tokens, excl
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["all", "mean"])
 @pytest.mark.parametrize("dtype, eps", [("bf16", 2**-8), ("fp16", 2**-11), ("fp32", 1e-6)])
 def test_floats_are_rounded_once(models, tokens, dtype, eps):
@@ -130,7 +130,7 @@ def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(mod
     assert (np.abs(q * scale[:, :, None] - exact) <= scale[:, :, None] * 0.5001).all()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
 @pytest.mark.parametrize("tokens", ["all", "mean", "last"])
 def test_the_stats_are_of_the_stored_values_of_the_real_rows_alone(models, tokens, dtype):

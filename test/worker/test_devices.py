@@ -75,7 +75,7 @@ def rows_of(answer):
     return {name: rows for name, rows in answer.items() if name not in ("layout", "sums")}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
 def test_eight_devices_make_the_bits_of_one(on_devices, tiny_folder, dtype):
     one, eight = (on_devices(tiny_folder, count, dtype=dtype) for count in (1, 8))
@@ -88,7 +88,7 @@ def test_eight_devices_make_the_bits_of_one(on_devices, tiny_folder, dtype):
     np.testing.assert_allclose(eight["sums"], one["sums"], rtol=1e-12)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", ["mean", "all"])
 @pytest.mark.parametrize("split", [2, 4])
 def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, split, tokens):

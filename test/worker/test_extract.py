@@ -119,6 +119,7 @@ def check_sample(found, sample, kept, alone, tolerance):
         assert np.linalg.norm(values - alone[name]) <= tolerance * np.linalg.norm(alone[name])
 
 
+@pytest.mark.long
 def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
     for dtype in ("fp32", "int8"):
         spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}

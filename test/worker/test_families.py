@@ -15,7 +15,7 @@ from gleaner_worker.model.weights import load_params
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_every_site_of_every_layer_is_what_transformers_computes(name, dtype):

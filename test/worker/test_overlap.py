@@ -261,6 +261,7 @@ def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_m
     assert 1 <= len(outputs(storage)) <= 4
 
 
+@pytest.mark.long
 def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
     from build import a_spec
     from gleaner_worker.model.loaded import load_model

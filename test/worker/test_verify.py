@@ -127,6 +127,7 @@ def set_value(tensors, value):
     tensors["resid_post.1"][3, 4] = value
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "change", "problem", "count"),
     [
@@ -193,6 +194,7 @@ def test_a_shard_whose_content_is_wrong(stored, verify, tmp_path, name, change, 
         assert report[count[0]] == count[1], report
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -242,6 +244,7 @@ def test_a_stream_without_a_record_is_called_empty(storage, verify, tiny_folder)
     assert "not finished" not in problems
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
@@ -537,6 +540,7 @@ def stats_without(name, **changes):
     return change
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
