@@ -47,6 +47,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
   fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '20', GLEANER_SIMULATION_SEEDS: '200'},
   full: {},
   long: {
+    GLEANER_CALLS: '1',
     GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',

@@ -50,17 +50,7 @@ describe('gleaner demo', function () {
       const records = readFileSync(join(DATA, file), 'utf8').split('\n').slice(0, RECORDS);
       const input = join(dir, `some-${file}`);
       writeFileSync(input, records.join('\n'));
-      const args = [
-        'demo',
-        '--input',
-        input,
-        '--streams',
-        '3',
-        '--workers',
-        '2',
-        '--preempt',
-        '2',
-      ];
+      const args = ['demo', '--input', input, '--streams', '3', '--workers', '2', '--preempt', '2'];
       const {code, stdout, stderr} = await gleaner([...args, '--dir', where, '--json']);
       assert.equal(code, 0, stdout + stderr);
       const result = JSON.parse(stdout);

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import {iso} from '../../shared/core/time.ts';
+import {type Look, NOT_LOOKED, observe} from '../../shared/shell/nodes.ts';
 import {someLines} from '../agent.ts';
+import {aWorker} from '../builders.ts';
 import {World} from '../world.ts';
 
 const HUB = {
@@ -20,5 +23,40 @@ describe('a node', () => {
       assert.deepEqual([metadata['gleaner-hf-endpoint'], metadata['gleaner-hf-token-secret']], expected);
       assert.equal(metadata['gleaner-worker'], 'tpu-us-central1-a-0');
       assert.equal(metadata['gleaner-bucket'], 'bucket');
+    });
+});
+
+describe('a list of nodes without the worker', () => {
+  const LOOKED_MS = 1_000_000;
+  const look: Look = {...NOT_LOOKED, at_ms: LOOKED_MS};
+  const rows = [
+    {
+      since: 'the worker was asked for',
+      phase: 'creating',
+      phase_ms: LOOKED_MS + 1,
+      provider_ms: null,
+      shows: 'unknown',
+    },
+    {
+      since: 'its deletion began',
+      phase: 'deleting',
+      phase_ms: LOOKED_MS + 1,
+      provider_ms: null,
+      shows: 'unknown',
+    },
+    {
+      since: 'another look saw it',
+      phase: 'booting',
+      phase_ms: 0,
+      provider_ms: LOOKED_MS + 1,
+      shows: 'unknown',
+    },
+    {since: 'nothing has changed', phase: 'booting', phase_ms: 0, provider_ms: LOOKED_MS, shows: 'missing'},
+  ] as const;
+  for (const {since, phase, phase_ms, provider_ms, shows} of rows)
+    it(`after which ${since} shows a ${phase} worker as ${shows}`, () => {
+      const provider_since_at = provider_ms === null ? null : iso(provider_ms);
+      const worker = aWorker({phase, phase_since_at: iso(phase_ms), provider_since_at});
+      assert.equal(observe(look, worker).kind, shows);
     });
 });

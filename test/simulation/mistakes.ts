@@ -176,16 +176,6 @@ export const MISTAKES: Mistake[] = [
     ],
   },
   {
-    name: 'a look from before the node was made that still counts',
-    edits: [
-      {
-        file: 'shared/shell/nodes.ts',
-        find: 'if (look.at_ms < Math.max(',
-        replace: 'if (look.at_ms < Math.min(0, ',
-      },
-    ],
-  },
-  {
     name: 'a message that is published before its change is committed',
     edits: [
       {
@@ -280,16 +270,6 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'a budget that nobody looks at',
     edits: [{file: 'shared/core/cost.ts', find: 'leaving_usd < budget_usd', replace: 'leaving_usd < 1e9'}],
-  },
-  {
-    name: 'a run that is complete while a worker is on its last stream',
-    edits: [
-      {
-        file: 'shared/core/run.ts',
-        find: 'const unfinished = next.streams_pending + next.streams_in_progress;',
-        replace: 'const unfinished = next.streams_pending;',
-      },
-    ],
   },
   {
     name: 'a stream that is blamed for every death of its worker',

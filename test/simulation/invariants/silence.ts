@@ -34,6 +34,7 @@ export class Silence {
   onWorker(name: string, before: Document, after: Document): void {
     const zone = String(after.zone);
     if (after.hello_at !== null && before.hello_at === null) this.#episodes.delete(zone);
+    if (before.work !== null && after.work === null) this.#checkSuspect(name, before, after);
     if (after.phase !== 'deleting' || before.phase === 'deleting') return;
     const cause = after.last_death === before.last_death ? '' : String(after.last_death);
     const episode = this.#episodes.get(zone);
@@ -72,6 +73,29 @@ export class Silence {
       () => `${name} ended silent ${now - (last?.ended_at ?? 0)} ms after another of ${zone}`,
     );
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
+  }
+
+  /** A healthy node that falls silent at work, and lives on without its lease, is remembered with the stream that it lost. */
+  #checkSuspect(name: string, before: Document, after: Document): void {
+    const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
+    const {clockwork, config} = this.#setting;
+    const claimed_ms = clockwork.now - Date.parse(claimed_at) + MOST_SKEW_MS;
+    const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
+    const areSymptoms = (before.symptoms as unknown[]).length > 0;
+    const isHealthy =
+      !areSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
+    if (!isSilent || !isHealthy || after.phase !== before.phase) return;
+    const work = String(before.work);
+    this.#setting.after(0, () => {
+      const stream = this.#setting.store.peek(`runs/${work.replace('/', '/streams/')}`);
+      const isWanted = this.#setting.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
+      const isLost = isWanted && stream?.status === 'pending' && stream.lease === null;
+      const isKnown = (after.suspect as Suspect | null)?.work === work;
+      this.#verdict.check(
+        !isLost || isKnown,
+        () => `${name} fell silent at work on ${work}, and is no suspect`,
+      );
+    });
   }
 
   /** A stream that its silent worker lost is charged with the worker's end, unless more of it was stored since. */
