@@ -87,7 +87,7 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
 }
 
 /** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
-export function pointClientsAt({url, pubsub_endpoint}: Where): void {
+export function pointClientsAt({url, pubsub_endpoint}: Pick<Where, 'url' | 'pubsub_endpoint'>): void {
   Object.assign(process.env, {
     STORAGE_EMULATOR_HOST: url,
     PUBSUB_EMULATOR_HOST: pubsub_endpoint,

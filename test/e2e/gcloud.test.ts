@@ -33,7 +33,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const file = join(mkdtempSync(join(tmpdir(), 'gleaner-input-')), 'x.jsonl');
     const bucket = `gs://${home.ready.bucket}`;
     writeFileSync(`${file}.spec`, SPEC);
-    writeFileSync(file, texts(1000, 'x'));
+    writeFileSync(file, texts(400, 'x'));
     await gcloud('storage', 'cp', `${file}.spec`, `${bucket}/datasets/my-run/run.json`);
     await gcloud('storage', 'cp', file, `${bucket}/datasets/my-run/stream_000.jsonl`);
     const view = () => home.view('my-run');
@@ -74,7 +74,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const metadata = JSON.parse(
       await gcloud('storage', 'cat', `${bucket}/activations/my-run/tpu_0/metadata.json`),
     );
-    assert.equal(metadata.total_samples, 1000);
+    assert.equal(metadata.total_samples, 400);
     const left = await gcloud(
       'compute',
       'tpus',

@@ -6,6 +6,7 @@ import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
+import {pointClientsAt} from '../../cli/home.ts';
 import type {Report} from '../../cli/verify.ts';
 import {type RunView, viewRun} from '../../cli/view.ts';
 import {tokenFile} from '../../local/guard.ts';
@@ -99,6 +100,8 @@ export class TestHome {
     });
     this.ready = JSON.parse(await Promise.race([first, late]));
     const {project, bucket, url} = this.ready;
+    const {pubsub_endpoint} = await this.state();
+    pointClientsAt({url, pubsub_endpoint});
     this.objects = openObjects({project, bucket, endpoint: url, token: this.token});
   }
 
@@ -141,8 +144,6 @@ export class TestHome {
   }
 
   async publish(message: Document | string): Promise<void> {
-    const {pubsub_endpoint} = await this.state();
-    process.env.PUBSUB_EMULATOR_HOST = pubsub_endpoint;
     if (typeof message !== 'string') {
       await openBus({project: this.ready.project, token: this.token}).publish('control', message);
       return;

@@ -157,6 +157,11 @@ describe('runs of every kind, on one local cloud', function () {
     assert.doesNotMatch(survey.stdout, /publish/, 'no rebuild can help');
     await home.objects.delete('datasets/refused/run.json');
     await home.drop('datasets/refused/run.json', '{"sites": ["resid_post"], "layers": [0]}');
+    await home.until(
+      'the good spec',
+      () => home.view('refused'),
+      view => view?.run.status !== 'failed',
+    );
     const view = await home.runEnds('refused');
     assert.equal(view?.run.status, 'completed');
     assert.equal((await home.verify('refused')).stored_once, 5);

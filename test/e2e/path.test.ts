@@ -118,7 +118,7 @@ describe('the whole path on a local cloud', function () {
 
   it('pauses, resumes and stops a run by message, and records what cannot be applied', async () => {
     await home.drop('datasets/told/run.json', SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(2000, 'f'));
+    await home.drop('datasets/told/stream_000.jsonl', texts(600, 'f'));
     await home.until(
       'the first shard',
       () => home.view('told'),
@@ -153,7 +153,7 @@ describe('the whole path on a local cloud', function () {
 
   it('refuses to mix two contents of one stream', async () => {
     await home.drop('datasets/mixed/run.json', SPEC);
-    await home.drop('datasets/mixed/stream_000.jsonl', texts(2000, 'g'));
+    await home.drop('datasets/mixed/stream_000.jsonl', texts(600, 'g'));
     await home.until(
       'the first shard',
       () => home.view('mixed'),

@@ -18,7 +18,7 @@ describe('a pool whose TPUs come through the queue, on a local cloud', function 
     await home.publish({action: 'scale', provisioning: 'queued-resource'});
     await home.fault('stockout', ZONE);
     await home.drop('datasets/patient/run.json', SPEC);
-    await home.drop('datasets/patient/stream_000.jsonl', texts(1500, 'a'));
+    await home.drop('datasets/patient/stream_000.jsonl', texts(400, 'a'));
     await home.until('the wait', queued, names => names.join() === `tpu-${WORKER} WAITING_FOR_RESOURCES`);
     await home.fault('clear', 'stockout');
     await home.until(
@@ -31,7 +31,7 @@ describe('a pool whose TPUs come through the queue, on a local cloud', function 
     const view = await home.runEnds('patient');
     assert.equal(view?.run.status, 'completed');
     const report = await home.verify('patient');
-    assert.deepEqual([report.ok, report.stored_once], [true, 1500]);
+    assert.deepEqual([report.ok, report.stored_once], [true, 400]);
     await home.until('an empty queue', queued, names => names.length === 0);
     assert.deepEqual((await home.state()).tpus, []);
   });
