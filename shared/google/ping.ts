@@ -1,7 +1,8 @@
 import {reasonOf} from './errors.ts';
 import {lazily} from './lazily.ts';
 
-const TIMEOUT_MS = 20_000;
+/** A cold start takes some seconds. The tick waits for the answer before it deletes what is silent. */
+const TIMEOUT_MS = 10_000;
 
 /** Calls worker-api as workers do: with an identity token for its address, or with `token` on a local cloud. */
 export function openPing({

@@ -14,11 +14,11 @@ import {streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 const MOST_LISTED = 5000;
 
 /**
- * Takes the streams whose events never came, some thousand objects at each look, which goes on where the last one stopped. What
+ * Takes the streams whose events never came, some thousand objects at each look until its time is over; the next one goes on. What
  * this process has seen registered or refused it does not read again, unless its run shows that a document is gone since: an
  * object's name and generation stand for one content for ever, and a Store may be lost, or edited, under a process that lives on.
  */
-export async function takeMissedStreams(deps: Deps): Promise<void> {
+export async function takeMissedStreams(deps: Deps, until_ms: number): Promise<void> {
   const start = await nextToList(deps);
   const listed = await deps.objects.list('datasets/', {start, limit: MOST_LISTED});
   const failures: unknown[] = [];
@@ -30,8 +30,12 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
       if (parent?.spec) runs.set(run, parent);
     }).catch(error => failures.push(error)),
   );
+  const late: string[] = [];
   const take = (streams: StreamObject[]) =>
-    abreast(streams, each => takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)));
+    abreast(streams, async each => {
+      if (deps.now() >= until_ms) late.push(each.object.name);
+      else await takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error));
+    });
   const seen = (run: string) => deps.taken.get(run)?.streams.size ?? 0;
   const before = new Map([...runs.keys()].map(run => [run, seen(run)]));
   await take(found);
@@ -43,7 +47,8 @@ export async function takeMissedStreams(deps: Deps): Promise<void> {
       if (!deps.taken.has(run)) await take(found.filter(each => each.run === run));
     }).catch(error => failures.push(error)),
   );
-  const next = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
+  const end = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
+  const next = late.sort()[0] ?? end;
   if (next !== start)
     await deps.store.transaction(async tx =>
       listingRecords.set(tx, paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),

@@ -228,8 +228,8 @@ export function processes(): Process[] {
   });
 }
 
-/** Small shards, so that a stream of a few hundred records has several. */
-export const SPEC = JSON.stringify({shard_size_gb: 0.0005});
+/** Two layers, because every layer takes seconds to compile; and small shards, so that a stream of some hundred records has several. */
+export const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0002});
 
 /** Records of `words` words each: long enough to fill several shards, and all different. */
 export function texts(count: number, seed: string, words = 15): string {

@@ -72,8 +72,8 @@ describe('kill at random', function () {
   });
 
   it('saves what is computed when a preemption is announced, and clears it away when the stream is complete', async () => {
-    await home.drop('datasets/told/run.json', JSON.stringify({shard_size_gb: 1}));
-    await home.drop('datasets/told/stream_000.jsonl', texts(400, 'told'));
+    await home.drop('datasets/told/run.json', JSON.stringify({layers: '0-1', shard_size_gb: 1}));
+    await home.drop('datasets/told/stream_000.jsonl', texts(1500, 'told'));
     const view = () => home.view('told');
     const computing = (some: RunView | undefined) => (some?.workers[0]?.samples_done ?? 0) > 0;
     const working = await home.until('computed samples', view, computing);

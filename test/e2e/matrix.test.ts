@@ -30,26 +30,26 @@ type Case = {
 const cases: Case[] = [
   {
     run: 'int8-last',
-    spec: {sites: ['resid_mid', 'mlp_out'], tokens: 'last', dtype: 'int8', layers: [0, 5]},
+    spec: {sites: ['resid_mid', 'mlp_out'], tokens: 'last', dtype: 'int8', layers: [0, 2]},
     stream: texts(60, 'a', 20),
     samples: 60,
     rows: 60,
     file: /shard_0001\.safetensors$/,
-    tensors: ['resid_mid.0', 'resid_mid.5', 'mlp_out.0', 'mlp_out.5'],
+    tensors: ['resid_mid.0', 'resid_mid.2', 'mlp_out.0', 'mlp_out.2'],
   },
   {
     run: 'zstd-tasks',
     spec: {
       format: 'safetensors.zst',
       keep: ['task_id'],
-      layers: '7-7',
+      layers: '1-1',
       record: {encoder: 'RowNumberEncoder(MinimalGridEncoder())', predictions_per_task: 2},
     },
     stream: `${lines(20, task)}${JSON.stringify({text: 'no task'})}\n`,
     samples: 40,
     rejected: 2,
     file: /shard_0001\.safetensors\.zst$/,
-    tensors: ['resid_post.7'],
+    tensors: ['resid_post.1'],
   },
   {
     run: 'pickled-means',
@@ -69,7 +69,7 @@ const cases: Case[] = [
   },
   {
     run: 'chats',
-    spec: {layers: [3], tokens: '-4:', dtype: 'fp32', record: {field: 'talk', add_generation_prompt: true}},
+    spec: {layers: [1], tokens: '-4:', dtype: 'fp32', record: {field: 'talk', add_generation_prompt: true}},
     stream: lines(12, n => ({
       talk: [
         {role: 'user', content: `say ${n}`},
@@ -79,7 +79,7 @@ const cases: Case[] = [
     samples: 12,
     rows: 48,
     file: /shard_0001\.safetensors$/,
-    tensors: ['resid_post.3'],
+    tensors: ['resid_post.1'],
   },
 ];
 

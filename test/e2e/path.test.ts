@@ -61,6 +61,7 @@ describe('the whole path on a local cloud', function () {
       Buffer.from('\n{"text": "\xff"}\n', 'latin1'),
       Buffer.from(good(4)),
     ]);
+    await home.drop('datasets/bad/run.json', SPEC);
     await home.drop('datasets/bad/stream_000.jsonl', bytes);
     await home.drop('datasets/bad/stream_001.jsonl', '');
     await home.drop('datasets/bad/stream_2.jsonl', good(0));
@@ -109,6 +110,7 @@ describe('the whole path on a local cloud', function () {
       JSON.stringify({model: `gs://${home.ready.bucket}/models/none`}),
     );
     await home.drop('datasets/nomodel/stream_000.jsonl', texts(5, 'd'));
+    await home.drop('datasets/fine/run.json', SPEC);
     await home.drop('datasets/fine/stream_000.jsonl', texts(20, 'e'));
     const [bad, fine] = await Promise.all([home.runEnds('nomodel'), home.runEnds('fine')]);
     assert.equal(bad?.run.status, 'failed');

@@ -53,7 +53,7 @@ export class Invariants {
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
-    // The place that a fold has come to is forgotten when the run changes meanwhile.
+    // A fold begins anew when its run has changed.
     this.#verdict.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
     switch (kind) {
