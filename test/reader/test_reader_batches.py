@@ -47,7 +47,7 @@ ALL = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("options", ALL, ids=lambda options: "-".join(options.values()))
 @pytest.mark.parametrize("buffer_rows", [64, 200, None])
 def test_an_epoch_gives_every_row_once(runs, options, buffer_rows):
@@ -95,7 +95,7 @@ def test_rows_are_mixed_over_the_whole_run_though_few_are_in_memory(runs):
         assert np.mean(np.diff(places) == 1) < 0.1
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("options", ALL, ids=lambda options: "-".join(options.values()))
 @pytest.mark.parametrize(
     "more",

@@ -191,6 +191,7 @@ def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetch
     assert "Unable to initialize backend 'tpu'" in release["failure"]["reason"]
 
 
+@pytest.mark.long
 def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(5000), model=tiny_folder)]
     cloud.on_heartbeat = lambda body: {
@@ -255,6 +256,7 @@ def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, a
     assert "worker-api answered 400" in process.stderr.read()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
 def test_an_attribute_that_is_missing_is_named_and_never_guessed(cloud, storage, agent, missing):
     del cloud.attributes[missing]

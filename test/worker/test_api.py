@@ -30,6 +30,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(cloud, api, answer):
         api.heartbeat("idle", None, None)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_worker_that_is_shut_out_for_a_while_asks_on_and_says_so_once(cloud, api, caplog, status):
     answers = [status] * 3

@@ -130,7 +130,7 @@ def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(mod
     assert (np.abs(q * scale[:, :, None] - exact) <= scale[:, :, None] * 0.5001).all()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
 @pytest.mark.parametrize("tokens", ["all", "mean", "last"])
 def test_the_stats_are_of_the_stored_values_of_the_real_rows_alone(models, tokens, dtype):
@@ -266,6 +266,7 @@ def test_a_layer_that_does_not_exist_is_refused_with_the_range(tiny_folder):
         load_model(a_spec(model=tiny_folder, layers=[3]), "/nowhere", None)
 
 
+@pytest.mark.long
 def test_only_the_layers_up_to_the_deepest_are_held(tiny_models):
     model = tiny_models(layers=[1], max_seq_length=32)
     assert {w.shape[0] for w in model.params["blocks"].values()} == {2}

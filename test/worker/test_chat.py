@@ -109,6 +109,7 @@ def test_templates_with_tools_have_one_of_their_own_when_the_model_has_it(tmp_pa
     assert items[2].reason == "`tools` is a number, not a list of objects"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "config", "reason"),
     [

@@ -36,7 +36,7 @@ def run_all(model, samples):
     return {(batch.height, batch.width) for batch in batches}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
@@ -240,6 +240,7 @@ def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_p
         assert sorted(compiled, reverse=True) == shapes
 
 
+@pytest.mark.long
 def test_a_shard_that_is_stored_already_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
     lines = [*[json.dumps({"text": "apples " * 200})] * 4, *text_lines(30, words=3)]

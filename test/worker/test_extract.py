@@ -74,7 +74,7 @@ def numbered_lines(count):
     return [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(count, 10))]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
 def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path, tiny_models, tiny_folder, spec):
     selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
@@ -177,6 +177,7 @@ def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_pa
     assert all(int(found["last_sample"]) < 25 for found in ranges)
 
 
+@pytest.mark.long
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.none() | st.integers(1, 40), min_size=1, max_size=40),

@@ -145,7 +145,7 @@ def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, na
     assert attempt(len(STEPS) + 1) == "completed"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "nth"),
     [
@@ -184,7 +184,7 @@ class Killer:
         return 503 if self.moment == "before" else ("after", 503)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream, processes, moment):
     attempt = stream({})

@@ -57,7 +57,7 @@ def plain_attention(q, k, v, window, scale, softcap):
     return np.einsum("bkgqs,bskh->bqkgh", weights / weights.sum(axis=-1, keepdims=True), v)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("length", [1, 50, 300])
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
 def test_attention_in_blocks_that_skip_keys_is_attention(monkeypatch, length, window, softcap):
@@ -137,6 +137,7 @@ def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):
         assert difference(got[site][:, 0], golden.expected(name)[site][list(layers)]) <= 1e-5
 
 
+@pytest.mark.long
 def test_weights_in_bf16_may_be_given_as_their_bits():
     config, weights, layers = golden.config("mistral"), golden.params("mistral", "bf16"), (0, 1, 2)
     bits = weights | {"blocks": {name: stack.view(np.uint16) for name, stack in weights["blocks"].items()}}

@@ -25,6 +25,7 @@ def make(folder, seed, *options, run=main):
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(os.listdir(folder))}
 
 
+@pytest.mark.long
 def test_one_seed_makes_one_model_and_another_another(tmp_path):
     first = make(tmp_path / "a", 0, run=lambda options: subprocess.run(COMMAND + options, check=True))
     again, other = make(tmp_path / "b", 0), make(tmp_path / "c", 1)

@@ -90,6 +90,7 @@ def test_what_is_there_is_never_overwritten(storage, tmp_path):
     assert storage.data(BUCKET, "a") == b"first"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, status):
     answers = [status, status]

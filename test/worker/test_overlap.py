@@ -65,6 +65,7 @@ class Alive:
         return len(self._made)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
 def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucket_is(
     storage, tmp_path, warm_models, monkeypatch, file_format
@@ -151,6 +152,7 @@ def test_the_last_shard_and_the_summary_wait_for_the_slowest_of_the_others(stora
     assert sorted(stored_before) == others
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", [1, -1])
 def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_path, warm_models, order):
     spec = {"shard_size_gb": SMALL}
@@ -163,6 +165,7 @@ def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_p
     assert outputs(storage) == calm
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", [[1], [2], [2, 3], [1, 3, 5], "all but the last but one"])
 def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_models, monkeypatch, missing):
     spec = {"shard_size_gb": SMALL}

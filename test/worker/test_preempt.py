@@ -230,7 +230,7 @@ def spoil(storage, name, how):
             metadata[key] = "other"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -269,6 +269,7 @@ def test_a_partial_that_does_not_fit_is_passed_over(storage, tmp_path, tiny_mode
     assert second.done == calm.done
 
 
+@pytest.mark.long
 def test_partials_of_several_workers_are_put_together(storage, tmp_path, tiny_models, monkeypatch, clean):
     """One of two was lost on its way: what is there is used, and only the rest computed again."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)

@@ -306,6 +306,7 @@ def many_after(add):
     return change
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

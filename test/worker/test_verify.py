@@ -308,6 +308,7 @@ def test_a_second_stream_of_one_number_and_shards_of_no_stream(stored, verify):
     assert "notes" not in problems and "my-run-2" not in problems
 
 
+@pytest.mark.long
 def test_a_pickle_shard_with_other_samples_or_a_program_in_it(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
     run_extract(a_work(a_stream(storage, LINES), **spec), tiny_models(**spec), str(tmp_path))
@@ -417,6 +418,7 @@ def test_a_shard_whose_bytes_rotted_is_told_at_once_and_the_other_shards_are_rea
     assert sum("shard_0002" in request and "alt=media" in request for request in stored.requests) <= 3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["metadata.json", "rejects.jsonl"])
 def test_a_summary_or_rejects_whose_bytes_rotted_leave_the_shards_counted(stored, verify, name):
     kept = stored.objects[BUCKET, PREFIX + name]
