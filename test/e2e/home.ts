@@ -172,7 +172,7 @@ export class TestHome {
     if (!response.ok) throw new Error(await response.text());
   }
 
-  /** What `gleaner status RUN` shows; read here, because a process for each look would take a core. */
+  /** Reads the view of `gleaner status RUN` in this process, because a process for each look would take a core. */
   async view(run: string): Promise<RunView | undefined> {
     const file = join(this.dir, 'state.db');
     if (!existsSync(file)) return undefined;
