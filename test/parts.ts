@@ -16,8 +16,8 @@ const LOCK = `${ROOT}test/worker/requirements.lock`;
 const BEFORE_MERGE: Tier[] = ['fast', 'full'];
 const SLOW: Tier[] = ['full', 'long'];
 const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
-/** Titles of tests that take seconds; the tier fast leaves them out. */
-const HEAVY = '@full';
+/** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
+const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
 const OWN_PART = ['contract', 'local', 'simulation', 'e2e'];
 
@@ -52,7 +52,6 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',
     GLEANER_PAIRS: '1',
-    GLEANER_RECORDS: '10000',
     GLEANER_SIMULATION_SEEDS: '100000',
     GLEANER_STORIES: '12',
   },
@@ -65,7 +64,8 @@ function testsOf(folder: string): string {
 function mocha(tests: string, ...options: string[]): Part['run'] {
   const command = ['node_modules/mocha/bin/mocha.js', '--no-color', tests, ...options];
   return async (run, tier) => {
-    const chosen = tier === 'fast' ? [...command, '--grep', HEAVY, '--invert'] : command;
+    const left = LEFT_OUT[tier];
+    const chosen = left ? [...command, '--grep', left, '--invert'] : command;
     const {code, lines} = await run(process.execPath, chosen, EFFORT[tier]);
     return counted(code, {
       passed: numberBefore(lines, /^ {2}(\d+) passing/),

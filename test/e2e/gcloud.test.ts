@@ -4,7 +4,7 @@ import {mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 
@@ -32,8 +32,9 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
   it('starts, pauses and resumes a run, shows its TPUs, loses one and reads the shards', async () => {
     const file = join(mkdtempSync(join(tmpdir(), 'gleaner-input-')), 'x.jsonl');
     const bucket = `gs://${home.ready.bucket}`;
-    writeFileSync(`${file}.spec`, SPEC);
-    writeFileSync(file, texts(400, 'x'));
+    // Enough work for gcloud, which takes seconds to start, to find the run at work each time.
+    writeFileSync(`${file}.spec`, JSON.stringify({layers: '0-1', shard_size_gb: 0.001}));
+    writeFileSync(file, texts(4000, 'x'));
     await gcloud('storage', 'cp', `${file}.spec`, `${bucket}/datasets/my-run/run.json`);
     await gcloud('storage', 'cp', file, `${bucket}/datasets/my-run/stream_000.jsonl`);
     const view = () => home.view('my-run');
@@ -74,7 +75,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const metadata = JSON.parse(
       await gcloud('storage', 'cat', `${bucket}/activations/my-run/tpu_0/metadata.json`),
     );
-    assert.equal(metadata.total_samples, 400);
+    assert.equal(metadata.total_samples, 4000);
     const left = await gcloud(
       'compute',
       'tpus',
