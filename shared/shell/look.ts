@@ -24,11 +24,10 @@ import {type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
-/** Streams are taken, and results are read, until so long after the tick began, so that its call ends within a minute. */
+/** Streams are taken, and results are read, until so long after the tick began, so that its call ends within a minute; some always are. */
 const TAKING_MS = 20_000;
 const TICK_MOST_MS = 40_000;
-/** Each of the two has this long at least. */
-const LEAST_MS = 5000;
+const LEAST_READING_MS = 5000;
 /** Runs that are looked at at once; each asks for a handful of sums. */
 const RUNS_ABREAST = 8;
 
@@ -73,8 +72,7 @@ async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms:
   );
   await failures.isolate('tell the workers of paused and ended runs', () => heedRuns(deps, fleet));
   await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, decided?.held ?? []));
-  const until_ms = Math.max(began_ms + TAKING_MS, deps.now() + LEAST_MS);
-  await failures.isolate('take missed streams', () => takeMissedStreams(deps, until_ms));
+  await failures.isolate('take missed streams', () => takeMissedStreams(deps, began_ms + TAKING_MS));
   const over = await lookAtRuns(deps, fleet, failures);
   await failures.isolate('audit the streams at work', () => audit(deps, fleet));
   await endRuns(deps, over, failures, began_ms);
@@ -109,7 +107,7 @@ async function endRuns(
   began_ms: number,
 ): Promise<void> {
   const now = deps.now();
-  const left_ms = Math.max(LEAST_MS, began_ms + TICK_MOST_MS - now);
+  const left_ms = Math.max(LEAST_READING_MS, began_ms + TICK_MOST_MS - now);
   const until_ms = now + Math.min(READING_MS, left_ms);
   for (const each of over.toSorted((one, other) => one.streams - other.streams))
     await failures.isolate(`end run ${each.run.run}`, () => endRun(deps, each, until_ms));

@@ -12,6 +12,8 @@ import {streamRecords, UNFINISHED, unlessBroken} from './records.ts';
 
 /** How many objects under `datasets/` one look goes through: a larger bucket takes several. */
 const MOST_LISTED = 5000;
+/** Streams that are taken between two looks at the clock. */
+const SLICE = 100;
 
 /**
  * Takes the streams whose events never came, some thousand objects at each look until its time is over; the next one goes on. What
@@ -30,15 +32,15 @@ export async function takeMissedStreams(deps: Deps, until_ms: number): Promise<v
       if (parent?.spec) runs.set(run, parent);
     }).catch(error => failures.push(error)),
   );
-  const late: string[] = [];
   const take = (streams: StreamObject[]) =>
-    abreast(streams, async each => {
-      if (deps.now() >= until_ms) late.push(each.object.name);
-      else await takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error));
-    });
+    abreast(streams, each => takeMissed(deps, each, runs.get(each.run)).catch(error => failures.push(error)));
   const seen = (run: string) => deps.taken.get(run)?.streams.size ?? 0;
   const before = new Map([...runs.keys()].map(run => [run, seen(run)]));
-  await take(found);
+  let taken = 0;
+  do {
+    await take(found.slice(taken, taken + SLICE));
+    taken += SLICE;
+  } while (taken < found.length && deps.now() < until_ms);
   // Behind documents that are new to this process, others may be gone that it has seen: now it has seen all.
   const grown = [...before].filter(([run, size]) => size > 0 && seen(run) > size);
   await abreast(grown, ([run]) =>
@@ -48,7 +50,7 @@ export async function takeMissedStreams(deps: Deps, until_ms: number): Promise<v
     }).catch(error => failures.push(error)),
   );
   const end = listed.length < MOST_LISTED ? '' : (listed.at(-1)?.name ?? '');
-  const next = late.sort()[0] ?? end;
+  const next = found[taken]?.object.name ?? end;
   if (next !== start)
     await deps.store.transaction(async tx =>
       listingRecords.set(tx, paths.progressOfLooks(), {next, updated_at: iso(deps.now())}),

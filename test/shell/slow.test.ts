@@ -228,19 +228,19 @@ describe('a stream that was parked while its worker had all of it', () => {
   });
 });
 
-describe('a tick whose every read of a stream takes a second', () => {
+describe('a tick whose reads of streams are slow', () => {
   it('takes missed streams for some seconds, and the next ticks go on where it stopped', async () => {
     const world = new World(ONE_SLOT);
     world.control({action: 'start', run: 'my-run'});
     await world.settle();
     world.control({action: 'pause', run: 'my-run'});
     await world.settle();
-    for (let stream = 0; stream < 200; stream++) world.drop('my-run', stream, someLines(1));
+    for (let stream = 0; stream < 300; stream++) world.drop('my-run', stream, someLines(1));
     world.queue.length = 0;
     const {deps} = world;
     const {store} = deps;
     const get: typeof store.get = async path => {
-      if (/\/streams\//.test(path)) world.now += 1000;
+      if (/\/streams\//.test(path)) world.now += 200;
       return store.get(path);
     };
     world.deps = {...deps, store: {...store, get}};
@@ -252,8 +252,8 @@ describe('a tick whose every read of a stream takes a second', () => {
       took_ms.push(world.now - began);
       taken.push(await store.count('runs/my-run/streams'));
     }
-    assert.ok((taken[0] ?? 0) > 0 && (taken[0] ?? 0) < 100, `${taken}`);
-    assert.equal(taken.at(-1), 200, `${taken}`);
+    assert.ok((taken[0] ?? 0) > 0 && (taken[0] ?? 0) < 300, `${taken}`);
+    assert.equal(taken.at(-1), 300, `${taken}`);
     assert.ok(Math.max(...took_ms) < 60_000, `${took_ms}`);
   });
 });

@@ -322,7 +322,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/shell/look.ts',
-        find: "  await failures.isolate('take missed streams', () => takeMissedStreams(deps, until_ms));\n",
+        find: "  await failures.isolate('take missed streams', () => takeMissedStreams(deps, began_ms + TAKING_MS));\n",
         replace: '',
       },
     ],
