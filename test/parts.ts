@@ -25,7 +25,7 @@ export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...TWO_AT_ONCE)},
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
-  {name: 'local', tiers: ['full'], run: mocha(testsOf('local'), ...TWO_AT_ONCE)},
+  {name: 'local', tiers: SLOW, run: mocha(testsOf('local'), ...TWO_AT_ONCE)},
   {name: 'contract', tiers: SLOW, run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
   {
     name: 'unit',

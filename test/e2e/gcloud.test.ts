@@ -34,7 +34,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const bucket = `gs://${home.ready.bucket}`;
     // Enough work for gcloud, which takes seconds to start, to find the run at work each time.
     writeFileSync(`${file}.spec`, JSON.stringify({layers: '0-1', shard_size_gb: 0.001}));
-    writeFileSync(file, texts(4000, 'x'));
+    writeFileSync(file, texts(10_000, 'x'));
     await gcloud('storage', 'cp', `${file}.spec`, `${bucket}/datasets/my-run/run.json`);
     await gcloud('storage', 'cp', file, `${bucket}/datasets/my-run/stream_000.jsonl`);
     const view = () => home.view('my-run');
@@ -75,7 +75,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const metadata = JSON.parse(
       await gcloud('storage', 'cat', `${bucket}/activations/my-run/tpu_0/metadata.json`),
     );
-    assert.equal(metadata.total_samples, 4000);
+    assert.equal(metadata.total_samples, 10_000);
     const left = await gcloud(
       'compute',
       'tpus',

@@ -65,7 +65,7 @@ describe('gcloud on the local cloud', function () {
     assert.ok(seen().some(event => event.data?.name === 'datasets/my-run/stream_000.jsonl'));
   });
 
-  it('copies folders both ways, and removes them', async () => {
+  it('copies folders both ways, and removes them @long', async () => {
     mkdirSync(join(dir, 'folder', 'deep'), {recursive: true});
     for (const name of ['a', 'deep/b', 'empty'])
       writeFileSync(join(dir, 'folder', name), name === 'empty' ? '' : name);
@@ -87,7 +87,7 @@ describe('gcloud on the local cloud', function () {
     await assert.rejects(gcloud('storage ls BUCKET/up'), /matched no objects/);
   });
 
-  it('copies what is large enough to go in parts, and streams of unknown length', async () => {
+  it('copies what is large enough to go in parts, and streams of unknown length @long', async () => {
     const bytes = randomBytes(20 << 20);
     writeFileSync(join(dir, 'large'), bytes);
     await gcloud('storage cp DIR/large BUCKET/large');

@@ -214,6 +214,7 @@ def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
     assert sum(array.nbytes for array in sample.activations.values()) == counted.bytes - before
 
 
+@pytest.mark.long
 def test_one_layer_of_zstd_costs_the_frames_of_one_layer(tmp_path, counted):
     layers = tuple(range(8))
     store_run(tmp_path, "safetensors.zst", layers=layers, d_model=2048, streams=(0,), shards=1, count=300)

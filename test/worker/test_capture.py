@@ -117,7 +117,7 @@ def test_floats_are_rounded_once(models, tokens, dtype, eps):
     np.testing.assert_allclose(rows_of(host, "resid_post"), exact, rtol=eps, atol=1e-6)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("tokens", ["all", "mean"])
 def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(models, tokens):
     sample = some_samples([20])

@@ -103,6 +103,7 @@ def test_time_is_that_of_the_layers_up_to_the_deepest_one_asked_for(name):
         assert cost(name, tuple(range(layer + 1)), SITES) == (layer + 1) * per_layer
 
 
+@pytest.mark.long
 def test_windows_make_long_sequences_cheaper():
     config = golden.config("mistral")
     assert config.windows == (24,) * 3
@@ -125,7 +126,7 @@ def test_what_the_deepest_layer_does_after_the_site_asked_for_is_not_computed(si
     assert share < 1 or flops(site) > 0.99 * flops("resid_post")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("sites", [("resid_pre",), ("resid_mid", "attn_out"), ("resid_pre", "mlp_out")])
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 2), (0, 2, 4, 6)])
 def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):

@@ -214,6 +214,7 @@ def broken(*_arguments, **_more):
     raise RuntimeError("broken")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "stage",
     [

@@ -311,7 +311,7 @@ def test_gzip_members_are_whole_files_of_their_own_without_a_time(monkeypatch):
     assert list(pickle.loads(whole)) == [0, 2]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_the_same_values_make_the_same_bytes_in_every_process_and_with_any_number_of_threads(tmp_path, file_format):
     script = f"""

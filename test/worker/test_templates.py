@@ -184,6 +184,7 @@ def test_a_template_is_stopped_within_seconds(template):
     assert time.monotonic() - begin < 60, "it is 3 s where nothing else is running"
 
 
+@pytest.mark.long
 def test_what_a_template_uses_up_is_counted_anew_for_each_record():
     template = Template(
         "{% for i in range(99999) %}{% for j in 'abcd' %}{{ j }}{% endfor %}{% endfor %}", is_chat=False

@@ -600,6 +600,7 @@ def test_shards_that_were_not_made_with_the_model_that_the_run_was_begun_with(st
     assert "metadata.json says model_fingerprint" in problems
 
 
+@pytest.mark.long
 def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_folder, verify):
     folder = str(tmp_path / "model")
     shutil.copytree(tiny_folder, folder)
