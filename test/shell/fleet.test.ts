@@ -25,6 +25,16 @@ async function aFleet(workers: number, set: Record<string, string> = {}): Promis
   return world;
 }
 
+/** Every worker falls silent as soon as it is at work, until the run is paused. */
+async function silenceAtWork(world: World): Promise<void> {
+  world.isStillborn = () => false;
+  for (let minute = 0; minute < 60; minute++) {
+    for (const agent of world.agents.values()) agent.silent ||= agent.state === 'working';
+    await world.minute(1);
+    if ((await world.run(RUN))?.status === 'paused') break;
+  }
+}
+
 async function workersOf(world: World): Promise<Worker[]> {
   const stored = await world.store.query('workers');
   return Promise.all(stored.map(async ({id}) => (await world.worker(id)) as Worker));
@@ -317,14 +327,7 @@ const CASES: Case[] = [
   },
   {
     name: 'a run that silences the machines of ten streams is paused, and resume counts anew',
-    when: async world => {
-      world.isStillborn = () => false;
-      for (let minute = 0; minute < 60; minute++) {
-        for (const agent of world.agents.values()) agent.silent ||= agent.state === 'working';
-        await world.minute(1);
-        if ((await world.run(RUN))?.status === 'paused') break;
-      }
-    },
+    when: silenceAtWork,
     then: async world => {
       const run = await world.run(RUN);
       assert.equal(run?.status, 'paused');
@@ -341,6 +344,25 @@ const CASES: Case[] = [
       await world.deliverAll();
       const resumed = await world.run(RUN);
       assert.deepEqual([resumed?.status, resumed?.machine_deaths], ['active', 0]);
+    },
+  },
+  {
+    name: 'a run of a thousand streams that silence their machines costs some twenty of them, and no stream is given up @full',
+    given: async () => {
+      const world = await aFleet(10);
+      for (let index = 10; index < 1000; index++) world.drop(RUN, index, someLines(1, `s${index}`));
+      await world.deliverAll();
+      return world;
+    },
+    when: silenceAtWork,
+    then: async world => {
+      const run = await world.run(RUN);
+      assert.equal(run?.status, 'paused');
+      assert.match(run?.reason ?? '', /10 machines in a row died at work on it/);
+      const lives = (await workersOf(world)).reduce((sum, {incarnation}) => sum + incarnation, 0);
+      assert.ok(lives <= 30, `${lives} lives`);
+      const streams = await world.store.query(`runs/${RUN}/streams`);
+      assert.deepEqual([streams.length, streams.filter(({data}) => data.status === 'failed')], [1000, []]);
     },
   },
   {
