@@ -44,7 +44,7 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '20', GLEANER_SIMULATION_SEEDS: '200'},
+  fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '8', GLEANER_SIMULATION_SEEDS: '80'},
   full: {},
   long: {
     GLEANER_CALLS: '1',

@@ -651,7 +651,7 @@ describe('the life of a slot', () => {
   }
 
   describe('on a good day', () => {
-    it('a wanted slot comes alive again from every state, and then nothing more is asked', () => {
+    it('a wanted slot comes alive again from every state, and then nothing more is asked @full', () => {
       fc.assert(
         fc.property(workers, observations, (given, seen) => {
           const settled = live(given, seen, true);

@@ -380,7 +380,7 @@ describe('messages that change what is wanted', () => {
     assert.ok(world.isAsleep());
   });
 
-  it('retry of more streams than one message revives says so', async () => {
+  it('retry of more streams than one message revives says so @full', async () => {
     const world = new World(ONE_SLOT);
     for (let index = 0; index < 203; index++) world.drop('my-run', index, '');
     await world.deliverAll();
