@@ -51,8 +51,8 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '5',
-    GLEANER_PAIRS: '1',
-    GLEANER_SIMULATION_SEEDS: '100000',
+    GLEANER_PAIRS: '101',
+    GLEANER_SIMULATION_SEEDS: '20000',
     GLEANER_STORIES: '12',
   },
 };
