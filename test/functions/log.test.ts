@@ -31,7 +31,7 @@ describe('an event that fails and will come again', () => {
   });
   after(() => rm(folder, {recursive: true, force: true}));
 
-  it('is logged in the shape of Cloud Logging before it leaves', async () => {
+  it('is logged in the shape of Cloud Logging before it leaves @full', async () => {
     const env = {
       ...process.env,
       GLEANER_PROJECT: 'my-project',

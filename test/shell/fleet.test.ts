@@ -256,7 +256,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'nodes that are READY and never speak are deleted, and five of them stop creates',
+    name: 'nodes that are READY and never speak are deleted, and five of them stop creates @full',
     given: async () => {
       const world = new World({
         GLEANER_ZONES: ZONE,

@@ -214,7 +214,7 @@ describe('money', () => {
     assert.equal(world.tpus.made.length, 1);
   });
 
-  it('a TPU is paid for since it was made where nobody could look for hours', async () => {
+  it('a TPU is paid for since it was made where nobody could look for hours @full', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
     await world.deliverAll();
