@@ -87,7 +87,7 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
 }
 
 /** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
-export function pointClientsAt({url, pubsub_endpoint}: Pick<Where, 'url' | 'pubsub_endpoint'>): void {
+export function pointClientsAt({url, pubsub_endpoint}: Where): void {
   Object.assign(process.env, {
     STORAGE_EMULATOR_HOST: url,
     PUBSUB_EMULATOR_HOST: pubsub_endpoint,
@@ -163,7 +163,7 @@ async function provideTinyModel(
     await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
 }
 
-/** Makes the model once for each version of the worker's code, whose seed gives the same bytes every time. */
+/** Makes the model once for each version of the worker's code; the same code and seed make the same bytes. */
 async function makeTinyModel(folder: string, say: (line: string) => void): Promise<void> {
   say('Making a tiny random model');
   await mkdir(dirname(folder), {recursive: true});

@@ -24,8 +24,9 @@ import {type Fleet, LIVING, lookAtWorkers, readFleet} from './workers.ts';
 
 /** The Scheduler's beat. */
 const TICK_S = 60;
-/** Streams are taken, and results are read, until so long after the tick began, so that its call ends within a minute; some always are. */
+/** Missed streams are taken until so long after the tick began; the first of them always are. */
 const TAKING_MS = 20_000;
+/** Results are read until so long after the tick began, so that its call ends within a minute; and at least for five seconds. */
 const TICK_MOST_MS = 40_000;
 const LEAST_READING_MS = 5000;
 /** Runs that are looked at at once; each asks for a handful of sums. */

@@ -1,16 +1,16 @@
 /** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
-import {existsSync, mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
-import {pointClientsAt} from '../../cli/home.ts';
+import {type Connection, running, runningCloud} from '../../cli/connect.ts';
 import type {Report} from '../../cli/verify.ts';
 import {type RunView, viewRun} from '../../cli/view.ts';
 import {tokenFile} from '../../local/guard.ts';
-import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects} from '../../shared/ports.ts';
@@ -58,6 +58,7 @@ export class TestHome {
   ready!: Ready;
   objects!: Objects;
   readonly #env: NodeJS.ProcessEnv;
+  #connection!: Connection;
   #child: ChildProcess | undefined;
 
   private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv) {
@@ -99,10 +100,9 @@ export class TestHome {
       throw new Error(`local up is not ready after ${WAIT_S} s: ${said}`);
     });
     this.ready = JSON.parse(await Promise.race([first, late]));
-    const {project, bucket, url} = this.ready;
-    const {pubsub_endpoint} = await this.state();
-    pointClientsAt({url, pubsub_endpoint});
-    this.objects = openObjects({project, bucket, endpoint: url, token: this.token});
+    this.#connection = running(await runningCloud({dir: this.dir}));
+    const {project, bucket, storage_endpoint: endpoint, token} = this.#connection;
+    this.objects = openObjects({project, bucket, endpoint, token});
   }
 
   get token(): string {
@@ -174,9 +174,7 @@ export class TestHome {
 
   /** Reads the view of `gleaner status RUN` in this process, because a process for each look would take a core. */
   async view(run: string): Promise<RunView | undefined> {
-    const file = join(this.dir, 'state.db');
-    if (!existsSync(file)) return undefined;
-    const store = openSqliteStore(file);
+    const store = openStore(this.#connection);
     try {
       return await viewRun(store, run);
     } finally {

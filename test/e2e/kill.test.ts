@@ -52,13 +52,7 @@ describe('kill at random', function () {
         const host = processes().find(({ppid, args}) => ppid === home.pid && args.includes('function-host'));
         if (host) killed.functions += signal(host.pid);
       } else {
-        const groups = [
-          ...new Set(
-            processes()
-              .filter(({args}) => args.includes(`${home.dir}/vms/`))
-              .map(({pgid}) => pgid),
-          ),
-        ];
+        const groups = [...new Set(vmGroups(home))];
         const group = groups[Math.floor(random() * groups.length)];
         if (group !== undefined && group > 1) killed.worker += signal(-group);
       }
@@ -89,14 +83,10 @@ describe('kill at random', function () {
 
   it('leaves no process behind when the cloud itself is killed', async () => {
     await dropRun(home, 'orphan');
-    const own = processes().find(({pid}) => pid === process.pid)?.pgid;
-    // The agent's command does not name the folder, but its VM's does, and they are one group.
     const groups = new Set<number>();
     const ours = () => {
-      const all = processes();
-      const isOurs = ({args}: {args: string}) => args.includes(home.dir);
-      for (const {pgid} of all.filter(isOurs)) if (pgid !== own) groups.add(pgid);
-      return all.filter(each => isOurs(each) || groups.has(each.pgid));
+      for (const group of vmGroups(home)) groups.add(group);
+      return processes().filter(({args, pgid}) => args.includes(home.dir) || groups.has(pgid));
     };
     await home.until(
       'a running worker',
@@ -112,6 +102,12 @@ describe('kill at random', function () {
     await home.up();
   });
 });
+
+/** The process groups of the VMs. An agent's command does not name the folder of the cloud, but its VM's does. */
+function vmGroups(home: TestHome): number[] {
+  const vms = processes().filter(({args}) => args.includes(`${home.dir}/vms/`));
+  return vms.map(({pgid}) => pgid);
+}
 
 /** 1 when the signal was delivered, 0 when the victim was gone already. */
 function signal(pid: number): number {

@@ -347,7 +347,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'a run of a thousand streams that silence their machines costs some twenty of them, and no stream is given up @full',
+    name: 'a run of a thousand streams that silence their machines costs at most 30 of them, and no stream is given up @full',
     given: async () => {
       const world = await aFleet(10);
       for (let index = 10; index < 1000; index++) world.drop(RUN, index, someLines(1, `s${index}`));

@@ -214,7 +214,7 @@ describe('money', () => {
     assert.equal(world.tpus.made.length, 1);
   });
 
-  it('a TPU is paid for since it was made where nobody could look for hours @full', async () => {
+  it('a TPU is charged from its creation on where its zone did not answer for hours @full', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
     await world.deliverAll();
@@ -227,7 +227,7 @@ describe('money', () => {
     await assertHoursBilled(world, 3);
   });
 
-  it('a TPU is paid for since it was made where nothing ran for hours', async () => {
+  it('a TPU is charged from its creation on where no tick ran for hours', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
     await world.deliverAll();

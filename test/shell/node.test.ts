@@ -26,35 +26,41 @@ describe('a node', () => {
     });
 });
 
-describe('a list of nodes without the worker', () => {
+describe('a list of nodes that leaves the worker out', () => {
   const LOOKED_MS = 1_000_000;
   const look: Look = {...NOT_LOOKED, at_ms: LOOKED_MS};
   const rows = [
     {
-      since: 'the worker was asked for',
+      later: 'the worker was asked for later',
       phase: 'creating',
       phase_ms: LOOKED_MS + 1,
       provider_ms: null,
       shows: 'unknown',
     },
     {
-      since: 'its deletion began',
+      later: 'its deletion began later',
       phase: 'deleting',
       phase_ms: LOOKED_MS + 1,
       provider_ms: null,
       shows: 'unknown',
     },
     {
-      since: 'another look saw it',
+      later: 'another list showed it later',
       phase: 'booting',
       phase_ms: 0,
       provider_ms: LOOKED_MS + 1,
       shows: 'unknown',
     },
-    {since: 'nothing has changed', phase: 'booting', phase_ms: 0, provider_ms: LOOKED_MS, shows: 'missing'},
+    {
+      later: 'nothing has changed since',
+      phase: 'booting',
+      phase_ms: 0,
+      provider_ms: LOOKED_MS,
+      shows: 'missing',
+    },
   ] as const;
-  for (const {since, phase, phase_ms, provider_ms, shows} of rows)
-    it(`after which ${since} shows a ${phase} worker as ${shows}`, () => {
+  for (const {later, phase, phase_ms, provider_ms, shows} of rows)
+    it(`shows a ${phase} worker as ${shows}: ${later}`, () => {
       const provider_since_at = provider_ms === null ? null : iso(provider_ms);
       const worker = aWorker({phase, phase_since_at: iso(phase_ms), provider_since_at});
       assert.equal(observe(look, worker).kind, shows);

@@ -232,9 +232,8 @@ describe('a tick whose reads of streams are slow', () => {
   it('takes missed streams for some seconds, and the next ticks go on where it stopped', async () => {
     const world = new World(ONE_SLOT);
     world.control({action: 'start', run: 'my-run'});
-    await world.settle();
     world.control({action: 'pause', run: 'my-run'});
-    await world.settle();
+    await world.deliverAll();
     for (let stream = 0; stream < 300; stream++) world.drop('my-run', stream, someLines(1));
     world.queue.length = 0;
     const {deps} = world;

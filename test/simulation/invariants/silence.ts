@@ -77,6 +77,7 @@ export class Silence {
 
   /** A healthy node that falls silent at work, and lives on without its lease, is remembered with the stream that it lost. */
   #checkSuspect(name: string, before: Document, after: Document): void {
+    if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
     const {clockwork, config} = this.#setting;
     const claimed_ms = clockwork.now - Date.parse(claimed_at) + MOST_SKEW_MS;
@@ -84,10 +85,10 @@ export class Silence {
     const areSymptoms = (before.symptoms as unknown[]).length > 0;
     const isHealthy =
       !areSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
-    if (!isSilent || !isHealthy || after.phase !== before.phase) return;
+    if (!isSilent || !isHealthy) return;
     const work = String(before.work);
     this.#setting.after(0, () => {
-      const stream = this.#setting.store.peek(`runs/${work.replace('/', '/streams/')}`);
+      const stream = this.#streamOf(work);
       const isWanted = this.#setting.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
       const isLost = isWanted && stream?.status === 'pending' && stream.lease === null;
       const isKnown = (after.suspect as Suspect | null)?.work === work;
@@ -101,15 +102,21 @@ export class Silence {
   /** A stream that its silent worker lost is charged with the worker's end, unless more of it was stored since. */
   #checkCharge(before: Document): void {
     const suspect = before.suspect as Suspect | null;
-    const work = suspect?.work.replace('/', '/streams/');
-    const stream = work && this.#setting.store.peek(`runs/${work}`);
+    const stream = suspect && this.#streamOf(suspect.work);
     if (!suspect || !stream || stream.status === 'completed' || stream.status === 'failed') return;
     if (Number(stream.total_shards) > suspect.total_shards) return;
     this.#setting.after(0, () => {
-      const after = this.#setting.store.peek(`runs/${work}`);
+      const after = this.#streamOf(suspect.work);
       const isCharged = Number(after?.faults) > Number(stream.faults) || after?.status === 'completed';
-      this.#verdict.check(isCharged, () => `runs/${work} lost its silent worker, and no fault is counted`);
+      this.#verdict.check(
+        isCharged,
+        () => `stream ${suspect.work} lost its silent worker, and no fault is counted`,
+      );
     });
+  }
+
+  #streamOf(work: string): Document | undefined {
+    return this.#setting.store.peek(`runs/${work.replace('/', '/streams/')}`);
   }
 
   onWipe(): void {
