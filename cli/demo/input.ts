@@ -10,7 +10,7 @@ import {CliError} from '../errors.ts';
 /** `tokens` is a guess. */
 export type InputStream = {file: string; records: number; tokens: number};
 
-const SAMPLE_TASKS = 80;
+const SAMPLE_TASKS = 48;
 const TASK_PROMPT_TOKENS = 250;
 
 /** Writes sample tasks, in the shape of ARC tasks, as JSON lines: the same ones every time. */
