@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {iso} from '../../shared/core/time.ts';
-import type {Worker} from '../../shared/core/worker.ts';
+import {isAlive, type Worker} from '../../shared/core/worker.ts';
 import {zoneRecords} from '../../shared/shell/records.ts';
 import {someLines} from '../agent.ts';
 import {World} from '../world.ts';
@@ -242,7 +242,7 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'agents of a zone that are cut off for five hours lose a fifth of it and one node an hour @full',
+    name: 'agents of a zone that are cut off for ten hours lose a fifth of it and one node an hour, and the rest after six hours @full',
     when: async world => {
       silence(world);
       world.isStillborn = () => true;
@@ -251,8 +251,14 @@ const CASES: Case[] = [
     then: async world => {
       const lost = await ended(world, 10);
       assert.ok(lost > 2 && lost <= 2 + 5, `${lost} of 10 ended in five hours`);
-      await wait(world, 80);
-      assert.equal((await firstLives(world)).length, 0, 'and after six hours of silence the rest end');
+      await wait(world, 300);
+      assert.equal((await firstLives(world)).length, 0, 'after six hours of silence the rest end');
+      assert.match((await world.run(RUN))?.reason ?? '', /resume/, 'the run says why it waits');
+      world.isStillborn = () => false;
+      world.control({action: 'resume', pool: 'tpu'});
+      world.control({action: 'resume', run: RUN});
+      await world.minutes(30, 1);
+      assert.equal((await workersOf(world)).filter(isAlive).length, 10, 'all slots are at work again');
     },
   },
   {
