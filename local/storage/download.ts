@@ -26,15 +26,26 @@ export function isObjectFound(found: StoredObject | Reply): found is StoredObjec
 export async function download(objects: ObjectTable, blobs: Blobs, request: Request): Promise<Reply> {
   const found = readable(objects, request);
   if (!isObjectFound(found)) return found;
-  const {size_bytes, fields} = found;
-  const headers = headersOf(found);
-  const handle = await blobs.open(found.generation);
+  const {fields} = found;
+  const handle = await blobs.open(found.generation).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+  });
+  if (!handle) {
+    const now = readable(objects, request);
+    // An empty body fails the client's checksum at once. An error would be retried for minutes.
+    return isObjectFound(now) && now.generation === found.generation
+      ? {headers: headersOf(found, 0), body: ''}
+      : download(objects, blobs, request);
+  }
   try {
+    // A blob that was cut short is sent as it is: a client waits for the bytes that a header promises, or asks again.
+    const {size} = await handle.stat();
+    const headers = headersOf(found, size);
     // Stored zipped and asked for plain: Cloud Storage unzips on the way and takes no ranges.
     const accepts = String(request.headers['accept-encoding'] ?? '');
     if (fields.contentEncoding === 'gzip' && !/gzip|\*/.test(accepts)) {
       const {'content-encoding': _gone, ...plain} = headers;
-      const zipped = readFrom(handle, 0, Math.max(0, size_bytes - 1));
+      const zipped = readFrom(handle, 0, Math.max(0, size - 1));
       const gunzip = createGunzip();
       zipped.once('error', error => gunzip.destroy(error));
       return {
@@ -42,11 +53,11 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
         body: zipped.pipe(gunzip),
       };
     }
-    const range = rangeOf(request.headers.range, size_bytes);
-    const [start, end] = range ?? [0, size_bytes - 1];
+    const range = rangeOf(request.headers.range, size);
+    const [start, end] = range ?? [0, size - 1];
     const length = String(end - start + 1);
     const status = range ? 206 : 200;
-    const content_range = range ? {'content-range': `bytes ${start}-${end}/${size_bytes}`} : {};
+    const content_range = range ? {'content-range': `bytes ${start}-${end}/${size}`} : {};
     const reply = {status, headers: {...headers, ...content_range, 'content-length': length}};
     if (length === '0' || request.method === 'HEAD') {
       await handle.close();
@@ -74,7 +85,7 @@ function rangeOf(header: string | undefined, size: number): [start: number, end:
   return [start, end];
 }
 
-function headersOf(object: StoredObject): Record<string, string | string[]> {
+function headersOf(object: StoredObject, size: number): Record<string, string | string[]> {
   const {fields} = object;
   const headers: Record<string, string | string[]> = {
     'content-type': fields.contentType ?? 'application/octet-stream',
@@ -84,7 +95,7 @@ function headersOf(object: StoredObject): Record<string, string | string[]> {
     'x-goog-generation': String(object.generation),
     'x-goog-metageneration': String(object.metageneration),
     'x-goog-hash': `crc32c=${object.crc32c}${object.md5 ? `,md5=${object.md5}` : ''}`,
-    'x-goog-stored-content-length': String(object.size_bytes),
+    'x-goog-stored-content-length': String(size),
     'x-goog-stored-content-encoding': fields.contentEncoding ?? 'identity',
     'x-goog-storage-class': fields.storageClass ?? 'STANDARD',
     'cache-control': fields.cacheControl ?? 'no-cache, no-store, max-age=0, must-revalidate',

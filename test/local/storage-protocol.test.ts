@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import {rmSync, truncateSync} from 'node:fs';
 import {connect} from 'node:net';
+import {join} from 'node:path';
 import {gunzipSync, gzipSync} from 'node:zlib';
 import type {LocalCloud} from '../../local/cloud.ts';
 import {Scratch} from './a-cloud.ts';
@@ -71,6 +73,22 @@ describe('Cloud Storage over HTTP', () => {
       await raw.arrayBuffer();
       assert.equal(gunzipSync(zipped).toString(), 'plain text');
     });
+
+    const losses = [
+      {name: 'a part', lose: (blob: string) => truncateSync(blob, 4), left: '0123'},
+      {name: 'every byte', lose: (blob: string) => truncateSync(blob, 0), left: ''},
+      {name: 'its file', lose: (blob: string) => rmSync(blob), left: ''},
+    ];
+    for (const {name, lose, left} of losses) {
+      it(`of an object that lost ${name} on the disk end at once with the bytes that are left`, async () => {
+        const stored = await http.put('lossy', '0123456789');
+        lose(join(cloud.dir, 'blobs', String(stored.json.generation)));
+        const answer = await http.get('lossy');
+        assert.deepEqual([answer.status, answer.text], [200, left]);
+        for (const header of ['content-length', 'x-goog-stored-content-length'])
+          assert.equal(answer.headers.get(header), String(left.length), header);
+      });
+    }
 
     it('that began before an overwrite or a delete end with the old bytes', async () => {
       const old = Buffer.alloc(20 << 20, 'old');

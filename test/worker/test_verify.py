@@ -117,10 +117,12 @@ def test_a_shard_that_is_missing(stored, verify):
 
 def test_a_last_shard_that_is_missing(stored, verify):
     last = max(name for name in outputs(stored) if name.startswith("shard_"))
+    left = int(stored.metadata(BUCKET, PREFIX + last)["first_sample"])
     stored.delete(BUCKET, PREFIX + last)
     report, problems = verify()
     assert report["missing"] > 0
-    assert f"is not finished: of its 42 samples {PREFIX}{last.partition('.')[0]} is missing" in problems
+    name = PREFIX + last.partition(".")[0]
+    assert f"is not finished: its shards cover {left} of its 42 samples; {name} is missing, and perhaps" in problems
 
 
 def set_value(tensors, value):
@@ -414,15 +416,75 @@ def test_a_shard_whose_bytes_rotted_is_told_at_once_and_the_other_shards_are_rea
     assert (report["missing"], report["stored_once"], report["different"]) == (lost, 41 - lost, 0)
     assert problems.splitlines()[0] == f"{name} is damaged: its bytes differ from its checksum"
     assert f"datasets/my-run/stream_007.jsonl has {lost} samples missing" in problems
-    assert "statistics" not in problems
+    assert "metadata.json" not in problems
     assert sum("shard_0002" in request and "alt=media" in request for request in stored.requests) <= 3
+
+
+def rot(storage, name):
+    """Changes the first byte of an object, whose checksum stays."""
+    kept = storage.objects[BUCKET, name]
+    kept["data"] = bytes([kept["data"][0] ^ 1]) + kept["data"][1:]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("deleted", "it is not there"), (403, "Forbidden: ")],
+    ids=["deleted while verify reads", "refused"],
+)
+def test_a_shard_that_cannot_be_downloaded_is_named_and_the_other_shards_are_read(stored, verify, fault, reason):
+    name = PREFIX + "shard_0002.safetensors"
+    lost = int(stored.metadata(BUCKET, name)["samples"])
+
+    def fail(request):
+        if name not in request or "alt=media" not in request:
+            return None
+        if fault == "deleted":
+            stored.delete(BUCKET, name)
+            return None
+        return fault
+
+    stored.faults = fail
+    report, problems = verify()
+    assert (report["missing"], report["stored_once"]) == (lost, 41 - lost)
+    assert f"{name} cannot be read: Failed to download gs://{BUCKET}/{name}: {reason}" in problems
+    assert "metadata.json" not in problems
+
+
+def test_a_stream_whose_bytes_rotted_has_the_numbers_of_its_shards_and_every_sample_missing(stored, verify):
+    right = verify()[0]
+    name = "datasets/my-run/stream_007.jsonl"
+    rot(stored, name)
+    report, problems = verify()
+    same = ("samples", "shards", "bytes", "tokens", "rows")
+    assert {key: report[key] for key in same} == {key: right[key] for key in same}
+    assert (report["ok"], report["missing"], report["stored_once"]) == (False, 42, 0)
+    assert problems.splitlines() == [
+        f"{name} is damaged: its bytes differ from its checksum",
+        f"{name} has 42 samples missing: without the stream they cannot be compared",
+    ]
+
+
+def test_a_stream_that_is_deleted_while_verify_reads_is_named(stored, verify):
+    name = "datasets/my-run/stream_007.jsonl"
+    stored.faults = lambda request: stored.delete(BUCKET, name) if f"{name}?" in request else None
+    report, problems = verify()
+    assert (report["samples"], report["missing"]) == (42, 42)
+    assert f"{name} cannot be read: Failed to download gs://{BUCKET}/{name}: it is not there" in problems
+
+
+def test_a_model_json_whose_bytes_rotted_is_named_and_the_shards_are_read(stored, verify, tiny_models):
+    pin_model(bucket(), "my-run", tiny_models().files)
+    rot(stored, "activations/my-run/model.json")
+    report, problems = verify()
+    assert (report["ok"], report["stored_once"], report["rejected"]) == (False, 41, 1)
+    assert "activations/my-run/model.json: its bytes differ from its checksum" in problems
+    assert len(problems.splitlines()) == 1
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["metadata.json", "rejects.jsonl"])
 def test_a_summary_or_rejects_whose_bytes_rotted_leave_the_shards_counted(stored, verify, name):
-    kept = stored.objects[BUCKET, PREFIX + name]
-    kept["data"] = b" " + kept["data"][1:]
+    rot(stored, PREFIX + name)
     report, problems = verify()
     assert (report["ok"], report["stored_once"]) == (False, 41)
     assert f"{PREFIX}{name} is damaged: its bytes differ from its checksum" in problems

@@ -19,5 +19,9 @@ class Damaged(Failure):
     """The bytes of a stored object differ from its checksum, on every download."""
 
 
+class Unreachable(Failure):
+    """The bucket did not answer for as long as it was asked: no other object can be read either."""
+
+
 class LeaseLost(Exception):
     """The stream is no longer ours: leave it at once and write nothing more."""

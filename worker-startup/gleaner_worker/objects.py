@@ -18,7 +18,7 @@ from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
 
 from .disk import writing
-from .failures import Damaged, Failure
+from .failures import Damaged, Failure, Unreachable
 
 GIVE_UP_AFTER_S = 600.0
 # The network damages a download once in a while. A stored object that is damaged arrives so every time.
@@ -209,7 +209,7 @@ class Bucket:
                         f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
                     ) from error
                 if time.monotonic() + wait_s > give_up:
-                    raise Failure(
+                    raise Unreachable(
                         "infrastructure",
                         f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
                     ) from error

@@ -5,25 +5,24 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from ..failures import Failure
-from ..model.folder import open_reader
+from ..model.folder import find_model, open_reader
 from ..model.pin import find_run_model, read_pin
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, parse_spec
 from .content import Wanted
 from .shard import Expectation
-from .stream import COUNTS, verify_stream
+from .stream import COUNTS, unread_stream, verify_stream
 
 
 def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
     """The report. Raises Failure or OSError when it cannot be known. `folder`: scratch space, as large as one shard."""
     spec, spec_hash = _read_manifest(bucket, run)
-    model_folder = find_run_model(spec, run, folder, bucket, weights=False).folder
+    problems: list[str] = []
+    model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers, reader = open_reader(spec, model_folder)
     wanted = Wanted(spec, layers, config.d_model, selects=not reader.selection.is_everything)
-    pin = read_pin(bucket, run)
-    expectation = Expectation(run, spec_hash, wanted, reader, pin.fingerprint if pin else None)
-    problems: list[str] = []
+    expectation = Expectation(run, spec_hash, wanted, reader, fingerprint)
     streams = _list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:
@@ -39,10 +38,19 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         found = outputs.get(output_prefix(run, stream), [])
         try:
             results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
-        except Failure as error:  # of this stream; the others are looked at all the same
-            nothing = dict.fromkeys(COUNTS, 0)
-            results.append({"stream": stream, "object": info.name, **nothing, "problems": [error.reason]})
+        except (Failure, FileNotFoundError) as error:  # of this stream; the others are looked at all the same
+            results.append(unread_stream(run, stream, info, found, error))
     return report_on(run, results, problems)
+
+
+def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
+    """The folder of the run's model, and the model's fingerprint where model.json says it."""
+    try:
+        pin = read_pin(bucket, run)
+    except Failure as error:
+        problems.append(error.reason)
+        return find_model(spec.model, folder, bucket, revision=spec.revision, weights=False).folder, None
+    return find_run_model(spec, run, folder, bucket, weights=False).folder, pin.fingerprint if pin else None
 
 
 def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from gleaner_reader.errors import ShardError
 from gleaner_reader.facts import is_number
 
-from ..failures import Damaged
+from ..failures import Damaged, Failure, Unreachable
 from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, Reject, Sample, count_samples, read_samples
 from ..shards.plan import row_count, tokens_sha256
@@ -123,19 +123,28 @@ def mark_different(marks: bytearray, facts: dict[str, int]) -> None:
     marks[span] = bytes(mark | STORED | DIFFERENT for mark in marks[span])
 
 
+def unread(error: Exception) -> str:
+    """The phrase for an object that cannot be downloaded."""
+    if isinstance(error, Damaged):
+        return "is damaged: its bytes differ from its checksum"
+    return f"cannot be read: {error}"
+
+
 def check_content(
     expect: Expectation, bucket: Bucket, shard: ObjectInfo, samples: Samples, folder: str
 ) -> tuple[list[str], dict | None]:
-    """Problems of the shard, and the statistics in its header: None where it is damaged.
+    """Problems of the shard, and the statistics in its header: None where it cannot be downloaded.
 
-    The samples of a shard that is damaged get no mark, so they count as missing.
+    The samples of such a shard get no mark, so they count as missing.
     """
     marks = samples.marks
     first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
     try:
         content = _read(expect, bucket, shard, folder)
-    except Damaged:
-        return ["is damaged: its bytes differ from its checksum"], None
+    except Unreachable:
+        raise
+    except (Failure, FileNotFoundError) as error:
+        return [unread(error)], None
     made = shard.metadata.get("crc32c")
     wrong = [] if made == shard.crc32c else [f"holds other bytes than were stored (crc32c {shard.crc32c}, then {made})"]
     if content.problems:

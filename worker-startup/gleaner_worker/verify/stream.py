@@ -2,9 +2,10 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 
-from ..failures import Damaged
+from ..failures import Failure, Unreachable
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
 from ..work import OTHER_SUMMARY
@@ -23,6 +24,7 @@ from .shard import (
     facts_of,
     is_foreign,
     mark_different,
+    unread,
 )
 
 COUNTS = (
@@ -38,6 +40,8 @@ COUNTS = (
     "tokens",
     "rows",
 )
+# Of the numbers in the shards' metadata, those that are added up.
+_TOTALS = ("samples", "tokens", "rows")
 _MAX_PROBLEMS = 50
 
 
@@ -58,13 +62,10 @@ def verify_stream(
     marks = samples.marks
     prefix = output_prefix(expect.run, stream)
     named = {other.name.removeprefix(prefix): other for other in outputs}
-    shards = sorted(
-        ((parsed[0], other) for other in outputs if (parsed := parse_shard(prefix, other.name))),
-        key=lambda found: (found[0], found[1].name),
-    )
+    shards = _shards(prefix, outputs)
     before: tuple[int, ObjectInfo] | None = None
     end, is_final = -1, False
-    totals: dict[str, int] = dict.fromkeys(("tokens", "rows"), 0)
+    totals: dict[str, int] = dict.fromkeys(_TOTALS, 0)
     stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
@@ -99,8 +100,8 @@ def verify_stream(
         problems.append(f"{info.name} is empty: it holds no record; drop it again with its records")
     elif not is_final or end != len(marks) - 1:
         due = before[0] + 1 if before else 1
-        left = f"the shards cover {end + 1}" if is_final else f"{_missing(prefix, due, due)}, and perhaps more"
-        problems.append(f"{info.name} is not finished: of its {len(marks)} samples {left}")
+        left = "" if is_final else f"; {_missing(prefix, due, due)}, and perhaps more shards"
+        problems.append(f"{info.name} is not finished: its shards cover {end + 1} of its {len(marks)} samples{left}")
     samples.read_rest()
     _read_rejects(expect, bucket, named.get("rejects.jsonl"), marks, problems)
     counts = _count(marks)
@@ -123,8 +124,32 @@ def verify_stream(
             )
     if len(problems) > _MAX_PROBLEMS:
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]
-    sizes = {"shards": len(shards), "bytes": sum(shard.size_bytes for _, shard in shards), **totals}
-    return {"stream": stream, "object": info.name, **counts, **sizes, "problems": problems}
+    return {"stream": stream, "object": info.name, **counts, **_sizes(shards, totals), "problems": problems}
+
+
+def unread_stream(run: str, stream: str, info: ObjectInfo, outputs: list[ObjectInfo], error: Exception) -> dict:
+    """The part of the report of a stream that cannot be read, with the numbers that its shards' metadata say."""
+    shards = _shards(output_prefix(run, stream), outputs)
+    facts = [found for _, shard in shards if (found := facts_of(shard, sys.maxsize))]
+    samples = max((found["last_sample"] + 1 for found in facts), default=0)
+    problems = [f"{info.name} {unread(error)}"]
+    if samples:
+        problems.append(f"{info.name} has {samples} samples missing: without the stream they cannot be compared")
+    counts = _count(bytearray()) | {"samples": samples, "missing": samples}
+    totals = {key: sum(found[key] for found in facts) for key in _TOTALS}
+    return {"stream": stream, "object": info.name, **counts, **_sizes(shards, totals), "problems": problems}
+
+
+def _shards(prefix: str, outputs: list[ObjectInfo]) -> list[tuple[int, ObjectInfo]]:
+    return sorted(
+        ((parsed[0], other) for other in outputs if (parsed := parse_shard(prefix, other.name))),
+        key=lambda found: (found[0], found[1].name),
+    )
+
+
+def _sizes(shards: list[tuple[int, ObjectInfo]], totals: dict[str, int]) -> dict[str, int]:
+    size_bytes = sum(shard.size_bytes for _, shard in shards)
+    return {"shards": len(shards), "bytes": size_bytes, "tokens": totals["tokens"], "rows": totals["rows"]}
 
 
 def _missing(prefix: str, first: int, last: int) -> str:
@@ -171,11 +196,13 @@ def _read_rejects(
 
 
 def _read_object(bucket: Bucket, info: ObjectInfo, problems: list[str]) -> bytes | None:
-    """The bytes of a small object; None where they are damaged, and the damage is among the problems."""
+    """The bytes of a small object; None where they cannot be downloaded, and the problems say why."""
     try:
         return bucket.read(info.name) or b""
-    except Damaged:
-        problems.append(f"{info.name} is damaged: its bytes differ from its checksum")
+    except Unreachable:
+        raise
+    except Failure as error:
+        problems.append(f"{info.name} {unread(error)}")
         return None
 
 
@@ -227,7 +254,10 @@ def _check_summary(
     stats: dict[str, dict],
     problems: list[str],
 ) -> None:
-    """stats: what each shard that could be read says of its values."""
+    """counts: samples, tokens and rows are those in the shards' metadata, which also tell of a shard that is damaged.
+
+    stats: what each shard that could be read says of its values.
+    """
     if not info:
         problems.append(f"{prefix}metadata.json is missing")
         return
@@ -235,7 +265,7 @@ def _check_summary(
     if text is None:
         return
     stored = {
-        "total_samples": counts["stored_once"],
+        "total_samples": counts["samples"],
         "total_rejected": counts["rejected"],
         "total_truncated": counts["truncated"],
         "total_tokens": counts["tokens"],
