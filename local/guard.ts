@@ -1,6 +1,6 @@
 /** The rules of who may drive a local cloud: programs of the user who started it, and no page in a browser. */
 import {createHmac, randomBytes, timingSafeEqual} from 'node:crypto';
-import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {lstatSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {ApiError} from './errors.ts';
@@ -17,12 +17,18 @@ const IDENTITY_S = 3600;
  */
 export function tokenIn(dir: string): string {
   const file = tokenFile(dir);
-  const kept = existsSync(file) ? readFileSync(file, 'utf8') : '';
+  const kept = isPrivate(file) ? readFileSync(file, 'utf8') : '';
   if (/^[0-9a-f]{64}$/.test(kept)) return kept;
   const token = randomBytes(32).toString('hex');
   rmSync(file, {force: true});
   writeFileSync(file, token, {mode: 0o600, flag: 'wx'});
   return token;
+}
+
+/** Whether it is a regular file of this user that no other user can read or write. */
+function isPrivate(file: string): boolean {
+  const stat = lstatSync(file, {throwIfNoEntry: false});
+  return stat?.isFile() === true && stat.uid === process.getuid?.() && (stat.mode & 0o077) === 0;
 }
 
 export function tokenFile(dir: string): string {

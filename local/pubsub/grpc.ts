@@ -11,7 +11,7 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../errors.ts';
-import {hasToken, unauthenticated} from '../guard.ts';
+import {hasToken, refusePages, unauthenticated} from '../guard.ts';
 import {portInUse} from '../http.ts';
 import type {Topics} from './topics.ts';
 
@@ -72,6 +72,12 @@ function writing<Request, Response>(token: string, answer: (request: Request) =>
 function unary<Request, Response>(answer: (request: Request, metadata: Metadata) => Response) {
   return (call: ServerUnaryCall<Request, Response>, callback: sendUnaryData<Response>): void => {
     try {
+      const header = (name: string) => call.metadata.get(name)[0]?.toString();
+      refusePages({
+        host: call.getHost(),
+        origin: header('origin'),
+        'sec-fetch-site': header('sec-fetch-site'),
+      });
       callback(null, answer(call.request, call.metadata));
     } catch (error) {
       const word = error instanceof ApiError ? error.word : 'INTERNAL';

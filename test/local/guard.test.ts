@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
-import {existsSync, readFileSync, statSync} from 'node:fs';
+import {chmodSync, existsSync, readFileSync, renameSync, statSync, symlinkSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {PubSub} from '@google-cloud/pubsub';
+import {type ChannelOptions, Client, credentials, Metadata, status} from '@grpc/grpc-js';
 import type {LocalCloud} from '../../local/cloud.ts';
-import {HOST_HEADER, tokenFile} from '../../local/guard.ts';
+import {HOST_HEADER, tokenFile, tokenIn} from '../../local/guard.ts';
 import {door, functionsModule, readLines, Scratch, type Seen, until} from './a-cloud.ts';
 import {headAs} from './plain-http.ts';
 
@@ -32,6 +33,29 @@ describe('the token of a local cloud', () => {
     assert.equal((await scratch.cloud({dir: first.dir})).token, first.token);
     assert.notEqual(first.token, cloud.token);
   });
+
+  const strangers = [
+    {name: 'that the group can read', open: (file: string) => chmodSync(file, 0o640)},
+    {name: 'of mode 0644', open: (file: string) => chmodSync(file, 0o644)},
+    {name: 'that other users can write', open: (file: string) => chmodSync(file, 0o602)},
+    {
+      name: 'that is a symbolic link',
+      open: (file: string) => {
+        renameSync(file, `${file}.kept`);
+        symlinkSync(`${file}.kept`, file);
+      },
+    },
+  ];
+  for (const {name, open} of strangers)
+    it(`is made anew in the place of a file ${name}`, () => {
+      const dir = scratch.dir();
+      const first = tokenIn(dir);
+      open(tokenFile(dir));
+      const second = tokenIn(dir);
+      assert.notEqual(second, first);
+      assert.equal(statSync(tokenFile(dir)).mode & 0o777, 0o600);
+      assert.equal(tokenIn(dir), second);
+    });
 
   const script = '#!/bin/sh\ntouch "$GLEANER_HOME/../../ran"\n';
   const tpu = {
@@ -150,7 +174,7 @@ describe('a page in a browser on the same machine', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   before(async () => {
-    cloud = await scratch.cloud({storage_only: true});
+    cloud = await scratch.cloud();
   });
   after(() => scratch.end());
 
@@ -167,12 +191,23 @@ describe('a page in a browser on the same machine', () => {
       assert.equal((await headAs(cloud.port, headers)).status, 403);
     });
 
+  for (const {name, headers} of pages)
+    it(`${name} is refused over gRPC`, async () => {
+      const {host, ...metadata} = headers;
+      const options = host === undefined ? {} : {'grpc.default_authority': host};
+      assert.equal(await callPubSub(cloud, options, metadata), status.PERMISSION_DENIED);
+    });
+
+  it('is told apart from a program, whose gRPC call is answered', async () => {
+    assert.equal(await callPubSub(cloud, {}, {}), status.OK);
+  });
+
   it('of the cloud itself is answered, in a form that no other page can use', async () => {
     const own = {origin: cloud.url, 'sec-fetch-site': 'same-origin'};
-    const {status, headers} = await headAs(cloud.port, own);
-    assert.equal(status, 200);
-    assert.equal(headers['x-content-type-options'], 'nosniff');
-    assert.equal(headers['cross-origin-resource-policy'], 'same-origin');
+    const answer = await headAs(cloud.port, own);
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers['x-content-type-options'], 'nosniff');
+    assert.equal(answer.headers['cross-origin-resource-policy'], 'same-origin');
   });
 });
 
@@ -219,6 +254,27 @@ describe('the ports of the functions', () => {
     assert.equal(readLines(file).length, 1);
   });
 });
+
+/** The status of a call of ListTopics. */
+async function callPubSub(
+  cloud: LocalCloud,
+  options: ChannelOptions,
+  metadata: Record<string, string>,
+): Promise<status> {
+  const client = new Client(cloud.pubsub_endpoint, credentials.createInsecure(), options);
+  const project = Buffer.from(`projects/${cloud.project}`);
+  // ListTopicsRequest as protobuf: field 1 is the project.
+  const request = Buffer.from([10, project.length, ...project]);
+  const same = (bytes: Buffer) => bytes;
+  const sent = Metadata.fromHttp2Headers(metadata);
+  const code = await new Promise<status>(resolve => {
+    client.makeUnaryRequest('/google.pubsub.v1.Publisher/ListTopics', same, same, request, sent, error =>
+      resolve(error?.code ?? status.OK),
+    );
+  });
+  client.close();
+  return code;
+}
 
 /** An identity token that another key has signed. */
 function identityOf(payload: string): string {
