@@ -1,7 +1,9 @@
-import {existsSync, readFileSync} from 'node:fs';
+import {closeSync, existsSync, openSync, readFileSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {type Where as LocalInfo, startLocalCloud} from '../local/cloud.ts';
 import {tokenFile} from '../local/guard.ts';
+import {openStore} from '../shared/compose.ts';
+import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {addressIn, pointClientsAt, tinyModel} from './home.ts';
@@ -101,6 +103,26 @@ export function running(info: LocalInfo): Connection {
     store: `sqlite:${info.store_file}`,
     close: async () => {},
   };
+}
+
+/** The store of a connection. The store of a local cloud lies in a folder that only the user who started it can read. */
+export function storeOf(connection: Connection): Store {
+  try {
+    return openStore(connection);
+  } catch (error) {
+    const isOfAnother = isDenied(connection.store.replace('sqlite:', ''));
+    const hint = isOfAnother ? '; it belongs to another user: run this command as that user' : '';
+    throw new CliError(`${(error as Error).message}${hint}`, {cause: error});
+  }
+}
+
+function isDenied(file: string): boolean {
+  try {
+    closeSync(openSync(file, 'r+'));
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EACCES';
+  }
 }
 
 /** The token lies in the cloud's folder, which only the user who started it can read. */

@@ -1,7 +1,6 @@
 import {existsSync, statSync} from 'node:fs';
 import {mkdir, readFile} from 'node:fs/promises';
 import {join, resolve} from 'node:path';
-import {openStore} from '../shared/compose.ts';
 import {DEFAULT_MODEL} from '../shared/config.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../shared/core/cost.ts';
 import {
@@ -33,11 +32,12 @@ import {
 import {Rejected} from '../shared/errors.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../shared/manifest.ts';
+import type {Store} from '../shared/ports.ts';
 import {parseJson} from '../shared/schemas.ts';
 import {readPrices} from '../shared/shell/money.ts';
 import {poolRecords, runRecords, workerRecords} from '../shared/shell/records.ts';
 import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
-import {type Connection, connect, type Where} from './connect.ts';
+import {type Connection, connect, storeOf, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {dollarText, print, warn} from './output.ts';
 import {CACHE, runWorkerModule} from './python.ts';
@@ -60,7 +60,7 @@ type Target = {what: string; args: string[]; input: RunSpecInput};
 /** Prints what a run would be: nothing is created, and nothing is read but a sample of the streams and the model's small files. */
 export async function estimate(target: string, options: Options): Promise<void> {
   const connection = await connectIfThere(target, options);
-  const store = connection && openStore(connection);
+  const store = connection && storeOf(connection);
   try {
     const found = await findTarget(target, options, connection);
     const default_model = connection?.default_model ?? DEFAULT_MODEL;
@@ -155,7 +155,7 @@ async function sample(spec: RunSpec, args: string[], connection: Connection | un
 /** What an earlier run did: its cost a million tokens, and what its TPUs cost an hour. Of another type it says nothing. */
 async function runLike(
   name: string,
-  store: ReturnType<typeof openStore> | undefined,
+  store: Store | undefined,
   accelerator: string,
   prices: Prices,
 ): Promise<Earlier> {

@@ -2,6 +2,7 @@ import {createWriteStream, existsSync, mkdirSync, type WriteStream} from 'node:f
 import {mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../local/cloud.ts';
+import {lockFolder} from '../local/database.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
@@ -30,8 +31,12 @@ export async function startHome(options: {
   dir: string;
   port: number;
   workers: number;
+  /** Empties `dir` first, once the disk has space and the Python environment is there. */
+  fresh?: boolean;
   /** Resolves at Ctrl-C, which the processes that a start waits for hear too. */
   stopped: Promise<unknown>;
+  /** Begins a step that may take long. */
+  begin: (step: string) => void;
   say: (line: string) => void;
 }): Promise<Home> {
   let isStopped = false;
@@ -47,12 +52,13 @@ export async function startHome(options: {
 
 type Start = Omit<Parameters<typeof startHome>[0], 'stopped'>;
 
-async function start({say, workers, ...options}: Start): Promise<Home> {
+async function start({begin, say, workers, fresh, ...options}: Start): Promise<Home> {
   const dir = resolve(options.dir);
   requireSpace(dir);
-  say('Preparing the Python environment of the workers (the first time downloads it)');
+  begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const worker = await packWorker();
+  if (fresh) await empty(dir);
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
@@ -71,7 +77,7 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
     pointClientsAt(cloud);
     const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
-    await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), say);
+    await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
     const space = watchSpace(dir);
     const close = async () => {
@@ -84,6 +90,12 @@ async function start({say, workers, ...options}: Start): Promise<Home> {
     await cloud.close();
     throw error;
   }
+}
+
+/** Fails where another local cloud has started in the folder by now. */
+async function empty(dir: string): Promise<void> {
+  lockFolder(dir).release();
+  await rm(dir, {recursive: true, force: true});
 }
 
 /** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
@@ -152,10 +164,10 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
 async function provideTinyModel(
   objects: Objects,
   folder: string,
-  say: (line: string) => void,
+  begin: (step: string) => void,
 ): Promise<void> {
   if (await objects.head(`${MODEL_PREFIX}config.json`)) return;
-  if (!existsSync(folder)) await makeTinyModel(folder, say);
+  if (!existsSync(folder)) await makeTinyModel(folder, begin);
   const names = (await readdir(folder)).sort(
     (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
   );
@@ -164,8 +176,8 @@ async function provideTinyModel(
 }
 
 /** Makes the model once for each version of the worker's code; the same code and seed make the same bytes. */
-async function makeTinyModel(folder: string, say: (line: string) => void): Promise<void> {
-  say('Making a tiny random model');
+async function makeTinyModel(folder: string, begin: (step: string) => void): Promise<void> {
+  begin('Making a tiny random model');
   await mkdir(dirname(folder), {recursive: true});
   const unfinished = await mkdtemp(`${folder}.`);
   try {

@@ -14,7 +14,7 @@ export async function up(options: {
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
-  const home = await startHome({...options, stopped, say});
+  const home = await startHome({...options, stopped, begin: say, say});
   const {url, project, bucket, dir} = home.cloud;
   print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, home.cloud.port, bucket));
   try {

@@ -4,18 +4,26 @@ import {isRunId, isZone} from '../shared/core/names.ts';
 import {Rejected} from '../shared/errors.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError, Interrupted} from './errors.ts';
-import {print, say} from './output.ts';
+import {print, printable, say} from './output.ts';
+
+const wantsJson = process.argv.includes('--json');
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
   .version('0.1.0')
   .showHelpAfterError('(add --help for what is possible)')
+  // Usage errors quote arguments.
+  .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
   // 2 is a command that was not understood, 1 an answer: not verified, or not done.
-  .exitOverride(({exitCode}) => process.exit(exitCode === 0 ? 0 : 2));
+  .exitOverride(({exitCode, message}) => {
+    if (exitCode === 0) process.exit(0);
+    if (wantsJson) print(true, {error: message.replace(/^error: /, '')}, []);
+    process.exit(2);
+  });
 
 const port = (least = 1) =>
   new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
-const dir = (text: string) => new Option('--dir <folder>', text);
+const dir = (text: string) => new Option('--dir <folder>', text).argParser(folder);
 const json = () => new Option('--json', 'print JSON for programs');
 
 program
@@ -147,6 +155,11 @@ function whole(text: string, least: number): number {
   return Number(text);
 }
 
+function folder(text: string): string {
+  if (text === '') throw new InvalidArgumentError('a folder, such as . for the current one.');
+  return text;
+}
+
 function runId(text: string): string {
   if (!isRunId(text))
     throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
@@ -169,7 +182,7 @@ try {
   const {message, stack, code} = error as NodeJS.ErrnoException;
   const isTold =
     [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
-  if (process.argv.includes('--json')) print(true, {error: isTold ? message : String(error)}, []);
+  if (wantsJson) print(true, {error: isTold ? message : String(error)}, []);
   for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
   process.exitCode = error instanceof Interrupted ? 130 : 1;
 }

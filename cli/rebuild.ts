@@ -1,5 +1,4 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {openStore} from '../shared/compose.ts';
 import {paths} from '../shared/core/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -13,7 +12,7 @@ import {
   type StreamSurvey,
   surveyRun,
 } from '../shared/shell/rebuild.ts';
-import {connect, type Where} from './connect.ts';
+import {connect, storeOf, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, warn} from './output.ts';
@@ -34,7 +33,7 @@ export async function rebuild(
   options: Where & {json?: boolean; dryRun?: boolean},
 ): Promise<void> {
   const connection = await connect(options);
-  const store = openStore(connection);
+  const store = storeOf(connection);
   try {
     const {project, bucket, storage_endpoint} = connection;
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};

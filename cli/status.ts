@@ -1,8 +1,7 @@
-import {openStore} from '../shared/compose.ts';
 import {usdPerMillionTokens} from '../shared/core/cost.ts';
 import type {Run} from '../shared/core/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
-import {connect, type Where} from './connect.ts';
+import {connect, storeOf, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {dollarText, print} from './output.ts';
 import {
@@ -19,7 +18,7 @@ import {
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
-  const store = openStore(connection);
+  const store = storeOf(connection);
   try {
     if (run === undefined) {
       const runs = await listRuns(store);

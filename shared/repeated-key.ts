@@ -1,18 +1,26 @@
 /** JSON.parse keeps the last of two equal keys and says nothing. */
 
-const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|[{}[\]]/g;
+/** Marks are short, because a match of millions of characters overflows the stack of the RegExp. */
+const MARK = /\\.|["{}[\]]/g;
+const COLON = /\s*:/y;
 
 /** The first key that an object of this text, which is JSON, has twice. */
 export function repeatedKey(json: string): string | undefined {
   const open: Set<string>[] = [];
-  for (const [token, text, colon] of json.matchAll(TOKEN)) {
-    if (token === '{' || token === '[') open.push(new Set());
-    else if (token === '}' || token === ']') open.pop();
-    else if (text !== undefined && colon !== undefined) {
+  let start: number | undefined;
+  for (const {0: mark, index} of json.matchAll(MARK)) {
+    if (start !== undefined) {
+      if (mark !== '"') continue;
+      const text = json.slice(start, index + 1);
+      start = undefined;
+      COLON.lastIndex = index + 1;
+      if (!COLON.test(json)) continue;
       const key: string = JSON.parse(text);
       if (open.at(-1)?.has(key)) return key;
       open.at(-1)?.add(key);
-    }
+    } else if (mark === '"') start = index;
+    else if (mark === '{' || mark === '[') open.push(new Set());
+    else open.pop();
   }
   return undefined;
 }

@@ -19,9 +19,9 @@ const workerNameText = z
   .string()
   .max(MOST_NAME_CHARS)
   .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
-const streamText = z.string().regex(/^\d{3,9}$/);
+const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007');
 const upTo = (most: number) => z.number().int().min(0).max(most);
-const digits = z.string().regex(/^\d{1,19}$/);
+const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
 /** Half a character, which JSON can hold and an error message can quote, is nothing that a document can hold. */
 function toWellFormed(text: string): string {
@@ -140,7 +140,7 @@ export const shardMetadata = z.object({
   samples: whole(0, MAX_SHARD_SAMPLES),
   rejected: whole(0, MAX_SHARD_SAMPLES),
   tokens: whole(0, MAX_SHARD_TOKENS),
-  spec_hash: z.string().regex(/^[0-9a-f]{64}$/),
+  spec_hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits'),
   stream_crc32c: z.string().min(1).max(16),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });

@@ -66,7 +66,9 @@ function choose(args: string[]): {tier: Tier; parts: Part[]} {
   const names = isTier(first) ? args.slice(1) : args;
   const known = PARTS.filter(({tiers}) => tiers.includes(tier));
   const unknown = names.filter(name => !known.some(part => part.name === name));
-  if (unknown.length > 0)
-    throw new Error(`Tier ${tier} has no part ${unknown}; it has ${known.map(({name}) => name).join(', ')}`);
+  if (unknown.length > 0) {
+    console.error(`Tier ${tier} has no part ${unknown}; it has ${known.map(({name}) => name).join(', ')}`);
+    process.exit(1);
+  }
   return {tier, parts: names.length > 0 ? known.filter(({name}) => names.includes(name)) : known};
 }

@@ -1,13 +1,15 @@
 import {existsSync} from 'node:fs';
-import {readdir, readFile, rm} from 'node:fs/promises';
+import {readdir, readFile} from 'node:fs/promises';
 import {join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {z} from 'zod';
 import {lockFolder} from '../../local/database.ts';
 import {checkPort} from '../../local/http.ts';
 import {openStore} from '../../shared/compose.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/core/names.ts';
 import type {Run} from '../../shared/core/run.ts';
 import type {Store} from '../../shared/ports.ts';
+import {parseJson} from '../../shared/schemas.ts';
 import type {RunSpecInput} from '../../shared/spec.ts';
 import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
@@ -46,14 +48,15 @@ export async function demo(options: DemoOptions): Promise<void> {
   const started = Date.now();
   const dir = await checkFolder(options.dir);
   const {input = []} = options;
-  checkInputs(options);
+  await checkInputs(options);
   const records = await countRecords(input, options.streams);
   await checkPort(options.port);
-  // The last thing that can be wrong has been looked at: only now the earlier demo goes.
-  if (options.dir === undefined) await rm(dir, {recursive: true, force: true});
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const {port, workers} = options;
-  const home = await startHome({dir, port, workers, stopped: interrupted, say: live.begin});
+  // The earlier demo goes last: no error of an option, a file, the disk or Python costs its results.
+  const fresh = options.dir === undefined;
+  const {begin, say} = live;
+  const home = await startHome({dir, port, workers, fresh, stopped: interrupted, begin, say});
   const connection = running(home.cloud);
   const store = openStore(connection);
   try {
@@ -92,16 +95,21 @@ export async function demo(options: DemoOptions): Promise<void> {
 async function checkFolder(named: string | undefined): Promise<string> {
   const dir = resolve(named ?? DEFAULT_DIR);
   if (!existsSync(dir)) return dir;
-  if (!existsSync(join(dir, 'cloud.db')) && (await readdir(dir)).length > 0)
+  const names = await readdir(dir).catch((error: Error) => {
+    throw new CliError(`Failed to read ${dir}: ${error.message}; choose a folder with --dir`, {cause: error});
+  });
+  if (names.length > 0 && !names.includes('cloud.db'))
     throw new CliError(`${dir} holds something else: give --dir an empty folder, or one of an earlier demo`);
   lockFolder(dir).release();
   return dir;
 }
 
-function checkInputs({input = [], model}: DemoOptions): void {
+async function checkInputs({input = [], model}: DemoOptions): Promise<void> {
   for (const file of input) if (!existsSync(file)) throw new CliError(`--input ${file} does not exist`);
-  if (model !== undefined && !existsSync(join(model, 'config.json')))
-    throw new CliError(`--model ${model} is no model folder: it has no config.json`);
+  if (model === undefined) return;
+  const file = join(model, 'config.json');
+  if (!existsSync(file)) throw new CliError(`--model ${model} is no model folder: it has no config.json`);
+  parseConfig(await readFile(file, 'utf8'), file);
 }
 
 async function freeRunId(store: Store): Promise<string> {
@@ -128,26 +136,18 @@ async function drop(home: Home, run: string, streams: InputStream[], options: De
 
 /** For four to twelve shards a stream: enough of them to interrupt, few enough to read. A shard may be filled to a half only. */
 async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
-  const config = model
-    ? await readFile(join(model, 'config.json'))
-    : await home.objects.read('models/tiny/config.json', {max_bytes: 1 << 20});
-  const {num_hidden_layers = 1, hidden_size = 1} = parseConfig(
-    Buffer.from(config ?? '{}').toString('utf8'),
-    model,
-  );
+  const name = model ? join(model, 'config.json') : 'models/tiny/config.json';
+  const bytes = model ? await readFile(name) : await home.objects.read(name, {max_bytes: 1 << 20});
+  const {num_hidden_layers, hidden_size} = parseConfig(Buffer.from(bytes ?? '{}').toString('utf8'), name);
   const tokens = Math.max(...streams.map(stream => stream.tokens));
   return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
 }
 
-function parseConfig(
-  text: string,
-  model = 'the tiny model',
-): {num_hidden_layers?: number; hidden_size?: number} {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new CliError(`Failed to read config.json of ${model}: ${(error as Error).message}`);
-  }
+const size = z.number().int().positive().default(1);
+const modelConfig = z.object({num_hidden_layers: size, hidden_size: size});
+
+function parseConfig(text: string, name: string): z.infer<typeof modelConfig> {
+  return parseJson(modelConfig, text, name);
 }
 
 /** Until the run has ended and every TPU is gone. */

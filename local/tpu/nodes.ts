@@ -132,7 +132,7 @@ export class Nodes {
     if (!node) {
       const names = this.list().map(candidate => candidate.name);
       throw badFault(
-        `Unknown TPU "${name}"; there ${names.length > 0 ? `are ${names.join(', ')}` : 'is none'}`,
+        `Unknown TPU "${name}"; the pool has ${names.length > 0 ? names.join(', ') : 'no TPU now'}`,
       );
     }
     switch (kind) {

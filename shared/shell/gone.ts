@@ -1,6 +1,15 @@
 /** Streams whose object is gone from the bucket, while documents or shards of them are left. */
-import {DEFAULT_RUN, isRunId, manifestObject, parseOutputObject, paths, streamObject} from '../core/names.ts';
+import {
+  DEFAULT_RUN,
+  isRunId,
+  manifestObject,
+  outputPrefix,
+  parseOutputObject,
+  paths,
+  streamObject,
+} from '../core/names.ts';
 import type {Objects} from '../ports.ts';
+import {abreast} from './abreast.ts';
 import {runsInBucket, type Sources, type StreamSurvey} from './rebuild.ts';
 import {streamRecords} from './records.ts';
 
@@ -48,13 +57,17 @@ export async function goneStreams(
       if (output) streams.add(output.stream);
     }
   const present = new Set(found.map(({stream}) => stream));
-  const gone = [...streams].filter(stream => !present.has(stream)).sort();
-  return gone.map(stream => {
+  const gone = [...streams].filter(stream => !present.has(stream));
+  const surveys: StreamSurvey[] = [];
+  await abreast(gone, async stream => {
+    const listing = await objects.list(outputPrefix(run, stream));
     const object = known.get(stream)?.object ?? streamObject(run, stream);
-    return {
-      ...{run, stream, object, finding: 'gone' as const, stored_shards: 0},
+    surveys.push({
+      ...{run, stream, object, finding: 'gone'},
+      stored_shards: listing.filter(({name}) => parseOutputObject(name)).length,
       known_shards: known.get(stream)?.total_shards ?? 0,
       why: `its stream object ${object} is gone`,
-    };
+    });
   });
+  return surveys.sort((one, other) => (one.stream < other.stream ? -1 : 1));
 }

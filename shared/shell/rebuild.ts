@@ -139,10 +139,10 @@ async function survey(deps: Sources, run: string, object: ObjectInfo): Promise<L
   return answer('right', null, progress, counted);
 }
 
-/** `shard 2 is missing; 119 of 120 there`, where the document counts what cannot be counted without it. */
+/** `shard 2 is missing; 119 of 120 there`, where the document counts a shard that the bucket lacks. */
 function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly number[]): string | null {
-  const {total_shards: counted} = progress;
-  if (waiting.length === 0 || total_shards <= counted) return null;
+  const {total_shards: counted, finished} = progress;
+  if (finished || total_shards <= counted) return null;
   const all = Math.max(total_shards, ...waiting);
   return `shard ${counted + 1} is missing; ${counted + waiting.length} of ${all} there`;
 }

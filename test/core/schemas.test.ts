@@ -232,7 +232,12 @@ describe('what comes from outside', () => {
     {
       schema: controlMessage,
       given: {action: 'retry', run: 'r', stream: '7'},
-      is: 'stream: expected the form /^\\d{3,9}$/, but it is "7"',
+      is: 'stream: expected 3 to 9 digits such as 007, but it is "7"',
+    },
+    {
+      schema: shardMetadata,
+      given: {...shardMetadataOf(), samples: 'ten', spec_hash: 'abc'},
+      is: 'samples: expected 1 to 19 digits, but it is "ten"; spec_hash: expected 64 hexadecimal digits, but it is "abc"',
     },
     {
       schema: controlMessage,

@@ -294,6 +294,19 @@ describe('control messages', () => {
     assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
+  it('a message with a key twice is rejected, recorded with the key, and changes nothing', async () => {
+    const world = await aWorkingWorld();
+    for (const [message, key] of [
+      ['{"action":"pause","action":"stop","run":"my-run"}', 'action'],
+      [`{"action":"stop","run":"${'x'.repeat(9e6)}","run":"my-run"}`, 'run'],
+    ] as const) {
+      const {id: _, ...record} = await send(world, message);
+      const reason = `The message is not valid: it has the key "${key}" twice`;
+      assert.deepEqual(record, {outcome: 'rejected', reason});
+    }
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
   it('a worker that was deleted and whose zone the pool has left keeps nobody from waiting for the others', async () => {
     const world = new World({...ONE_SLOT, GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
     world.drop('my-run', 0, someLines(2));

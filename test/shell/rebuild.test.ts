@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {CANCELLED} from '../../shared/core/control.ts';
+import {shardObject} from '../../shared/core/names.ts';
 
 import type {Document} from '../../shared/ports.ts';
 import {goneStreams, runsAnywhere} from '../../shared/shell/gone.ts';
@@ -580,11 +581,23 @@ describe('rebuild', () => {
     assert.match(describeSurvey('my-run', survey), /^my-run: 2 streams with 12 shards in the bucket; 1 diff/);
   });
 
+  for (const [missing, says] of [
+    [[10], 'shard 10 is missing; 9 of 10 there'],
+    [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 'shard 1 is missing; 0 of 10 there'],
+  ] as const)
+    it(`is found by a survey that says "${says}"`, async () => {
+      const world = await aDoneWorld();
+      for (const shard of missing)
+        await world.objects.delete(shardObject('my-run', '000', shard, 'safetensors'));
+      const [first] = await surveyRun(world.deps, 'my-run');
+      assert.deepEqual([first?.finding, first?.why], ['different', says]);
+    });
+
   for (const [name, forget] of [
     ['its documents', async () => {}],
     ['its manifest and shards', (world: World) => world.wipe()],
   ] as const)
-    it(`names the stream whose object is gone from the bucket, from ${name}`, async () => {
+    it(`names the stream whose object is gone from the bucket, and counts its shards, from ${name}`, async () => {
       const world = await aDoneWorld();
       await world.objects.delete('datasets/my-run/stream_000.jsonl');
       await world.objects.delete('datasets/my-run/stream_001.jsonl');
@@ -592,8 +605,11 @@ describe('rebuild', () => {
       assert.deepEqual(await runsAnywhere(world.deps), ['my-run', 'other']);
       const gone = await goneStreams(world.deps, 'my-run', []);
       assert.deepEqual(
-        gone.map(({finding, why}) => [finding, why]),
-        ['000', '001'].map(n => ['gone', `its stream object datasets/my-run/stream_${n}.jsonl is gone`]),
+        gone.map(({finding, why, stored_shards}) => [finding, why, stored_shards]),
+        [
+          ['gone', 'its stream object datasets/my-run/stream_000.jsonl is gone', 10],
+          ['gone', 'its stream object datasets/my-run/stream_001.jsonl is gone', 3],
+        ],
       );
     });
 
