@@ -126,7 +126,7 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
 
 /** A moment at which worker-api has been answering all the time. */
 export function moment(now: number): Moment {
-  return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0}};
+  return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
 }
 
 /** The least that must be set. */

@@ -1,4 +1,5 @@
-import {isServedFor, type Moment} from './served.ts';
+import {type Boots, withoutTry} from './breakers.ts';
+import {isServedFor, type Moment, type Served, servedBetween} from './served.ts';
 import {iso, msOf} from './time.ts';
 import {isAlive, type Worker} from './worker.ts';
 
@@ -43,26 +44,35 @@ export function shareOf(nodes: number): number {
 /** `heard`: workers of the zone that have spoken. `isLost`: silent for `LONGEST_SILENCE_S`, without a stored shard. */
 export type Silent = {worker: Worker; heard: number; isLost: boolean; silent_s: number};
 
-/** Whether a silent worker ends now, and the brake after that. */
+/** The end of a silent worker, or not. `judged`: it ends because a probe has spoken, so the silence is its own. */
+export type Verdict = 'held' | 'ends' | 'judged';
+
+/** Decides about a silent worker, and answers the brake after that. */
 export function decideSilence(
   before: Brake | null,
   {worker, heard, isLost, silent_s}: Silent,
   {now, served}: Moment,
-): {ends: boolean; brake: Brake} {
+): {verdict: Verdict; brake: Brake} {
   const brake = {...(before ?? newBrake(now)), active_at: iso(now)};
-  if (isLost || wasSilentWhenAnotherSpoke(brake, worker, silent_s)) return {ends: true, brake};
+  if (wasSilentWhenAnotherSpoke(brake, worker, silent_s, served)) return {verdict: 'judged', brake};
+  if (isLost) return {verdict: 'ends', brake};
   const probes_due = brake.probes_due + 1;
   if (brake.replaced < shareOf(heard))
-    return {ends: true, brake: {...brake, replaced: brake.replaced + 1, probes_due}};
+    return {verdict: 'ends', brake: {...brake, replaced: brake.replaced + 1, probes_due}};
   const isTime = brake.probed_at === null || isServedFor(served, brake.probed_at, FURTHER_PROBE_S);
   if (brake.bad_verdicts >= FEWEST_BAD_VERDICTS && isTime)
-    return {ends: true, brake: {...brake, probed_at: iso(now), probes_due}};
-  return {ends: false, brake};
+    return {verdict: 'ends', brake: {...brake, probed_at: iso(now), probes_due}};
+  return {verdict: 'held', brake};
 }
 
-function wasSilentWhenAnotherSpoke({spoke_at}: Brake, worker: Worker, silent_s: number): boolean {
+function wasSilentWhenAnotherSpoke(
+  {spoke_at}: Brake,
+  worker: Worker,
+  silent_s: number,
+  served: Served,
+): boolean {
   if (spoke_at === null) return false;
-  return msOf(spoke_at) - msOf(worker.heartbeat_at ?? worker.phase_since_at) > silent_s * 1000;
+  return servedBetween(served, worker.heartbeat_at ?? worker.phase_since_at, spoke_at) > silent_s * 1000;
 }
 
 function newBrake(now: number): Brake {
@@ -88,12 +98,35 @@ export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: 
   return isServedFor(served, brake.active_at, RETURNS_S) ? null : brake;
 }
 
-/** A node stayed unheard. One that was asked for since the episode began is a probe; before two bad verdicts it is tried again. */
+/** A node stayed unheard. If it was a probe of this episode, that is a bad verdict; before two of them it is tried again. */
 export function afterUnheard(brake: Brake, worker: Worker): Brake {
-  if (worker.born_at === null || worker.born_at <= brake.since_at) return brake;
+  if (!isProbeOf(brake, worker)) return brake;
   const bad_verdicts = brake.bad_verdicts + 1;
   const probes_due = brake.probes_due + (bad_verdicts < FEWEST_BAD_VERDICTS ? 1 : 0);
   return {...brake, bad_verdicts, probes_due};
+}
+
+/**
+ * A node was refused, or ended before it could speak, which says nothing about boots. If it was a probe of this episode, another one is
+ * due; if it was the try of a stop of creates, another node is.
+ */
+export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P extends {boots: Boots}>(
+  zone: Z,
+  pool: P,
+  worker: Worker,
+): {zone: Z; pool: P} {
+  const {brake} = zone;
+  const isProbe = brake !== null && isProbeOf(brake, worker);
+  const due = isProbe ? {...brake, probes_due: brake.probes_due + 1} : brake;
+  const without = (boots: Boots) => withoutTry(boots, worker.born_at);
+  return {
+    zone: {...zone, brake: due, boots: without(zone.boots)},
+    pool: {...pool, boots: without(pool.boots)},
+  };
+}
+
+function isProbeOf({since_at}: Brake, {is_probe, born_at}: Worker): boolean {
+  return is_probe && born_at !== null && born_at > since_at;
 }
 
 /** A node was asked for in the zone. */

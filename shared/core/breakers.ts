@@ -44,6 +44,11 @@ export function afterTry(boots: Boots, bundle: string, now: number): Boots {
   return isStopped(boots, bundle) ? {...boots, tried_at: iso(now)} : boots;
 }
 
+/** A node that was asked for at `asked_at` was refused or taken before it could speak: if it was the try, another node is. */
+export function withoutTry(boots: Boots, asked_at: string | null): Boots {
+  return boots.tried_at !== null && boots.tried_at === asked_at ? {...boots, tried_at: null} : boots;
+}
+
 /** Machine deaths of a run since it was resumed last. */
 export type MachineDeaths = {
   /** Machines in a row that died at work on the run without a shard of it stored between, and the shards of the run by then. */
@@ -51,16 +56,21 @@ export type MachineDeaths = {
   machine_deaths_shards: number;
   /** Streams that failed for the deaths of their machines. */
   machine_failed_streams: number;
+  /** When a silent machine was last counted whose zone no probe had judged. */
+  unjudged_death_at: string | null;
 };
 
 export const NO_MACHINE_DEATHS: MachineDeaths = {
   machine_deaths: 0,
   machine_deaths_shards: 0,
   machine_failed_streams: 0,
+  unjudged_death_at: null,
 };
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;
+/** Seconds in which silent machines that no probe has judged count as one: their silence may be our fault. */
+const UNJUDGED_S = 600;
 
 /** Fields of a run that the breaker needs. */
 type Breakable = MachineDeaths & {
@@ -70,16 +80,27 @@ type Breakable = MachineDeaths & {
   updated_at: string;
 };
 
-/** The run after `worker` died at work on it. */
+/** `is_judged`: the machine did not just fall silent, or a probe of its zone has spoken since. `total_shards`: of the run by now. */
+export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
+
+/** The run after a worker died at work on it. */
 export function afterMachineDeath<R extends Breakable>(
   run: R,
-  worker: string,
-  cause: string,
+  {worker, cause, is_judged, total_shards}: MachineDeath,
   now: number,
 ): R {
-  const isStored = run.total_shards > run.machine_deaths_shards;
-  const machine_deaths = isStored ? 1 : run.machine_deaths + 1;
-  const counted = {...run, machine_deaths, machine_deaths_shards: run.total_shards, updated_at: iso(now)};
+  const {unjudged_death_at} = run;
+  if (!is_judged && unjudged_death_at !== null && !isOlderThan(unjudged_death_at, UNJUDGED_S, now))
+    return run;
+  const machine_deaths_shards = Math.max(run.total_shards, total_shards);
+  const machine_deaths = machine_deaths_shards > run.machine_deaths_shards ? 1 : run.machine_deaths + 1;
+  const counted = {
+    ...run,
+    machine_deaths,
+    machine_deaths_shards,
+    unjudged_death_at: is_judged ? unjudged_death_at : iso(now),
+    updated_at: iso(now),
+  };
   if (machine_deaths < MOST_MACHINE_DEATHS) return counted;
   const why = `${machine_deaths} machines in a row died at work on it, and no shard was stored`;
   return paused(counted, `${why}; the last was ${worker}: ${cause}`);

@@ -53,7 +53,8 @@ export function payersFor(
   const kept = new Set<string>();
   for (const worker of living) {
     const run = worker.charged_to ?? '';
-    if (!isSpare(worker) || !(fixed.get(worker.name) === run || (left.get(run) ?? 0) > 0)) continue;
+    const isNeeded = isHeld(worker) || fixed.get(worker.name) === run || (left.get(run) ?? 0) > 0;
+    if (!isSpare(worker) || !isNeeded) continue;
     take(run);
     kept.add(worker.name);
   }
@@ -97,6 +98,11 @@ export function purseOf(
   };
 }
 
+/** A worker that fell silent at work stays with the run that it worked for. */
+function isHeld({suspect}: Worker): boolean {
+  return suspect !== null;
+}
+
 /** It was made for a run, and works for none now. */
 function isSpare({phase, work, charged_to}: Worker): boolean {
   const isThere = phase === 'creating' || phase === 'booting' || phase === 'idle' || phase === 'working';
@@ -105,7 +111,7 @@ function isSpare({phase, work, charged_to}: Worker): boolean {
 
 /** The worker as it is when another run pays for it: what it has cost so far is not that one's. */
 export function paidBy(worker: Worker, run: string | null): Worker {
-  return run === null || run === worker.charged_to || !isSpare(worker)
+  return run === null || run === worker.charged_to || !isSpare(worker) || isHeld(worker)
     ? worker
     : {...worker, charged_to: run};
 }
@@ -116,6 +122,11 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
   if (!isPaidFor || worker.usd_per_hour !== null) return worker;
   const usd_per_hour = price();
   return usd_per_hour === null ? worker : {...worker, usd_per_hour};
+}
+
+/** The run that the worker works for, or lost its stream of by its silence or a failure of its machine. */
+export function runAtWork({work, suspect}: Worker): string | undefined {
+  return parseWork(work ?? suspect?.work ?? null)?.run;
 }
 
 /** The run that the worker's time belongs to now. */

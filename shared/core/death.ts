@@ -44,11 +44,11 @@ export function causeOfDeath(
     case 'creating':
       return notReady(worker, limits, now);
     case 'booting':
-      if (worker.heartbeat_at === null && isLate(limits.boot_s))
-        return {kind: 'unheard', cause: `it is READY but said nothing within ${limits.boot_s} s`};
-      if (worker.heartbeat_at !== null && isLate(limits.setup_s))
-        return {kind: 'setup', cause: `its setup took longer than ${limits.setup_s} s`};
-      return worker.heartbeat_at === null ? undefined : withClues(worker, silence(worker, limits, moment));
+      if (worker.heartbeat_at === null) {
+        const cause = `it is READY but said nothing within ${limits.boot_s} s`;
+        return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
+      }
+      return withClues(worker, silence(worker, limits, moment)) ?? longSetup(isLate(limits.setup_s), limits);
     default:
       return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
   }
@@ -82,6 +82,10 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
   if (!isOlderThan(since, limits.create_s, now)) return undefined;
   return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
+}
+
+function longSetup(isLate: boolean, {setup_s}: Limits): Death | undefined {
+  return isLate ? {kind: 'setup', cause: `its setup took longer than ${setup_s} s`} : undefined;
 }
 
 function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {

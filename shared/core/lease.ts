@@ -4,7 +4,7 @@ import type {Run} from './run.ts';
 import {isServedFor, type Served} from './served.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
-import {iso, msOf} from './time.ts';
+import {iso} from './time.ts';
 import type {Suspect, Worker} from './worker.ts';
 
 export type Holder = {worker: string; incarnation: number};
@@ -85,12 +85,16 @@ export function freeFromLiving(stream: Stream, worker: Worker, now: number): Str
  * The stream that a silent worker loses with its lease. It is charged when the worker ends, and not while the worker is held or
  * speaks again. Null where Google repairs the node, or where the node could not work at all.
  */
-export function suspectOf(worker: Worker, {total_shards}: Stream): Suspect | null {
-  const {claimed_at, heartbeat_at, symptoms, work, epoch} = worker;
+export function suspectOf(
+  worker: Worker,
+  {total_shards}: Stream,
+  lease_s: number,
+  served: Served,
+): Suspect | null {
+  const {heartbeat_at, symptoms, work, epoch} = worker;
   const isUnderRepair = heartbeat_at === null || nodeStanding(worker) === 'mending';
   if (work === null || epoch === null || isUnderRepair || isBrokenBy(symptoms)) return null;
-  const isSilent = claimed_at !== null && msOf(heartbeat_at) <= msOf(claimed_at);
-  return isSilent ? {work, epoch, total_shards} : null;
+  return isServedFor(served, heartbeat_at, lease_s) ? {work, epoch, total_shards} : null;
 }
 
 /** Charges a fault to the stream of a silent worker that ends, unless more of the stream was stored since. */

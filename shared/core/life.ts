@@ -323,6 +323,8 @@ function toCreating(worker: Worker, now: number): WorkerDecision {
     incarnation: worker.incarnation + 1,
     born_at: iso(now),
     hello_at: null,
+    bundle: null,
+    is_probe: false,
     suspect: null,
     asked_at: iso(now),
     ready_at: null,

@@ -101,7 +101,9 @@ export function allowance(zone: Zone | undefined, limits: PlacementLimits, now: 
   if (rate === 'full') return Math.max(0, left);
   const last = zone.creates.at(-1)?.asked_at ?? null;
   const isTime = rate !== 'stopped' && (last === null || isOlderThan(last, EVERY_S[rate], now));
-  return isTime ? Math.min(1, Math.max(0, left)) : 0;
+  // Probes go out also where nodes are short-lived: silent workers wait for their word.
+  const probes = zone.brake?.probes_due ?? 0;
+  return Math.max(0, Math.min(left, Math.max(isTime ? 1 : 0, probes)));
 }
 
 /** When the zone may be asked again that has been asked for as many nodes as one may within an hour. */

@@ -83,6 +83,8 @@ export type WantedOptions = {
   allowances?: ReadonlyMap<string, number>;
   /** How many nodes may live at once, wanted or not. */
   most?: number;
+  /** Probes that each zone is to be asked for: see brake.ts. */
+  probes?: ReadonlyMap<string, number>;
 };
 
 /**
@@ -90,17 +92,25 @@ export type WantedOptions = {
  * streams for anybody, and no more than there are slots.
  * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
  * passed over while it waits or its zone gives none now, and so is one whose document is broken. No more are wanted than may live
- * at once, and nodes that still live take the place of new ones.
+ * at once, and nodes that still live take the place of new ones. A probe comes before the silent workers that wait for its word.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken = new Set(), allowances = new Map(), fixed = new Set(), most = Infinity}: WantedOptions = {},
+  {
+    broken = new Set(),
+    allowances = new Map(),
+    fixed = new Set(),
+    most = Infinity,
+    probes = new Map(),
+  }: WantedOptions = {},
 ): Set<string> {
+  const probing = new Set<string>();
   const rank = (name: string) => {
     const worker = workers.get(name);
+    if (probing.has(name)) return KEEP_ORDER.booting;
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
     // Its lease was taken from it, and it has said nothing since.
@@ -108,6 +118,7 @@ export function wantedSlots(
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const left = new Map(allowances);
+  const probesLeft = new Map(probes);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   // What a zone gives goes first to those that nobody can stand in for.
   const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
@@ -118,6 +129,9 @@ export function wantedSlots(
     if (worker && isBlocked(worker, now)) return false;
     const allowed = left.get(zone) ?? Number.POSITIVE_INFINITY;
     left.set(zone, allowed - 1);
+    const due = probesLeft.get(zone) ?? 0;
+    if (allowed > 0 && due > 0) probing.add(name);
+    probesLeft.set(zone, due - 1);
     return allowed > 0;
   });
   const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);

@@ -9,8 +9,9 @@ export type Served = {
   proven_at: string | null;
   /** Times between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
   gaps: {from_at: string; to_at: string}[];
-  /** Pings of the tick that failed since the last one that did not. */
+  /** Pings of the tick that failed since the last one that did not, and when the first of them failed. */
   failed_pings: number;
+  failing_since_at: string | null;
 };
 
 /** A moment as limits see it: the clock, and the time served up to it. */
@@ -23,7 +24,7 @@ export const PROOF_S = 150;
 const KEPT_MS = 2 * 86_400_000;
 const MOST_GAPS = 200;
 
-export const NEVER_SERVED: Served = {proven_at: null, gaps: [], failed_pings: 0};
+export const NEVER_SERVED: Served = {proven_at: null, gaps: [], failed_pings: 0, failing_since_at: null};
 
 /** Adds a proof. One that is not newer than the last changes nothing. */
 export function withProof(served: Served, proof_ms: number): Served {
@@ -43,15 +44,16 @@ function merged(gaps: Served['gaps']): Served['gaps'] {
   return [{from_at: first.from_at, to_at: second.to_at}, ...others];
 }
 
-/** Milliseconds of served time from `since` to the newest proof. */
-function servedSince({proven_at, gaps}: Served, since: string): number {
+/** Milliseconds of served time from `since` until `until`, or until the newest proof if that is earlier. */
+export function servedBetween({proven_at, gaps}: Served, since: string, until: string): number {
   if (proven_at === null) return 0;
-  const [from, to] = [msOf(since), msOf(proven_at)];
+  const [from, to] = [msOf(since), Math.min(msOf(until), msOf(proven_at))];
   const lost = gaps.map(gap => Math.min(to, msOf(gap.to_at)) - Math.max(from, msOf(gap.from_at)));
   return to - from - lost.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }
 
 /** Whether more than `limit_s` seconds of served time have passed since `instant`; an instant that never was has not passed. */
 export function isServedFor(served: Served, instant: string | null, limit_s: number): boolean {
-  return instant !== null && servedSince(served, instant) > limit_s * 1000;
+  if (instant === null || served.proven_at === null) return false;
+  return servedBetween(served, instant, served.proven_at) > limit_s * 1000;
 }

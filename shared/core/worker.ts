@@ -34,6 +34,9 @@ export type Worker = Shown & {
   /** When this incarnation was asked for, and when its agent first spoke. */
   born_at: string | null;
   hello_at: string | null;
+  /** The worker bundle of this life, and whether its node is a probe of its zone: see brake.ts. */
+  bundle: string | null;
+  is_probe: boolean;
   /** How the node of this life was asked for, and until when the queue may give it. */
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
@@ -97,6 +100,8 @@ export function newWorker(
     incarnation: 0,
     born_at: null,
     hello_at: null,
+    bundle: null,
+    is_probe: false,
     suspect: null,
     ...NOTHING_SHOWN,
     provisioning: null,

@@ -1,5 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import {afterLostBoot} from '../core/brake.ts';
 import type {Death} from '../core/death.ts';
 import {afterLook, createRefused, type WorkerAction} from '../core/life.ts';
 import {newZone, refusedBy, type Zone} from '../core/placement.ts';
@@ -14,7 +15,7 @@ import type {Deps} from './deps.ts';
 import {priceOf, readPrices} from './money.ts';
 import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from './nodes.ts';
 import {readPool} from './pools.ts';
-import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {poolRecords, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell, tellAlone} from './timeline.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -76,7 +77,8 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const now = deps.now();
     const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
     const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
-    refuse(tx, current, {kind: 'asked', cause}, now);
+    const zone = await zoneOf(deps, tx, worker.zone, now);
+    await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
     const text = `${worker.name} is not created: ${cause}; the next look decides again`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
@@ -109,15 +111,25 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const now = deps.now();
     const zone = await zoneOf(deps, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
-    zoneRecords.set(tx, blocked);
-    refuse(tx, current, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
+    await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
     tell(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }
 
-function refuse(tx: Transaction, worker: Worker, death: Death, now: number): void {
+async function refuse(
+  deps: Deps,
+  tx: Transaction,
+  worker: Worker,
+  zone: Zone,
+  death: Death,
+  now: number,
+): Promise<void> {
+  const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
+  const after = pool && afterLostBoot(zone, pool, worker);
   const refused = createRefused(worker, death.cause, 0, now);
+  zoneRecords.set(tx, after?.zone ?? zone);
+  if (after && after.pool.boots !== pool.boots) poolRecords.set(tx, after.pool);
   workerRecords.set(tx, refused);
   recordAttempt(tx, worker, {worker: refused, death}, now);
 }

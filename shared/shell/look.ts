@@ -1,5 +1,5 @@
 import {costOfLiving} from '../core/cost.ts';
-import {freeFromLiving, hasRunOut, isHeldBy, suspectOf} from '../core/lease.ts';
+import {freeFromLiving, hasRunOut, isHeldBy, revokeLease, suspectOf} from '../core/lease.ts';
 import {parseWork, workerIdOf} from '../core/names.ts';
 import {slotsOf} from '../core/pool.ts';
 import {goneText, type Run} from '../core/run.ts';
@@ -43,9 +43,10 @@ const RUNS_ABREAST = 8;
 export async function lookAtEverything(deps: Deps): Promise<void> {
   const failures = new Failures(deps);
   const began_ms = deps.now();
-  // Of nodes that cannot be listed nothing is concluded; budgets, pauses and stops need no list.
-  const look = (await failures.isolate('list the nodes', () => lookAtNodes(deps))) ?? NOT_LOOKED;
-  const isBusy = await lookAtFleet(deps, look, failures, began_ms);
+  // Of nodes that cannot be listed nothing is concluded; budgets, pauses and stops need no list, and do not wait for it.
+  const listing = failures.isolate('list the nodes', () => lookAtNodes(deps));
+  const isBusy = await lookAtFleet(deps, listing, failures, began_ms);
+  const look = (await listing) ?? NOT_LOOKED;
   // A tick that failed leaves the beat on, which runs it again.
   failures.rethrow();
   // Any call may have taken minutes: what was seen is old then, and a later tick may have come to rest meanwhile.
@@ -62,11 +63,16 @@ export async function lookAtEverything(deps: Deps): Promise<void> {
 }
 
 /** Decides about workers, and then looks at leases, runs, streams and results; true while any worker is not gone. */
-async function lookAtFleet(deps: Deps, look: Look, failures: Failures, began_ms: number): Promise<boolean> {
+async function lookAtFleet(
+  deps: Deps,
+  listing: Promise<Look | undefined>,
+  failures: Failures,
+  began_ms: number,
+): Promise<boolean> {
   const fleet = await failures.isolate('read the fleet', () => readFleet(deps));
   if (!fleet) return true;
   const decided = await failures.isolate('decide about the workers', () =>
-    lookAtWorkers(deps, look, fleet, failures),
+    lookAtWorkers(deps, listing, fleet, failures),
   );
   await failures.isolate('end silent leases', () =>
     endSilentLeases(deps, fleet, decided?.served ?? NEVER_SERVED),
@@ -140,9 +146,10 @@ async function endSilentLeases(deps: Deps, fleet: Fleet, served: Served): Promis
         return undefined;
       }
       const now = deps.now();
-      const free = freeFromLiving(stream, worker, now);
+      const suspect = suspectOf(worker, stream, deps.config.lease_s, served);
+      const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
       const parent = await runOfFailed(deps, tx, free);
-      putBack(tx, free, {...worker, suspect: suspectOf(worker, stream)}, now, parent);
+      putBack(tx, free, {...worker, suspect}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${deps.config.lease_s} s`;
       const {run, epoch} = stream;
       tell(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);

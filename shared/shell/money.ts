@@ -7,10 +7,11 @@ import {
   type Purse,
   pausedForMoney,
   purseOf,
+  runAtWork,
   toLeave,
   totalOf,
 } from '../core/cost.ts';
-import {parseWork, parseWorkerName, paths} from '../core/names.ts';
+import {parseWorkerName, paths} from '../core/names.ts';
 import type {Pool} from '../core/pool.ts';
 import {GENERATIONS, isPriceKey, overList, type Prices, usdPerHour} from '../core/prices.ts';
 import {isOpen, isRunnable, type Run} from '../core/run.ts';
@@ -94,7 +95,7 @@ export async function holdTheSpent(
   prices: Prices,
   {workers, runs, spent_usd, month}: Accounts,
   failures: Failures,
-): Promise<{dismissed: Set<string>; pays: Purse; held: string[]}> {
+): Promise<{dismissed: Set<string>; newPurse: () => Purse; held: string[]}> {
   const living = costOfLiving(workers.values(), deps.now());
   const leaving = costOfLeaving(workers.values());
   const found = pool.zones.map(zone => priceOf(prices, pool, zone));
@@ -133,12 +134,12 @@ export async function holdTheSpent(
     if (isOpen(run)) held.push(run.run);
   }
   // One without work is another run's, or nobody's and goes.
-  const isAtWork = ({work}: Worker) => over.has(parseWork(work)?.run ?? '');
+  const isAtWork = (worker: Worker) => over.has(runAtWork(worker) ?? '');
   const named = [...workers.values()].filter(worker => allIsOver || isAtWork(worker));
   const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     dismissed: new Set(named.map(worker => worker.name)),
-    pays: purseOf(left, workers, priceIn),
+    newPurse: () => purseOf(left, workers, priceIn),
     held,
   };
 }
@@ -150,7 +151,7 @@ async function runsThatCost(
   failures: Failures,
 ): Promise<Run[]> {
   const open = await openRuns(deps);
-  const named = new Set([...workers.values()].flatMap(({work}) => parseWork(work)?.run ?? []));
+  const named = new Set([...workers.values()].flatMap(worker => runAtWork(worker) ?? []));
   for (const {run} of open) named.delete(run);
   const ended = await Promise.all(
     [...named].map(run => failures.isolate(`read run ${run}`, () => runRecords.get(deps.store, run))),

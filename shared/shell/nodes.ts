@@ -46,18 +46,18 @@ export async function lookAtNodes(deps: Deps): Promise<Look> {
 const MISSING_S = 60;
 
 /**
- * Asks Cloud TPU for each node that the list leaves out and that may be gone: one that is being deleted, or one that a list of a
- * minute ago left out as well and that is unheard for a lease. An error says nothing about the node.
+ * Workers whose nodes the list leaves out and that may be gone: those that are being deleted, and those that a list of a minute ago
+ * left out as well and that are unheard for a lease.
  */
-export async function lookForMissing(
-  deps: Deps,
+export function missingIn(
+  {config}: Deps,
   look: Look,
   workers: ReadonlyMap<string, Worker>,
   {served}: Moment,
-): Promise<Look> {
-  if (look === NOT_LOOKED) return look;
-  const {lease_s} = deps.config;
-  const missing = [...workers.values()].filter(worker => {
+): Worker[] {
+  if (look === NOT_LOOKED) return [];
+  const {lease_s} = config;
+  return [...workers.values()].filter(worker => {
     if (observe(look, worker).kind !== 'missing') return false;
     if (worker.phase === 'deleting') return true;
     const {heartbeat_at, phase_since_at, missing_since_at} = worker;
@@ -67,6 +67,10 @@ export async function lookForMissing(
       look.at_ms - msOf(missing_since_at) >= MISSING_S * 1000
     );
   });
+}
+
+/** Asks Cloud TPU for each node that the list leaves out. An error says nothing about the node. */
+export async function lookForMissing(deps: Deps, look: Look, missing: readonly Worker[]): Promise<Look> {
   const tpus = new Map(look.tpus);
   const absent = new Set<string>();
   await abreast(missing, async worker => {

@@ -36,12 +36,14 @@ export async function heldOrphans(
   if (look === NOT_LOOKED) return new Set();
   await dropBroken(deps, look, broken);
   const orphans = new Map<string, string[]>();
+  const held = new Set<string>();
   for (const name of orphansIn(look, workers)) {
-    const zone = look.tpus.get(name)?.zone ?? '';
-    orphans.set(zone, [...(orphans.get(zone) ?? []), name]);
+    const {zone = '', created_at = ''} = look.tpus.get(name) ?? {};
+    // The workers were read while the list was under way: the document of a newer node may be newer too.
+    if (msOf(created_at) > look.at_ms) held.add(name);
+    else orphans.set(zone, [...(orphans.get(zone) ?? []), name]);
   }
   const named = plan.zones.filter(zone => zone.orphans !== null).map(({zone}) => zone);
-  const held = new Set<string>();
   await abreast([...new Set([...orphans.keys(), ...named])], async zone => {
     const names = orphans.get(zone) ?? [];
     const isUnknown = look.unreachable.includes(zone);

@@ -81,6 +81,7 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   machine_deaths: count.default(0),
   machine_deaths_shards: count.default(0),
   machine_failed_streams: count.default(0),
+  unjudged_death_at: instant.nullable().default(null),
   streams_pending: count,
   streams_in_progress: count,
   streams_completed: count,
@@ -131,6 +132,8 @@ const workerDocument: z.ZodType<Worker> = z.looseObject({
   incarnation,
   born_at: instant.nullable().default(null),
   hello_at: instant.nullable().default(null),
+  bundle: text.nullable().default(null),
+  is_probe: z.boolean().default(false),
   provider_state: text.nullable(),
   health: text.nullable(),
   // Those with a default are newer than the first release, whose documents lack them.
@@ -199,6 +202,7 @@ const servedDocument: z.ZodType<Served> = z.looseObject({
   proven_at: instant.nullable(),
   gaps: z.array(z.looseObject({from_at: instant, to_at: instant})),
   failed_pings: count,
+  failing_since_at: instant.nullable().default(null),
 });
 
 /** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */

@@ -4,7 +4,7 @@ import {afterHello} from '../core/breakers.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../core/served.ts';
-import {isOlderThan, msOf} from '../core/time.ts';
+import {isOlderThan, iso, msOf} from '../core/time.ts';
 import {isAlive, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
@@ -20,7 +20,7 @@ const MOST_FAILED_PINGS = 3;
 export async function storePing(deps: Deps): Promise<void> {
   await deps.store.transaction(async tx => {
     const served = await servedRecord.get(tx);
-    servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0});
+    servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0, failing_since_at: null});
   });
 }
 
@@ -36,8 +36,8 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
   try {
     await deps.ping();
   } catch (error) {
-    const {failed_pings, proven_at} = await storeProofs(deps, heartbeats, 1);
-    const areHeard = proven_at !== null && !isOlderThan(proven_at, PROOF_S, deps.now());
+    const {failed_pings, failing_since_at} = await storeProofs(deps, heartbeats, 1);
+    const areHeard = heartbeats.some(heartbeat_ms => heartbeat_ms > msOf(failing_since_at ?? iso(0)));
     const why = `Failed to ping worker-api, ${failed_pings} times in a row: ${(error as Error).message}`;
     if (failed_pings >= MOST_FAILED_PINGS && areHeard)
       deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`);
@@ -50,7 +50,11 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
   return deps.store.transaction(async tx => {
     const known = await servedRecord.get(tx);
     const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, known);
-    const served = failed > 0 ? {...proven, failed_pings: proven.failed_pings + failed} : proven;
+    const failing = {
+      failed_pings: proven.failed_pings + failed,
+      failing_since_at: proven.failing_since_at ?? iso(deps.now()),
+    };
+    const served = failed > 0 ? {...proven, ...failing} : proven;
     if (served !== known) servedRecord.set(tx, served);
     return served;
   });
@@ -137,10 +141,12 @@ export async function reportHeld(deps: Deps, zones: readonly Zone[], held: reado
 }
 
 function alertOf(zone: string, workers: readonly Worker[]): string {
-  const usd = workers.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
+  const known = workers.flatMap(({usd_per_hour}) => usd_per_hour ?? []);
+  const usd = known.reduce((sum, usd_per_hour) => sum + usd_per_hour, 0);
+  const cost = known.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
   const names = workers.slice(0, 5).map(({name}) => name);
   const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
-  return `${zone} holds ${workers.length} silent workers for $${usd.toFixed(2)} an hour until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
+  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
 }
 
 async function changeZoneDocument(

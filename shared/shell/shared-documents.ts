@@ -2,7 +2,7 @@
  * The documents that decisions about several slots change together: zones, the pool and runs. They are read before anything is
  * decided, changed in memory, and written once, in the transaction of the decisions.
  */
-import {afterCreate, afterUnheard, decideSilence} from '../core/brake.ts';
+import {afterCreate, afterLostBoot, afterUnheard, decideSilence, type Verdict} from '../core/brake.ts';
 import {
   afterMachineDeath,
   afterMachineFailedStream,
@@ -11,9 +11,9 @@ import {
   isStopped,
   mayBoot,
 } from '../core/breakers.ts';
+import {runAtWork} from '../core/cost.ts';
 import {type Death, isMachineDeath} from '../core/death.ts';
 import type {WorkerDecision} from '../core/life.ts';
-import {parseWork} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
@@ -43,9 +43,15 @@ export type Hush = {
   heard: ReadonlyMap<string, number>;
   /** Workers that have been silent, and stored nothing, for longer than any brake holds. */
   lost: ReadonlySet<string>;
+  /** Shards of the runs whose machines died lately: the sums in their documents are those of an earlier tick. */
+  stored: ReadonlyMap<string, number>;
 };
 
-type Turn = WorkerDecision & {before: Worker; change: string | undefined};
+type Turn = WorkerDecision & {
+  before: Worker;
+  change: string | undefined;
+  verdict?: Verdict | undefined;
+};
 
 export async function readShared(
   deps: Deps,
@@ -54,9 +60,15 @@ export async function readShared(
   over: readonly Worker[],
   now: number,
 ): Promise<Shared> {
-  const zones = new Set(turns.flatMap(({before, change, death}) => (change || death ? before.zone : [])));
+  const zones = new Set(
+    turns.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),
+  );
   const isPoolNeeded =
-    over.length > 0 || turns.some(({change, death}) => change === 'asked' || death?.kind === 'unheard');
+    over.length > 0 ||
+    turns.some(
+      ({before, change, death}) =>
+        change === 'asked' || ((death || before.is_probe) && before.hello_at === null),
+    );
   const deaths = turns.filter(({death}) => death && isMachineDeath(death));
   const runs = new Set([
     ...over.flatMap(({costs}) => Object.keys(costs)),
@@ -87,26 +99,21 @@ export function writeShared(tx: Transaction, before: Shared, shared: Shared, now
   if (after.spending && after.spending !== before.spending) spendingRecords.set(tx, after.spending);
 }
 
-/** The run that the worker works on, or lost by its silence or a failure of its machine. */
-function runAtWork({work, suspect}: Worker): string | undefined {
-  return parseWork(work ?? suspect?.work ?? null)?.run;
-}
-
 export function changeZone({zones}: Shared, name: string, change: (zone: Zone) => Zone): void {
   const zone = zones.get(name);
   if (zone) zones.set(name, change(zone));
 }
 
-/** Whether the brake of its zone holds a worker that has been found silent. */
-export function isHeldSilent(
+/** The verdict of the brake of its zone on a silent worker; undefined for any other. */
+export function judgeSilence(
   {config}: Deps,
   shared: Shared,
   {before, death}: Turn,
   {heard, lost}: Hush,
   moment: Moment,
-): boolean {
+): Verdict | undefined {
   const zone = shared.zones.get(before.zone);
-  if (death?.kind !== 'silent' || !zone) return false;
+  if (death?.kind !== 'silent' || !zone) return undefined;
   const {silent_s} = config.limits;
   const silent = {
     worker: before,
@@ -114,34 +121,53 @@ export function isHeldSilent(
     isLost: lost.has(before.name),
     silent_s,
   };
-  const {ends, brake} = decideSilence(zone.brake, silent, moment);
+  const {verdict, brake} = decideSilence(zone.brake, silent, moment);
   changeZone(shared, zone.zone, zone => ({...zone, brake}));
-  return !ends;
+  return verdict;
 }
 
-/** Whether a node may be created: probes always, others while the boots of the pool and of the zone are not stopped. */
-export function grantBoot({config}: Deps, shared: Shared, name: string, now: number): boolean {
+/**
+ * The facts of a new node, if it may be created: probes always, others while the boots of the pool and of the zone are not stopped.
+ */
+export function grantBoot(
+  {config}: Deps,
+  shared: Shared,
+  name: string,
+  now: number,
+): Pick<Worker, 'is_probe' | 'bundle'> | undefined {
   const zone = shared.zones.get(name);
   const {pool} = shared;
-  if (!zone || !pool) return false;
+  if (!zone || !pool) return undefined;
   const {bundle} = config;
   const isProbe = zone.brake !== null && zone.brake.probes_due > 0;
   const mayTry = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
-  if (!isProbe && !mayTry) return false;
+  if (!isProbe && !mayTry) return undefined;
   if (isProbe)
     changeZone(shared, name, ({brake, ...zone}) => ({...zone, brake: brake && afterCreate(brake)}));
   else if (isStopped(pool.boots, bundle) || isStopped(zone.boots, bundle)) {
     shared.pool = {...pool, boots: afterTry(pool.boots, bundle, now)};
     changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, bundle, now)}));
   }
-  return true;
+  return {is_probe: isProbe, bundle};
 }
 
-/** Counts a node that was READY and never spoke. A node that spoke before Google repaired it says nothing about boots. */
+/** A node ended before it could speak. */
+export function giveBootBack(shared: Shared, worker: Worker): void {
+  const zone = shared.zones.get(worker.zone);
+  if (!zone || !shared.pool) return;
+  const after = afterLostBoot(zone, shared.pool, worker);
+  shared.zones.set(zone.zone, after.zone);
+  shared.pool = after.pool;
+}
+
+/**
+ * Counts a node that was READY and never spoke. A node that spoke before Google repaired it says nothing about boots, and one of an
+ * earlier bundle nothing about those of this one.
+ */
 export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker: Worker, now: number): void {
   const {bundle} = deps.config;
   changeZone(shared, worker.zone, zone => ({...zone, brake: zone.brake && afterUnheard(zone.brake, worker)}));
-  if (worker.hello_at !== null) return;
+  if (worker.hello_at !== null || (worker.bundle ?? bundle) !== bundle) return;
   const about = {kind: 'worker', worker: worker.name} as const;
   const advice = `one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`;
   const count = <T extends Zone | Pool>(name: string, document: T): T => {
@@ -161,15 +187,17 @@ export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker
 export function countMachineDeath(
   tx: Transaction,
   shared: Shared,
-  {before}: Turn,
+  {before, verdict}: Turn,
   death: Death,
-  stream: Stream | undefined,
+  failed: Stream | undefined,
+  stored: ReadonlyMap<string, number>,
   now: number,
 ): void {
   const run = shared.runs.get(runAtWork(before) ?? '');
   if (!run) return;
-  const counted = afterMachineDeath(run, before.name, death.cause, now);
-  const next = stream?.status === 'failed' ? afterMachineFailedStream(counted, stream.stream, now) : counted;
+  const machine = {worker: before.name, cause: death.cause, is_judged: verdict !== 'ends'};
+  const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
+  const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
   shared.runs.set(run.run, next);
   tellPaused(tx, run, next, now);
 }

@@ -1,4 +1,5 @@
 /** Decides about slots, each by its document and what Cloud TPU shows of it, and writes what follows in one transaction. */
+import type {Verdict} from '../core/brake.ts';
 import {accrue, paidBy, pricedAt} from '../core/cost.ts';
 import {isMachineDeath} from '../core/death.ts';
 import {chargeSuspect, freeFromDead} from '../core/lease.ts';
@@ -44,9 +45,10 @@ import {
   changeZone,
   countMachineDeath,
   countUnheard,
+  giveBootBack,
   grantBoot,
   type Hush,
-  isHeldSilent,
+  judgeSilence,
   readShared,
   type Shared,
   writeShared,
@@ -83,7 +85,7 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 const MOST_SLOTS = 50;
 
 /**
- * Decides about slots, and answers whether any is not gone and which silent workers are held. Skips every slot whose decision changes
+ * Decides about slots, and answers whether any is not gone, which silent workers are held and which streams lost their worker. Skips every slot whose decision changes
  * nothing. Publishes deletes before it decides about any other slot. Slots that change one document together take turns, many in a
  * transaction.
  */
@@ -93,9 +95,10 @@ export async function lookAtSlots(
   slots: readonly Slot[],
   plan: Plan,
   failures: Failures,
-): Promise<{busy: boolean; held: Worker[]}> {
+): Promise<{busy: boolean; held: Worker[]; freed: Stream[]}> {
   const now = deps.now();
   const held: Worker[] = [];
+  const freed: Stream[] = [];
   let busy = false;
   const deletes = new Map<string, Slot[]>();
   const others = new Map<string, Slot[]>();
@@ -116,9 +119,17 @@ export async function lookAtSlots(
         const decided = await decideBatch(deps, look, batch, plan, failures);
         busy ||= decided.isAnyLeft;
         held.push(...decided.held);
+        freed.push(...decided.freed);
       }
     });
-  return {busy, held};
+  return {busy, held, freed};
+}
+
+/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next worker begins. */
+export async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failures): Promise<void> {
+  await abreast(freed, ({run, stream}) =>
+    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
+  );
 }
 
 /**
@@ -140,11 +151,12 @@ async function decideBatch(
       const names = batch.map(({name}) => name).join(', ');
       deps.log('WARNING', `Failed to decide about ${names}, trying again: ${(error as Error).message}`);
     }
-  const all: Outcome = {held: [], isAnyLeft: false};
+  const all: Outcome = {held: [], freed: [], isAnyLeft: false};
   for (const slot of batch) {
     const alone = () => decideSlots(deps, look, [slot], {...plan, lost_since_ms: began_ms}, failures);
     const decided = await failures.isolate(`decide about ${slot.name}`, alone);
     all.held.push(...(decided?.held ?? []));
+    all.freed.push(...(decided?.freed ?? []));
     all.isAnyLeft ||= decided?.isAnyLeft ?? true;
   }
   return all;
@@ -170,11 +182,12 @@ type Turn = WorkerDecision & {
   change: Change | undefined;
   stream: Stream | undefined;
   suspected: Stream | undefined;
+  verdict?: Verdict | undefined;
 };
 
-/** Silent workers that are held, and whether any slot is not gone. */
-type Outcome = {held: Worker[]; isAnyLeft: boolean};
-type Decided = Outcome & {actions: WorkerAction[]; freed: Stream[]};
+/** Silent workers that are held, streams that lost their worker, and whether any slot is not gone. */
+type Outcome = {held: Worker[]; freed: Stream[]; isAnyLeft: boolean};
+type Decided = Outcome & {actions: WorkerAction[]};
 
 /** `lost_since_ms`: an action that was asked for since then may have been committed and not published. */
 type Attempt = Plan & {lost_since_ms: number};
@@ -207,9 +220,10 @@ async function decideSlots(
     const freed: Stream[] = [];
     for (const decided of turns) {
       const {before} = decided;
-      const isHeld = isHeldSilent(deps, shared, decided, plan, moment);
-      if (isHeld) held.push(before);
-      const turn = isHeld ? withoutSilence(deps, look, decided, plan, now) : decided;
+      const verdict = judgeSilence(deps, shared, decided, plan, moment);
+      if (verdict === 'held') held.push(before);
+      const turn =
+        verdict === 'held' ? withoutSilence(deps, look, decided, plan, now) : {...decided, verdict};
       if (turn === undefined) continue;
       const {change} = turn;
       const zone = shared.zones.get(before.zone);
@@ -217,16 +231,17 @@ async function decideSlots(
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
       if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
       if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
-      if (zone && change === 'asked' && !grantBoot(deps, shared, zone.zone, now)) continue;
+      const boot = zone && change === 'asked' ? grantBoot(deps, shared, zone.zone, now) : {};
+      if (!boot) continue;
       if (change === 'asked') creates += 1;
       if (zone && change)
         changeZone(shared, before.zone, zone => tellZone(deps, tx, zone, change, turn, now));
       const terms =
         zone && change === 'asked' ? termsOf(deps, shared.pool ?? plan.pool, zone, before, plan, now) : {};
-      const worker = {...turn.worker, ...terms, updated_at: iso(now)};
+      const worker = {...turn.worker, ...terms, ...boot, updated_at: iso(now)};
       workerRecords.set(tx, worker);
       left.set(worker.name, worker);
-      if (isEnding(before, worker)) endLife(deps, tx, shared, turn, now);
+      if (isEnding(before, worker)) endLife(deps, tx, shared, turn, plan, now);
       const about = {
         kind: 'worker',
         worker: worker.name,
@@ -243,11 +258,7 @@ async function decideSlots(
   });
   const asked = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
   await failures.isolate(`publish ${asked}`, () => publishActions(deps, actions));
-  // A shard whose event is under way counts before another worker is given the stream.
-  await abreast(freed, ({run, stream}) =>
-    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
-  );
-  return {held, isAnyLeft};
+  return {held, freed, isAnyLeft};
 }
 
 /** The action of a commit whose answer was lost: its message is published by the next attempt. */
@@ -402,15 +413,18 @@ function hasEnded({phase}: Worker): boolean {
 }
 
 /** Records the attempt, frees the stream that the worker had, and charges the stream that a silent worker has lost before. */
-function endLife(deps: Deps, tx: Transaction, shared: Shared, turn: Turn, now: number): void {
+function endLife(deps: Deps, tx: Transaction, shared: Shared, turn: Turn, {stored}: Hush, now: number): void {
   const {before, stream, suspected, death} = turn;
   recordAttempt(tx, before, turn, now);
   if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
+  else if (before.hello_at === null) giveBootBack(shared, before);
   const free = stream && freeFromDead(stream, before.name, death, now);
   const charged = death && suspected && chargeSuspect(suspected, before, death, now);
   const next = free ?? charged;
-  if (next && next !== suspected) putBack(tx, next, undefined, now);
-  if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, next, now);
+  const changed = next === suspected ? undefined : next;
+  if (changed) putBack(tx, changed, undefined, now);
+  const failed = changed?.status === 'failed' ? changed : undefined;
+  if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, failed, stored, now);
 }
 
 /** The zone after what its slot shows of it; a new rate is told. */

@@ -1,10 +1,13 @@
 /** The fleet: which slots should have a TPU, and every node of ours that no document knows. */
 import {heardByZone} from '../core/brake.ts';
 import {isStopped, mayBoot} from '../core/breakers.ts';
-import {payersFor} from '../core/cost.ts';
+import {payersFor, runAtWork} from '../core/cost.ts';
+import {paths} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
 import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
+import type {Run} from '../core/run.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
+import type {Stream} from '../core/stream.ts';
 import {isOlderThan} from '../core/time.ts';
 import type {Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
@@ -12,14 +15,14 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {Failures} from './failures.ts';
 import {type Accounts, holdTheSpent, readPrices, spentThisMonth} from './money.ts';
-import {type Look, lookAtNodes, lookForMissing, managed, NOT_LOOKED} from './nodes.ts';
+import {type Look, lookAtNodes, lookForMissing, managed, missingIn, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
 import {heldOrphans, orphansIn} from './orphans.ts';
 import {knownPool} from './pools.ts';
 import {createsRecords, servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {findLost, heedHellos, proveService, reportHeld} from './service.ts';
-import {lookAtSlots, type Slot, slotOf} from './slots.ts';
+import {countFreed, lookAtSlots, type Slot, slotOf} from './slots.ts';
 import {tellAlone} from './timeline.ts';
 
 /** The workers that are not gone. */
@@ -37,13 +40,16 @@ export async function lookForWork(deps: Deps): Promise<void> {
   if ((await deps.store.count('workers', [LIVING])) > MOST_AT_ONCE) return;
   const failures = new Failures(deps);
   const fleet = await readFleet(deps);
-  const first = await planSlots(deps, fleet, failures);
+  const budgets = await applyBudgets(deps, fleet, failures);
+  const first = await planSlots(deps, fleet, budgets, failures);
   const isNew = [...first.wanted].some(name => !fleet.workers.has(name));
   // A slot without a document may have a node all the same, if the Store was lost.
-  const plan = isNew ? await planAfterLook(deps, fleet, failures) : first;
+  const look = isNew ? await lookAtNodes(deps) : undefined;
+  const plan = look ? await planSlots(deps, fleet, budgets, failures, {look}) : first;
   const isEmpty = (name: string) => (plan.workers.get(name)?.phase ?? 'gone') === 'gone';
   const slots = [...plan.wanted].filter(isEmpty).flatMap(name => slotOf(name, 'wanted', plan.workers));
-  await lookAtSlots(deps, NOT_LOOKED, slots, plan, failures);
+  const {freed} = await lookAtSlots(deps, NOT_LOOKED, slots, plan, failures);
+  await countFreed(deps, freed, failures);
   await failures.isolate('keep the orders of paused runs', () => keepOrdersOf(deps, plan.held));
   failures.rethrow();
 }
@@ -74,52 +80,112 @@ export async function readFleet(deps: Deps): Promise<Fleet> {
   };
 }
 
-async function planAfterLook(deps: Deps, fleet: Fleet, failures: Failures) {
-  const look = await lookAtNodes(deps);
-  return planSlots(deps, fleet, failures, {look});
-}
-
-/** Decides about every slot that has a worker or should have one; busy while any is not gone. `held`: see `holdTheSpent`. */
+/**
+ * Decides about every slot that has a worker or should have one; busy while any is not gone. `held`: see `holdTheSpent`. Workers that
+ * no budget pays for go before the list of nodes is there, and those that the list leaves out are decided about last, because each is
+ * asked for.
+ */
 export async function lookAtWorkers(
   deps: Deps,
-  look: Look,
+  listing: Promise<Look | undefined>,
   fleet: Fleet,
   failures: Failures,
 ): Promise<{busy: boolean; held: string[]; served: Served}> {
   const {workers, broken} = fleet;
+  const budgets = await applyBudgets(deps, fleet, failures);
+  const spent = await dismiss(deps, fleet, budgets, failures);
+  const look = (await listing) ?? NOT_LOOKED;
   const served =
     (await failures.isolate('prove that worker-api works', () => proveService(deps, workers))) ??
     NEVER_SERVED;
   const moment = {now: deps.now(), served};
   const zones = await failures.isolate('read the zones', () => readZones(deps));
   await failures.isolate('hear first words', () => heedHellos(deps, zones ?? [], workers, moment));
-  const plan = await planSlots(deps, fleet, failures, {look, served, ...(zones ? {zones} : {})});
+  const plan = await planSlots(deps, fleet, budgets, failures, {look, served, ...(zones ? {zones} : {})});
   const {wanted, dismissed, held} = plan;
   const found = await failures.isolate('find orphans', () => heldOrphans(deps, look, fleet, plan));
   const orphans = found ?? new Set(orphansIn(look, workers));
   const slots: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
-    if (broken.has(name) || orphans.has(name)) continue;
+    if (broken.has(name) || orphans.has(name) || spent.names.has(name)) continue;
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
-  const seen = await lookForMissing(deps, look, workers, moment);
   const lost = await failures.isolate('find lost workers', () => findLost(deps, workers, moment));
-  const all = {...plan, ...(lost ? {lost} : {})};
-  const decided = await lookAtSlots(deps, seen, slots, all, failures);
+  const stored = await failures.isolate('count the shards of runs', () => shardsOf(deps, fleet.runs));
+  const all = {...plan, ...(lost ? {lost} : {}), ...(stored ? {stored} : {})};
+  const missing = missingIn(deps, look, workers, moment);
+  const names = new Set(missing.map(({name}) => name));
+  const decided = await lookAtSlots(
+    deps,
+    look,
+    slots.filter(({name}) => !names.has(name)),
+    all,
+    failures,
+  );
+  const seen = await lookForMissing(deps, look, missing);
+  const last = await lookAtSlots(
+    deps,
+    seen,
+    slots.filter(({name}) => names.has(name)),
+    all,
+    failures,
+  );
+  await countFreed(deps, [...spent.freed, ...decided.freed, ...last.freed], failures);
   const areStraysLeft = await sweepStrays(deps, look);
-  await failures.isolate('report held workers', () => reportHeld(deps, zones ?? [], decided.held));
+  const silent = [...decided.held, ...last.held];
+  await failures.isolate('report held workers', () => reportHeld(deps, zones ?? [], silent));
   const isAnyHeld = orphans.size > 0 || [...broken].some(name => look.tpus.has(name));
-  return {busy: decided.busy || areStraysLeft || isAnyHeld, held, served};
+  const busy = decided.busy || last.busy || spent.names.size > 0 || areStraysLeft || isAnyHeld;
+  return {busy, held, served};
+}
+
+/** Budgets as applied to the runs: see `holdTheSpent`. */
+type Budgets = Awaited<ReturnType<typeof applyBudgets>>;
+
+async function applyBudgets(deps: Deps, fleet: Fleet, failures: Failures) {
+  const pool = await knownPool(deps);
+  const prices = await readPrices(deps, pool);
+  return {pool, prices, ...(await holdTheSpent(deps, pool, prices, fleet, failures))};
+}
+
+/** Tells the workers that no budget pays for to go, and answers their names. Nothing that Cloud TPU shows of them could keep them. */
+async function dismiss(
+  deps: Deps,
+  fleet: Fleet,
+  budgets: Budgets,
+  failures: Failures,
+): Promise<{names: ReadonlySet<string>; freed: Stream[]}> {
+  const {workers} = fleet;
+  const isThere = ({phase}: Worker) => phase !== 'gone' && phase !== 'deleting';
+  const living = [...workers.values()].filter(
+    worker => budgets.dismissed.has(worker.name) && isThere(worker),
+  );
+  const slots = living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
+  const plan = {...newPlan(deps, fleet, budgets), zones: [], payers: new Map()};
+  const {freed} = await lookAtSlots(deps, NOT_LOOKED, slots, plan, failures);
+  return {names: new Set(slots.map(({name}) => name)), freed};
+}
+
+/** The shards of each run on which machines died since it was resumed. */
+async function shardsOf(deps: Deps, runs: readonly Run[]): Promise<Map<string, number>> {
+  const stored = new Map<string, number>();
+  const dying = runs.filter(({machine_deaths}) => machine_deaths > 0);
+  await abreast(dying, async ({run}) => {
+    const {total_shards} = await deps.store.sum(paths.streams(run), ['total_shards']);
+    stored.set(run, total_shards);
+  });
+  return stored;
 }
 
 /** Deletes every node of ours without a document, however many there are: a person said so. */
 export async function deleteOrphans(deps: Deps, look: Look, fleet: Fleet): Promise<void> {
   const failures = new Failures(deps);
-  const plan = await planSlots(deps, fleet, failures, {look});
+  const plan = await planSlots(deps, fleet, await applyBudgets(deps, fleet, failures), failures, {look});
   const names = orphansIn(look, fleet.workers).filter(name => !fleet.broken.has(name));
   const slots = names.flatMap(name => slotOf(name, 'unwanted', fleet.workers));
-  await lookAtSlots(deps, look, slots, plan, failures);
+  const {freed} = await lookAtSlots(deps, look, slots, plan, failures);
+  await countFreed(deps, freed, failures);
   failures.rethrow();
 }
 
@@ -148,27 +214,11 @@ type Known = {look?: Look; zones?: readonly Zone[]; served?: Served};
  * The slots that should have a TPU, and those that must not keep theirs another minute. The streams are counted after the
  * workers were read, so that each worker that is there for a stream finds it counted.
  */
-async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Known = {}) {
-  const {workers, broken} = fleet;
-  const made_at_ms = deps.now();
-  const pool = await knownPool(deps);
-  const prices = await readPrices(deps, pool);
-  const {dismissed, pays, held} = await holdTheSpent(deps, pool, prices, fleet, failures);
-  const heard = heardByZone(workers.values());
-  const lost: ReadonlySet<string> = new Set();
+async function planSlots(deps: Deps, fleet: Fleet, budgets: Budgets, failures: Failures, known: Known = {}) {
+  const {workers, broken, runs} = fleet;
+  const {pool, dismissed, newPurse} = budgets;
   const served = known.served ?? (await servedRecord.get(deps.store));
-  const base = {
-    made_at_ms,
-    mostCreates: fleet.creates,
-    workers,
-    dismissed,
-    held,
-    pool,
-    prices,
-    served,
-    heard,
-    lost,
-  };
+  const base = {...newPlan(deps, fleet, budgets), served};
   const counted = await failures.isolate('count the work that is left', async () => {
     const zones = known.zones ?? (await readZones(deps));
     return {zones, ...(await whatIsLeft(deps, pool))};
@@ -184,12 +234,39 @@ async function planSlots(deps: Deps, fleet: Fleet, failures: Failures, known: Kn
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
   const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
   const hidden = look ? [...hiddenSlots(deps, pool, workers, look, now), ...orphansIn(look, workers)] : [];
-  const out = new Set([...broken, ...dismissed, ...hidden]);
+  const out = new Set([...broken, ...dismissed, ...hidden, ...silentInVain(workers, runs)]);
   const most = deps.config.ceilings.max_workers - broken.size;
-  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most});
-  const payers = payersFor(wanted, workers, open, fixed, pays);
+  const probes = new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0]));
+  const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most, probes});
+  const payers = payersFor(wanted, workers, open, fixed, newPurse());
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  return {...base, zones, mostCreates: fleet.creates + most - livingAmong(workers), wanted, payers};
+  const room = most - livingAmong(workers);
+  const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
+  const isBounded = isBudgeted || deps.config.ceilings.max_budget_usd !== null;
+  // Budgets pay for the nodes of this plan alone: nodes that another tick asks for come out of them.
+  const creates = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone').length;
+  const mostCreates = fleet.creates + (isBounded ? Math.min(room, creates) : room);
+  return {...base, zones, mostCreates, wanted, payers};
+}
+
+/** A plan of this moment that asks for no node. */
+function newPlan(deps: Deps, fleet: Fleet, {pool, prices, dismissed, held}: Budgets) {
+  const {workers} = fleet;
+  return {
+    ...{made_at_ms: deps.now(), mostCreates: fleet.creates, workers, dismissed, held, pool, prices},
+    served: NEVER_SERVED,
+    heard: heardByZone(workers.values()),
+    lost: new Set<string>() as ReadonlySet<string>,
+    stored: new Map<string, number>() as ReadonlyMap<string, number>,
+  };
+}
+
+/** Silent workers whose run has ended or is paused: no probe's word keeps them. */
+function silentInVain(workers: ReadonlyMap<string, Worker>, runs: readonly Run[]): string[] {
+  const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
+  return [...workers.values()].flatMap(worker =>
+    worker.suspect !== null && !active.has(runAtWork(worker) ?? '') ? worker.name : [],
+  );
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import {
   afterCreate,
   afterHellos,
+  afterLostBoot,
   afterUnheard,
   type Brake,
   decideSilence,
   shareOf,
   withHeld,
 } from '../../shared/core/brake.ts';
+import {NO_BOOTS} from '../../shared/core/breakers.ts';
 import type {Worker} from '../../shared/core/worker.ts';
 import {at, aWorker, moment, T0} from '../builders.ts';
 
@@ -38,7 +40,7 @@ function decideAll(
       {worker, heard, isLost, silent_s: SILENT_S},
       moment(T0 + seconds * 1000),
     );
-    if (verdict.ends) ended += 1;
+    if (verdict.verdict !== 'held') ended += 1;
     current = verdict.brake;
   }
   return {ended, brake: current};
@@ -83,11 +85,11 @@ describe('the silence brake', () => {
     const silent = {worker: late, heard: 10, isLost: false, silent_s: SILENT_S};
     let current = after;
     const ends = [1, 2, 3].map(() => {
-      const verdict = decideSilence(current, silent, moment(T0 + 600_000));
-      current = verdict.brake;
-      return verdict.ends;
+      const {verdict, brake} = decideSilence(current, silent, moment(T0 + 600_000));
+      current = brake;
+      return verdict;
     });
-    assert.deepEqual(ends, [true, true, false], 'a new share');
+    assert.deepEqual(ends, ['ends', 'ends', 'held'], 'a new share');
   });
 
   it('takes no first word from before the episode for a verdict', () => {
@@ -98,7 +100,7 @@ describe('the silence brake', () => {
 
   it('lets one more worker an hour end after two bad verdicts', () => {
     const {brake} = decideAll(10);
-    const probe = aWorker({born_at: at(10)});
+    const probe = aWorker({born_at: at(10), is_probe: true});
     const once = brake && afterUnheard(brake, probe);
     assert.equal(decideAll(8, {brake: once, heard: 10, seconds: 900}).ended, 0, 'not after one');
     assert.equal(once?.probes_due, 3, 'and that probe is tried again');
@@ -109,9 +111,43 @@ describe('the silence brake', () => {
     assert.equal(decideAll(7, {brake: first.brake, heard: 10, seconds: 4601}).ended, 1);
   });
 
-  it('takes no node from before the episode for a probe', () => {
+  for (const [which, changes] of [
+    ['of an earlier episode', {born_at: at(-10), is_probe: true}],
+    ['that is no probe', {born_at: at(10)}],
+  ] as const)
+    it(`hears no verdict from a node ${which}`, () => {
+      const {brake} = decideAll(10);
+      assert.equal(brake && afterUnheard(brake, aWorker(changes)), brake);
+    });
+
+  it('counts no outage of worker-api in the silence that a first word judges', () => {
     const {brake} = decideAll(10);
-    assert.equal(brake && afterUnheard(brake, aWorker({born_at: at(-10)})), brake);
+    const after = brake && {...brake, spoke_at: at(200)};
+    const outage = {from_at: at(-390), to_at: at(190)};
+    const served = {...moment(T0 + 600_000).served, gaps: [outage]};
+    const silent = {worker: silentWorker(), heard: 10, isLost: false, silent_s: SILENT_S};
+    assert.equal(decideSilence(after, silent, {now: T0 + 600_000, served}).verdict, 'held');
+    assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
+  });
+
+  describe('a node that ended before it could speak', () => {
+    const stopped = {...NO_BOOTS, unheard: 5, stopped_at: at(-9000), tried_at: at(10), bundle: 'b'};
+    const {brake} = decideAll(10);
+    const zone = {brake: brake && afterCreate(afterCreate(brake)), boots: stopped};
+    for (const {name, changes, due, tried_at} of [
+      {name: 'a probe', changes: {born_at: at(20), is_probe: true}, due: 1, tried_at: at(10)},
+      {name: 'a probe of before', changes: {born_at: at(-20), is_probe: true}, due: 0, tried_at: at(10)},
+      {name: 'the try of a stop', changes: {born_at: at(10)}, due: 0, tried_at: null},
+      {name: 'any other node', changes: {born_at: at(30)}, due: 0, tried_at: at(10)},
+    ])
+      it(`gives back ${due} probe and ${tried_at ? 'no try' : 'a try'}: ${name}`, () => {
+        const after = afterLostBoot(zone, {boots: stopped}, aWorker(changes));
+        const {brake, boots} = after.zone;
+        assert.deepEqual(
+          [brake?.probes_due, boots.tried_at, after.pool.boots.tried_at],
+          [due, tried_at, tried_at],
+        );
+      });
   });
 
   it('lets a worker end that is silent and stored nothing for six hours', () => {

@@ -52,8 +52,12 @@ describe('the breaker of boots', () => {
 });
 
 describe('the breaker of a run', () => {
-  const die = (count: number, run: Run): Run =>
-    Array.from({length: count}).reduce<Run>(found => afterMachineDeath(found, 'tpu-a-0', 'it hung', T0), run);
+  const DEATH = {worker: 'tpu-a-0', cause: 'it hung', is_judged: true, total_shards: 0};
+  const die = (count: number, run: Run, changes: Partial<typeof DEATH> = {}, now = T0): Run =>
+    Array.from({length: count}).reduce<Run>(
+      found => afterMachineDeath(found, {...DEATH, ...changes}, now),
+      run,
+    );
 
   it('pauses a run after ten deaths of machines in a row without a shard', () => {
     assert.equal(die(9, aRun()).status, 'active');
@@ -65,6 +69,24 @@ describe('the breaker of a run', () => {
   it('counts anew once a shard of the run was stored', () => {
     const stored = {...die(9, aRun()), total_shards: 1};
     assert.deepEqual([die(1, stored).machine_deaths, die(9, stored).status], [1, 'active']);
+  });
+
+  it('counts anew where the document has not the newest shards', () => {
+    assert.equal(die(1, die(9, aRun()), {total_shards: 2}).machine_deaths, 1);
+    assert.equal(
+      die(10, die(9, aRun()), {total_shards: 2}).status,
+      'paused',
+      'and the same shards count once',
+    );
+  });
+
+  it('counts silent machines that no probe has judged as one within ten minutes', () => {
+    const unjudged = {is_judged: false};
+    const once = die(30, aRun(), unjudged);
+    assert.deepEqual([once.machine_deaths, once.status], [1, 'active']);
+    assert.equal(die(30, once, unjudged, T0 + 600_000).machine_deaths, 1);
+    assert.equal(die(30, once, unjudged, T0 + 600_001).machine_deaths, 2);
+    assert.equal(die(9, once).status, 'paused', 'others count each');
   });
 
   it('pauses a run after three streams that failed for their machines', () => {

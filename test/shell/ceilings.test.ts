@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/core/prices.ts';
-import type {Query} from '../../shared/ports.ts';
+import type {Filter} from '../../shared/ports.ts';
 import {someLines} from '../agent.ts';
 import {World} from '../world.ts';
 
@@ -61,38 +61,49 @@ describe('ceilings that no message lifts', () => {
     );
   });
 
-  it('two ticks at once ask for no more nodes together, even if one of them plans an older pool', async () => {
-    const world = new World(TWO);
-    await send(world, {action: 'scale', workers_per_zone: 0});
-    dropStreams(world, 2, 20);
-    await world.deliverAll();
-    await edit(world, 'pools/tpu', {workers_per_zone: 2});
-    const other = {...world.deps};
-    const {store} = world.deps;
-    let isFirst = true;
-    world.deps.store = {
-      ...store,
-      query: async (collection: string, query?: Query) => {
-        // The plan has read the pool and the workers, and asks for its nodes after this.
-        if (collection === 'zones' && isFirst) {
-          isFirst = false;
-          const slow = world.deps;
-          world.deps = other;
-          await edit(world, 'pools/tpu', {zones: ['europe-west4-b']});
-          await world.tick();
-          world.deps = slow;
-        }
-        return store.query(collection, query);
-      },
-    };
-    world.now += 60_000;
-    await world.tick();
-    assert.equal(isFirst, false);
-    const workers = await world.store.query('workers', {
-      where: [{field: 'phase', op: '==', value: 'creating'}],
+  const usd = 8 * USD_PER_MINUTE;
+  for (const {what, settings, spec} of [
+    {what: 'GLEANER_MAX_WORKERS allows', settings: {}, spec: undefined},
+    {what: 'the budget of a run pays the end of', settings: {}, spec: {budget_usd: usd}},
+    {what: 'the budget of the pool pays the end of', settings: {GLEANER_BUDGET_USD: usd}, spec: undefined},
+    {what: 'the month pays the end of', settings: {GLEANER_MAX_BUDGET_USD: usd}, spec: undefined},
+  ])
+    it(`two ticks at once, one of them with an older pool, make no more TPUs than ${what}`, async () => {
+      const isCeiling = what.startsWith('GLEANER');
+      const money = Object.fromEntries(
+        Object.entries(settings).map(([name, value]) => [name, String(value)]),
+      );
+      const world = new World({...TWO, ...(isCeiling ? {} : {GLEANER_MAX_WORKERS: '100'}), ...money});
+      if (spec) world.objects.put('datasets/my-run/run.json', JSON.stringify(spec));
+      await send(world, {action: 'scale', workers_per_zone: 0});
+      dropStreams(world, 4, 20);
+      await world.deliverAll();
+      await edit(world, 'pools/tpu', {workers_per_zone: 2});
+      const other = {...world.deps};
+      const {store} = world.deps;
+      let isFirst = true;
+      world.deps.store = {
+        ...store,
+        count: async (collection: string, where?: Filter[]) => {
+          // The plan has read the pool, the zones and the workers, and asks for its nodes after this.
+          if (collection.endsWith('/streams') && isFirst) {
+            isFirst = false;
+            const slow = world.deps;
+            world.deps = other;
+            await edit(world, 'pools/tpu', {zones: ['europe-west4-b']});
+            await world.tick();
+            world.deps = slow;
+          }
+          return store.count(collection, where);
+        },
+      };
+      world.now += 60_000;
+      await world.tick();
+      assert.equal(isFirst, false);
+      const creating = {field: 'phase', op: '==', value: 'creating'} as const;
+      const workers = await world.store.query('workers', {where: [creating]});
+      assert.deepEqual(workers.map(({id}) => id).sort(), ['tpu-europe-west4-b-0', 'tpu-europe-west4-b-1']);
     });
-    assert.deepEqual(workers.map(({id}) => id).sort(), ['tpu-europe-west4-b-0', 'tpu-europe-west4-b-1']);
-  });
 
   it('a month that is spent pauses every run, takes its TPUs, and makes none again', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});

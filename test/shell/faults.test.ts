@@ -163,11 +163,11 @@ describe('a worker that does not know that it was replaced', () => {
   });
 
   it('of this life, with a lease that went to another, is told to stop and gets other work', async () => {
-    const world = await aWorkingWorld({GLEANER_ZONES: 'us-central1-a', GLEANER_SILENT_S: '3600'});
+    const patient = {GLEANER_SILENT_S: '3600', GLEANER_STALL_S: '3600'};
+    const world = await aWorkingWorld({GLEANER_ZONES: 'us-central1-a', ...patient});
     const slow = world.agent(A0);
     slow.silent = true;
-    world.drop('my-run', 1, someLines(12, 'other'));
-    world.drop('my-run', 2, someLines(2, 'more'));
+    for (let index = 1; index < 10; index++) world.drop('my-run', index, someLines(4, `other${index}`));
     await world.until(
       'another has its stream',
       async () => (await world.stream('my-run', '000'))?.lease?.worker === A1,

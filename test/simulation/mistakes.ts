@@ -104,8 +104,8 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/lease.ts',
-        find: 'return isSilent ? {work, epoch, total_shards} : null;',
-        replace: 'return isSilent && work === null ? {work, epoch, total_shards} : null;',
+        find: 'return isServedFor(served, heartbeat_at, lease_s) ? {work, epoch, total_shards} : null;',
+        replace: 'return null;',
       },
     ],
   },
