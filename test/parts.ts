@@ -50,7 +50,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_CALLS: '1',
     GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
-    GLEANER_MIXED: '5',
+    GLEANER_MIXED: '4',
     GLEANER_PAIRS: '101',
     GLEANER_SIMULATION_SEEDS: '20000',
     GLEANER_STORIES: '12',
