@@ -78,7 +78,9 @@ async function start({begin, say, workers, fresh, ...options}: Start): Promise<H
     const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
     await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
     await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
-    await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url}));
+    const {token} = cloud;
+    await rm(join(dir, ADDRESS_FILE), {force: true});
+    await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url, token}), {mode: 0o600});
     const space = watchSpace(dir);
     const close = async () => {
       space.end();

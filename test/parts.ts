@@ -29,7 +29,7 @@ export const PARTS: Part[] = [
   {name: 'contract', tiers: SLOW, run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
   {
     name: 'unit',
-    tiers: BEFORE_MERGE,
+    tiers: [...TIERS],
     run: mocha(testsOf('**'), ...TWO_AT_ONCE, ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
   },
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},

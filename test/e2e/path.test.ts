@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import {readFileSync, statSync} from 'node:fs';
+import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
 import {urlWithToken} from '../../local/guard.ts';
 import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
@@ -10,6 +12,12 @@ describe('the whole path on a local cloud', function () {
     home = await TestHome.start();
   });
   after(() => home.remove());
+
+  it('leaves its address and its token in a file that only its user can read', () => {
+    const file = join(home.dir, 'address.json');
+    assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {url: home.ready.url, token: home.token});
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+  });
 
   it('turns dropped streams into verified shards, and then no TPU is left and the ticker is off', async () => {
     await home.drop('datasets/first/run.json', SPEC);
