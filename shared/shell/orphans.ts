@@ -37,12 +37,13 @@ export async function heldOrphans(
   await dropBroken(deps, look, broken);
   const orphans = new Map<string, string[]>();
   const held = new Set<string>();
-  for (const name of orphansIn(look, workers)) {
-    const {zone = '', created_at = ''} = look.tpus.get(name) ?? {};
-    // The workers were read while the list was under way: the document of a newer node may be newer too.
-    if (msOf(created_at) > look.at_ms) held.add(name);
+  await abreast(orphansIn(look, workers), async name => {
+    const zone = look.tpus.get(name)?.zone ?? '';
+    // The workers were read while the list was under way, and a node may have got its document since.
+    const isKnown = (await deps.store.get(paths.worker(name))) !== undefined;
+    if (isKnown) held.add(name);
     else orphans.set(zone, [...(orphans.get(zone) ?? []), name]);
-  }
+  });
   const named = plan.zones.filter(zone => zone.orphans !== null).map(({zone}) => zone);
   await abreast([...new Set([...orphans.keys(), ...named])], async zone => {
     const names = orphans.get(zone) ?? [];
