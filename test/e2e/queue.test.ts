@@ -14,7 +14,7 @@ describe('a pool whose TPUs come through the queue, on a local cloud', function 
 
   const queued = async () => (await home.state()).queued_resources.map(({name, state}) => `${name} ${state}`);
 
-  it('waits for a node, is suspended in its work, gets another, and leaves nothing in the queue', async () => {
+  it('waits for a node, is suspended in its work, gets another, and leaves nothing in the queue @long', async () => {
     await home.publish({action: 'scale', provisioning: 'queued-resource'});
     await home.fault('stockout', ZONE);
     await home.drop('datasets/patient/run.json', SPEC);

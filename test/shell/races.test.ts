@@ -6,7 +6,7 @@ import {World} from '../world.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
-const ORDERS = Number(process.env.GLEANER_ORDERS ?? 60);
+const ORDERS = Number(process.env.GLEANER_ORDERS ?? 30);
 
 /** Plays one scene in many orders: `jobs` run into each other at every use of a port, and `then` must hold in each. */
 function inEveryOrder(

@@ -231,7 +231,7 @@ describe('whatever happens', () => {
         await story.endWell();
         await story.world.store.close();
       }),
-      {numRuns: Number(process.env.GLEANER_RANDOM_RUNS ?? 200)},
+      {numRuns: Number(process.env.GLEANER_RANDOM_RUNS ?? 60)},
     );
   }).timeout(600_000);
 });
