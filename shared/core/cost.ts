@@ -125,8 +125,9 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
 }
 
 /** The run that the worker works for, or lost its stream of by its silence or a failure of its machine. */
-export function runAtWork({work, suspect}: Worker): string | undefined {
-  return parseWork(work ?? suspect?.work ?? null)?.run;
+export function runAtWork({work, suspect, phase}: Worker): string | undefined {
+  const isOver = phase === 'gone' || phase === 'deleting';
+  return parseWork(work ?? (isOver ? null : (suspect?.work ?? null)))?.run;
 }
 
 /** The run that the worker's time belongs to now. */

@@ -4,7 +4,7 @@ import type {Run} from './run.ts';
 import {isServedFor, type Served} from './served.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
-import {iso} from './time.ts';
+import {iso, msOf} from './time.ts';
 import type {Suspect, Worker} from './worker.ts';
 
 export type Holder = {worker: string; incarnation: number};
@@ -91,10 +91,12 @@ export function suspectOf(
   lease_s: number,
   served: Served,
 ): Suspect | null {
-  const {heartbeat_at, symptoms, work, epoch} = worker;
+  const {claimed_at, heartbeat_at, symptoms, work, epoch} = worker;
   const isUnderRepair = heartbeat_at === null || nodeStanding(worker) === 'mending';
   if (work === null || epoch === null || isUnderRepair || isBrokenBy(symptoms)) return null;
-  return isServedFor(served, heartbeat_at, lease_s) ? {work, epoch, total_shards} : null;
+  const saysNothing = claimed_at !== null && msOf(heartbeat_at) <= msOf(claimed_at);
+  const isSilent = saysNothing || isServedFor(served, heartbeat_at, lease_s);
+  return isSilent ? {work, epoch, total_shards} : null;
 }
 
 /** Charges a fault to the stream of a silent worker that ends, unless more of the stream was stored since. */

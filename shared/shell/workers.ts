@@ -9,7 +9,7 @@ import type {Run} from '../core/run.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {isOlderThan} from '../core/time.ts';
-import type {Worker} from '../core/worker.ts';
+import {isAlive, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -265,7 +265,7 @@ function newPlan(deps: Deps, fleet: Fleet, {pool, prices, dismissed, held}: Budg
 function silentInVain(workers: ReadonlyMap<string, Worker>, runs: readonly Run[]): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return [...workers.values()].flatMap(worker =>
-    worker.suspect !== null && !active.has(runAtWork(worker) ?? '') ? worker.name : [],
+    isAlive(worker) && worker.suspect !== null && !active.has(runAtWork(worker) ?? '') ? worker.name : [],
   );
 }
 

@@ -104,7 +104,7 @@ export const MISTAKES: Mistake[] = [
     edits: [
       {
         file: 'shared/core/lease.ts',
-        find: 'return isServedFor(served, heartbeat_at, lease_s) ? {work, epoch, total_shards} : null;',
+        find: 'return isSilent ? {work, epoch, total_shards} : null;',
         replace: 'return null;',
       },
     ],

@@ -57,7 +57,11 @@ export class Zones {
     const since = (minutes: number) =>
       before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
     const isChurning = since(25).length >= 3 && since(35).every(({lived_s}) => lived_s < 300);
-    this.#verdict.check(!isChurning, () => `${after.zone} is asked, and lost ${JSON.stringify(since(25))}`);
+    const isProbe = (before.brake?.probes_due ?? 0) > 0;
+    this.#verdict.check(
+      !isChurning || isProbe,
+      () => `${after.zone} is asked, and lost ${JSON.stringify(since(25))}`,
+    );
   }
 
   onWipe(): void {
