@@ -157,6 +157,19 @@ describe('held workers', () => {
       );
     });
 
+  it('that have ended keep no slot from the next run', async () => {
+    const world = await aFleet(1, {GLEANER_SILENT_S: '600'});
+    silence(world);
+    const suspect = async () => (await workersOf(world))[0]?.suspect ?? null;
+    await world.until('a lost lease', async () => (await suspect()) !== null, 9, 0);
+    world.control({action: 'stop', run: RUN});
+    await world.untilAsleep(20);
+    assert.notEqual(await suspect(), null);
+    world.drop('next', 0, someLines(4));
+    await world.untilAsleep(30);
+    assert.equal((await world.run('next'))?.status, 'completed');
+  });
+
   it('whose streams were cancelled count no stream as failed for its machine', async () => {
     const world = await aFleet(10);
     silence(world, name => Number(name.split('-').at(-1)) < 6);
