@@ -7,7 +7,7 @@ import type {Document} from '../../shared/ports.ts';
 import {T0} from '../builders.ts';
 import {TODAY, tomorrow} from './code.ts';
 import {Delivery} from './delivery.ts';
-import {CALM, drawFaults} from './faults.ts';
+import {drawFaults} from './faults.ts';
 import {Machines} from './machines.ts';
 import {People} from './people.ts';
 import {MINUTE_MS, type Options, Setting} from './setting.ts';
@@ -83,7 +83,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   await clockwork.run(T0 + storm_ms, isBroken);
 
   setting.note(() => 'the storm is over');
-  setting.faults = CALM;
+  setting.calmDown();
   setting.isApiOut = false;
   invariants.onOutage(false);
   tpus.removeForeign();

@@ -66,7 +66,7 @@ export class Nodes {
   onWorkerMade(name: string, {zone, phase}: Document): void {
     if (phase !== 'deleting') return;
     this.#setting.see('a node without a document is deleted');
-    const {clockwork, faults, store, tpus} = this.#setting;
+    const {clockwork, store, tpus} = this.#setting;
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
@@ -74,8 +74,7 @@ export class Nodes {
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
     // A list without the others shows one orphan, which goes at once.
-    const areListed = faults.stale === 0 && faults.omission === 0;
-    const areMany = orphans.length > 1 && areListed && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    const areMany = orphans.length > 1 && !this.#setting.mayOmit && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
     this.#verdict.check(
       !areMany || this.#verdict.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,

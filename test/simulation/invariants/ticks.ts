@@ -76,8 +76,8 @@ export class Ticks {
         return [`${name}#${incarnation} is ${queued.state}`];
       const node = tpus.nodes.get(name);
       const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
-      const isSeen =
-        Number(node?.metadata['gleaner-incarnation']) === incarnation && !tpus.zone(zone).unreachable;
+      const isListed = !tpus.zone(zone).unreachable && !this.#setting.mayOmit;
+      const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
       const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
       const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
