@@ -64,7 +64,8 @@ async function areHeld(
   const nodes = managed(look.tpus).filter(name => look.tpus.get(name)?.zone === zone).length;
   const areMany = names.length > shareOf(nodes);
   const since_at = zones.find(known => known.zone === zone)?.orphans?.since_at;
-  if (areMany && since_at !== undefined) return !isOlderThan(since_at, WAIT_S, deps.now());
+  // Once many were seen, all wait: a later list may leave some of them out, and then shows few.
+  if (names.length > 0 && since_at !== undefined) return !isOlderThan(since_at, WAIT_S, deps.now());
   if (areMany === (since_at !== undefined)) return false;
   await deps.store.transaction(async tx => {
     const now = deps.now();

@@ -93,6 +93,22 @@ describe('a Store that is empty', () => {
     assert.deepEqual([world.tpus.nodes.size, (await world.run('my-run'))?.status], [0, 'paused']);
   });
 
+  it('under 20 nodes keeps them for the hour, though a later list shows one', async () => {
+    const world = await aFleet(20);
+    await world.wipe();
+    await world.tick();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      const {tpus, unreachable} = await list();
+      return {tpus: tpus.filter(({name}) => name === A0), unreachable};
+    };
+    await world.minutes(5, 0);
+    world.deps.tpus.list = list;
+    await world.minutes(50, 0);
+    assert.equal(world.tpus.nodes.size, 20);
+    await world.untilAsleep(15);
+  });
+
   it('of one document of 20 costs that node alone, at once', async () => {
     const world = await aFleet(20);
     await world.store.transaction(async tx => tx.delete(`workers/${A0}`));

@@ -62,7 +62,6 @@ export class Setting {
   readonly objects: SimObjects;
   readonly tpus: SimTpus;
   readonly config: Config;
-  #omits_until = Number.NEGATIVE_INFINITY;
   readonly invariants: Invariants;
   /** The deployment began with a budget for a month, which people may have raised since. */
   readonly hasMonthBudget: boolean;
@@ -78,7 +77,9 @@ export class Setting {
   readonly mostCreates: number;
   /** A handler that has not ended by then is called again, beside itself if it is only slow. */
   readonly ack_deadline_ms: number;
+  /** The faults of now, and those that the storm has or had. */
   faults: Faults = CALM;
+  storm: Faults = CALM;
   /** worker-api answers neither workers nor the tick. */
   isApiOut = false;
 
@@ -145,18 +146,6 @@ export class Setting {
 
   get isCalm(): boolean {
     return this.faults === CALM;
-  }
-
-  /** Ends the storm. Lists of its last minutes are remembered for some more. */
-  calmDown(): void {
-    if (this.mayOmit) this.#omits_until = this.clockwork.now + 3 * 60_000;
-    this.faults = CALM;
-  }
-
-  /** Whether lists leave nodes out or are old, or were so a few minutes ago. */
-  get mayOmit(): boolean {
-    const {omission, stale} = this.faults;
-    return omission > 0 || stale > 0 || this.clockwork.now < this.#omits_until;
   }
 
   see(what: string): void {

@@ -7,7 +7,7 @@ import type {Document} from '../../shared/ports.ts';
 import {T0} from '../builders.ts';
 import {TODAY, tomorrow} from './code.ts';
 import {Delivery} from './delivery.ts';
-import {drawFaults} from './faults.ts';
+import {CALM, drawFaults} from './faults.ts';
 import {Machines} from './machines.ts';
 import {People} from './people.ts';
 import {MINUTE_MS, type Options, Setting} from './setting.ts';
@@ -33,7 +33,8 @@ export type Outcome = {
 export async function simulate(seed: number, options: Options = {}): Promise<Outcome> {
   const setting = new Setting(seed, options);
   const {chance, clockwork, invariants, objects, store, tpus} = setting;
-  setting.faults = drawFaults(chance, options.without);
+  setting.storm = drawFaults(chance, options.without);
+  setting.faults = setting.storm;
   setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
   const codes = {today: TODAY, tomorrow: setting.faults.rollout > 0 ? await tomorrow() : undefined};
   const delivery = new Delivery(setting, codes);
@@ -83,7 +84,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   await clockwork.run(T0 + storm_ms, isBroken);
 
   setting.note(() => 'the storm is over');
-  setting.calmDown();
+  setting.faults = CALM;
   setting.isApiOut = false;
   invariants.onOutage(false);
   tpus.removeForeign();

@@ -73,8 +73,11 @@ export class Nodes {
     const orphans = [...tpus.nodes.values()].filter(
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
-    // A list without the others shows one orphan, which goes at once.
-    const areMany = orphans.length > 1 && !this.#setting.mayOmit && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    // A list without the others shows one orphan, which goes at once; not so where an earlier list showed them all.
+    const {stale, omission} = this.#setting.storm;
+    const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
+    const wereSeen = mark !== null || (stale === 0 && omission === 0);
+    const areMany = orphans.length > 1 && wereSeen && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
     this.#verdict.check(
       !areMany || this.#verdict.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,

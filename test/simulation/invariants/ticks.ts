@@ -68,7 +68,7 @@ export class Ticks {
 
   #taken(): string[] {
     const {clockwork, tpus} = this.#setting;
-    return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at}) => {
+    return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at, missing_since_at}) => {
       if (fault !== null) return [`${name}#${incarnation} cannot work: ${fault}`];
       const queued = tpus.queue.get(name);
       const isFromQueue = Number(queued?.request.labels['gleaner-incarnation']) === incarnation;
@@ -76,7 +76,7 @@ export class Ticks {
         return [`${name}#${incarnation} is ${queued.state}`];
       const node = tpus.nodes.get(name);
       const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
-      const isListed = !tpus.zone(zone).unreachable && !this.#setting.mayOmit;
+      const isListed = !tpus.zone(zone).unreachable && missing_since_at === null;
       const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
       const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
       const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
