@@ -1,11 +1,19 @@
 /** JSON.parse keeps the last of two equal keys and says nothing. */
+import {Rejected} from './errors.ts';
 
 /** Marks are short, because a match of millions of characters overflows the stack of the RegExp. */
 const MARK = /\\.|["{}[\]]/g;
 const COLON = /\s*:/y;
 
+/** Throws `Rejected` if an object of this text, which is JSON, has a key twice; `what` is the text's name. */
+export function rejectRepeatedKey(json: string, what: string): void {
+  const key = repeatedKey(json);
+  if (key !== undefined)
+    throw new Rejected(`${what} is not valid: it has the key ${JSON.stringify(key)} twice`);
+}
+
 /** The first key that an object of this text, which is JSON, has twice. */
-export function repeatedKey(json: string): string | undefined {
+function repeatedKey(json: string): string | undefined {
   const open: Set<string>[] = [];
   let start: number | undefined;
   for (const {0: mark, index} of json.matchAll(MARK)) {

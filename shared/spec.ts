@@ -3,8 +3,7 @@ import {createHash} from 'node:crypto';
 import {z} from 'zod';
 import type {Config} from './config.ts';
 import type {Assignment} from './core/pool.ts';
-import {Rejected} from './errors.ts';
-import {repeatedKey} from './repeated-key.ts';
+import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
 
 export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
@@ -234,9 +233,7 @@ function isEmptySlice(tokens: string, length: number): boolean {
 /** Parses the text of `run.json`; throws `Rejected` naming the key. */
 export function parseRunSpec(text: string, what: string): RunSpecInput {
   const spec = parseJson(runSpecInput, text, what);
-  const key = repeatedKey(text);
-  if (key !== undefined)
-    throw new Rejected(`${what} is not valid: it has the key ${JSON.stringify(key)} twice`);
+  rejectRepeatedKey(text, what);
   return spec;
 }
 

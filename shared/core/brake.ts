@@ -117,12 +117,14 @@ export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P e
 ): {zone: Z; pool: P} {
   const {brake} = zone;
   const isProbe = brake !== null && isProbeOf(brake, worker);
-  const due = isProbe ? {...brake, probes_due: brake.probes_due + 1} : brake;
-  const without = (boots: Boots) => withoutTry(boots, worker.born_at);
-  return {
-    zone: {...zone, brake: due, boots: without(zone.boots)},
-    pool: {...pool, boots: without(pool.boots)},
-  };
+  const due = isProbe ? {...zone, brake: {...brake, probes_due: brake.probes_due + 1}} : zone;
+  return {zone: withoutTryOf(due, worker), pool: withoutTryOf(pool, worker)};
+}
+
+/** The same object where nothing changes: it is not written then. */
+function withoutTryOf<T extends {boots: Boots}>(asker: T, {born_at}: Worker): T {
+  const boots = withoutTry(asker.boots, born_at);
+  return boots === asker.boots ? asker : {...asker, boots};
 }
 
 function isProbeOf({since_at}: Brake, {is_probe, born_at}: Worker): boolean {

@@ -8,7 +8,7 @@ import type {Run} from './run.ts';
 import {outdatedText, type Said, splitBySaid, withSaid} from './said.ts';
 import type {Stream} from './stream.ts';
 import {iso} from './time.ts';
-import type {Worker} from './worker.ts';
+import {hasEnded, type Worker} from './worker.ts';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 
@@ -108,7 +108,7 @@ export function decideRecreate(name: string, worker: Worker | undefined, said_at
   if (!worker) return noWorker(name);
   if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
   const said = withSaid(worker.said, ['held'], said_at);
-  if (worker.phase === 'gone' || worker.phase === 'deleting')
+  if (hasEnded(worker))
     return {
       kind: 'applied',
       next: {...worker, said, held: false},
@@ -128,7 +128,7 @@ export function decideDelete(name: string, worker: Worker | undefined, said_at: 
   const said = withSaid(worker.said, ['held'], said_at);
   return {
     kind: 'applied',
-    next: {...worker, said, held: true, recreate: worker.phase !== 'gone' && worker.phase !== 'deleting'},
+    next: {...worker, said, held: true, recreate: !hasEnded(worker)},
     what: `${name} will be deleted and stay away; recreate brings it back`,
   };
 }

@@ -144,6 +144,11 @@ function isSpeaking(worker: Worker): boolean {
   return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
 }
 
+/** Whether the life is over: its node goes or is gone. */
+export function hasEnded({phase}: Pick<Worker, 'phase'>): boolean {
+  return phase === 'deleting' || phase === 'gone';
+}
+
 export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }

@@ -21,7 +21,7 @@ import {isUnfinished, type Stream} from '../core/stream.ts';
 import {iso} from '../core/time.ts';
 import {Rejected} from '../errors.ts';
 import type {Transaction} from '../ports.ts';
-import {repeatedKey} from '../repeated-key.ts';
+import {rejectRepeatedKey} from '../repeated-key.ts';
 import {controlMessage, parseJson} from '../schemas.ts';
 import type {Deps} from './deps.ts';
 import {zoneOf} from './fleet.ts';
@@ -66,9 +66,7 @@ export async function obeyControlMessage(deps: Deps, said: Words): Promise<void>
   try {
     const published_at = publishTimeOf(said);
     const message = parseJson(controlMessage satisfies z.ZodType<ControlMessage>, text, 'The message');
-    const twice = repeatedKey(text);
-    if (twice !== undefined)
-      throw new Rejected(`The message is not valid: it has the key ${JSON.stringify(twice)} twice`);
+    rejectRepeatedKey(text, 'The message');
     const rebuilt = await makeKnown(deps, message);
     const {outcome, reason} = await deps.store.transaction(async tx => {
       const before = await tx.get(path);

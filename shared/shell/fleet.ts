@@ -129,7 +129,7 @@ async function refuse(
   const after = pool && afterLostBoot(zone, pool, worker);
   const refused = createRefused(worker, death.cause, 0, now);
   zoneRecords.set(tx, after?.zone ?? zone);
-  if (after && after.pool.boots !== pool.boots) poolRecords.set(tx, after.pool);
+  if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
   workerRecords.set(tx, refused);
   recordAttempt(tx, worker, {worker: refused, death}, now);
 }

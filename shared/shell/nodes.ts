@@ -4,7 +4,7 @@ import {parseWorkerName} from '../core/names.ts';
 import {queueStanding} from '../core/provider.ts';
 import {isServedFor, type Moment} from '../core/served.ts';
 import {iso, msOf} from '../core/time.ts';
-import type {Worker} from '../core/worker.ts';
+import {hasEnded, type Worker} from '../core/worker.ts';
 import type {Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -147,9 +147,9 @@ export function observe(look: Look, worker: Worker): Observation {
  * Only the queued resource is there, and the node was: the list of nodes may be incomplete where that of the queue is not. A queued
  * resource that is over is evidence by itself.
  */
-function isLeftOut({state, queued}: Tpu, {phase, provider_state}: Worker): boolean {
+function isLeftOut({state, queued}: Tpu, worker: Worker): boolean {
   const isOver = queueStanding({queue_state: queued?.state ?? null}) === 'over';
-  return state === null && provider_state !== null && !isOver && phase !== 'deleting' && phase !== 'gone';
+  return state === null && worker.provider_state !== null && !isOver && !hasEnded(worker);
 }
 
 export function observationOf(tpu: Tpu): Observation {

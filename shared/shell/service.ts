@@ -5,7 +5,7 @@ import {outputPrefix, parseWork, shardListingStart} from '../core/names.ts';
 import type {Zone} from '../core/placement.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../core/served.ts';
 import {isOlderThan, iso, msOf} from '../core/time.ts';
-import {isAlive, type Worker} from '../core/worker.ts';
+import {hasEnded, isAlive, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -26,7 +26,7 @@ export async function storePing(deps: Deps): Promise<void> {
 
 /** Pings worker-api while a worker lives, and answers the time served so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
-  const living = [...workers.values()].filter(({phase}) => phase !== 'gone' && phase !== 'deleting');
+  const living = [...workers.values()].filter(worker => !hasEnded(worker));
   const known = await servedRecord.get(deps.store);
   if (living.length === 0) return known;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));

@@ -29,7 +29,7 @@ import {nodeStanding, queueStanding} from '../core/provider.ts';
 import type {Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {iso, msOf} from '../core/time.ts';
-import {isAlive, newWorker, type Worker} from '../core/worker.ts';
+import {hasEnded, isAlive, newWorker, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import {recordAttempt} from './attempts.ts';
@@ -85,9 +85,9 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 const MOST_SLOTS = 50;
 
 /**
- * Decides about slots, and answers whether any is not gone, which silent workers are held and which streams lost their worker. Skips every slot whose decision changes
- * nothing. Publishes deletes before it decides about any other slot. Slots that change one document together take turns, many in a
- * transaction.
+ * Decides about slots, and answers whether any is not gone, which silent workers are held and which streams lost their worker. Skips
+ * every slot whose decision changes nothing. Publishes deletes before it decides about any other slot. Slots that change one document
+ * together take turns, many in a transaction.
  */
 export async function lookAtSlots(
   deps: Deps,
@@ -406,10 +406,6 @@ function zoneAfter(
 
 function isEnding(before: Worker, after: Worker): boolean {
   return hasEnded(after) && !hasEnded(before);
-}
-
-function hasEnded({phase}: Worker): boolean {
-  return phase === 'deleting' || phase === 'gone';
 }
 
 /** Records the attempt, frees the stream that the worker had, and charges the stream that a silent worker has lost before. */

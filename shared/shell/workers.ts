@@ -9,7 +9,7 @@ import type {Run} from '../core/run.ts';
 import {NEVER_SERVED, type Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {isOlderThan} from '../core/time.ts';
-import {isAlive, type Worker} from '../core/worker.ts';
+import {hasEnded, isAlive, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -157,9 +157,8 @@ async function dismiss(
   failures: Failures,
 ): Promise<{names: ReadonlySet<string>; freed: Stream[]}> {
   const {workers} = fleet;
-  const isThere = ({phase}: Worker) => phase !== 'gone' && phase !== 'deleting';
   const living = [...workers.values()].filter(
-    worker => budgets.dismissed.has(worker.name) && isThere(worker),
+    worker => budgets.dismissed.has(worker.name) && !hasEnded(worker),
   );
   const slots = living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
   const plan = {...newPlan(deps, fleet, budgets), zones: [], payers: new Map()};
@@ -297,8 +296,9 @@ function hiddenSlots(
   look: Look,
   now: number,
 ): string[] {
-  const isHopeless = ({phase, provider_state, queue_state, asked_at}: Worker) => {
-    if (phase === 'gone' || phase === 'deleting') return true;
+  const isHopeless = (worker: Worker) => {
+    if (hasEnded(worker)) return true;
+    const {phase, provider_state, queue_state, asked_at} = worker;
     const isUnseen = provider_state === null && queue_state === null;
     return phase === 'creating' && isUnseen && isOlderThan(asked_at, config.limits.ask_again_s, now);
   };
