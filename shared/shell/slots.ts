@@ -204,7 +204,8 @@ async function decideSlots(
   const {actions, freed, held, isAnyLeft} = await deps.store.transaction(async (tx): Promise<Decided> => {
     const now = deps.now();
     const moment = {now, served: plan.served};
-    const current = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
+    const found = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
+    const current = found.filter(slot => slot !== undefined);
     const turns = await decideTurns(deps, tx, look, current, plan, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
     const counted = isAnyAsked ? await unlessBroken(deps, () => createsRecords.get(tx)) : undefined;
@@ -346,9 +347,15 @@ function stillHolds({wanted, seen}: Slot, worker: Worker): boolean {
   return wanted === 'dismissed' && worker.incarnation === seen?.incarnation;
 }
 
-async function readSlot(tx: Transaction, slot: Slot, now: number): Promise<{slot: Slot; worker: Worker}> {
-  const found = (await workerRecords.get(tx, slot.name)) ?? newWorker(slot.name, slot.place, now);
-  return {slot, worker: accrue(found, now)};
+/** Nothing where the document was lost since the slot was chosen: its node is an orphan from the next look on. */
+async function readSlot(
+  tx: Transaction,
+  slot: Slot,
+  now: number,
+): Promise<{slot: Slot; worker: Worker} | undefined> {
+  const found = await workerRecords.get(tx, slot.name);
+  if (!found && slot.seen) return undefined;
+  return {slot, worker: accrue(found ?? newWorker(slot.name, slot.place, now), now)};
 }
 
 /** How a node is asked for, at what price, and who pays. */

@@ -109,6 +109,28 @@ describe('a Store that is empty', () => {
     await world.untilAsleep(15);
   });
 
+  it('of its workers within a tick costs no node that the tick knew', async () => {
+    const world = new World({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '2'});
+    for (const index of [0, 1]) world.drop('my-run', index, someLines(4));
+    await world.deliverAll();
+    world.settle();
+    const {ping} = world.deps;
+    world.deps.ping = async () => {
+      const workers = await world.store.query('workers');
+      assert.deepEqual(
+        workers.map(({data}) => data.phase),
+        ['creating', 'creating'],
+      );
+      await world.store.transaction(async tx => workers.forEach(({path}) => void tx.delete(path)));
+      return ping();
+    };
+    await world.tick();
+    world.deps.ping = ping;
+    assert.deepEqual(await world.store.query('workers'), []);
+    await world.minutes(50, 0);
+    assert.deepEqual([alerts(world).length, world.tpus.nodes.size], [1, 2]);
+  });
+
   it('of one document of 20 costs that node alone, at once', async () => {
     const world = await aFleet(20);
     await world.store.transaction(async tx => tx.delete(`workers/${A0}`));

@@ -22,6 +22,13 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
 /** What a message made of the document that it is about. */
 type Word = {path: string; version: number; spent_usd: number; cancelled: string | undefined};
 
+/** Whether an order is left on a run or a pool. */
+function isKept({version, status, cancelled_streams}: Document = {}): boolean {
+  return (
+    Number(version) > 0 || status === 'paused' || Boolean((cancelled_streams as string[] | undefined)?.length)
+  );
+}
+
 export class Words {
   readonly #setting: Setting;
   readonly #verdict: Verdict;
@@ -66,10 +73,9 @@ export class Words {
     if (outcome !== 'applied') return;
     const {action, run, stream} = JSON.parse(String(message));
     const path = run === undefined ? paths.pool('tpu') : paths.run(run);
-    const {version, spent_usd, cost_usd, status, cancelled_streams} = this.#setting.store.peek(path) ?? {};
-    const isKept =
-      Number(version) > 0 || status === 'paused' || (cancelled_streams as string[] | undefined)?.length;
-    if (action === 'rebuild' || !(isKept || action === 'cancel')) return;
+    const document = this.#setting.store.peek(path);
+    if (action === 'rebuild' || !(isKept(document) || action === 'cancel')) return;
+    const {version, spent_usd, cost_usd} = document ?? {};
     const spent = Math.max(Number(spent_usd), Number(cost_usd ?? 0));
     const cancelled = action === 'cancel' ? paths.stream(run, stream) : undefined;
     this.#said.set(id, {path, version: Number(version), spent_usd: spent, cancelled});
@@ -105,7 +111,8 @@ export class Words {
   onObeyed(id: string, {action, run, worker}: Document): void {
     const {store} = this.#setting;
     const said = this.#said.get(id);
-    if (said) this.#kept.push(said);
+    // A resume may have come in between: of a run on which no order is left, no object is made.
+    if (said && (said.cancelled || isKept(store.peek(said.path)))) this.#kept.push(said);
     const isCancelled = (path: string) => /^cancelled/.test(String(store.peek(path)?.last_error));
     if (said?.cancelled && isCancelled(said.cancelled)) this.#cancelled.add(said.cancelled);
     const path = paths.worker(String(worker));
