@@ -127,8 +127,9 @@ describe('the whole path on a local cloud', function () {
   });
 
   it('pauses, resumes and stops a run by message, and records what cannot be applied', async () => {
+    // Enough work that the run does not end before the stop, however slowly the messages are delivered.
     await home.drop('datasets/told/run.json', SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(600, 'f'));
+    await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'f'));
     await home.until(
       'the first shard',
       () => home.view('told'),
@@ -163,7 +164,7 @@ describe('the whole path on a local cloud', function () {
 
   it('refuses to mix two contents of one stream', async () => {
     await home.drop('datasets/mixed/run.json', SPEC);
-    await home.drop('datasets/mixed/stream_000.jsonl', texts(600, 'g'));
+    await home.drop('datasets/mixed/stream_000.jsonl', texts(6000, 'g'));
     await home.until(
       'the first shard',
       () => home.view('mixed'),
