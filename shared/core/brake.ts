@@ -1,5 +1,5 @@
 import {type Boots, withoutTry} from './breakers.ts';
-import {isServedFor, type Moment, type Served, servedBetween} from './served.ts';
+import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from './served.ts';
 import {iso, msOf} from './time.ts';
 import {isAlive, type Worker} from './worker.ts';
 
@@ -84,11 +84,13 @@ function newBrake(now: number): Brake {
 
 /**
  * The brake after what the workers of its zone have said. A worker that spoke for the first time since the episode began gives the
- * share back: workers that fall silent later are judged anew. Without a silent worker for `RETURNS_S`, the brake is off.
+ * share back: workers that fall silent later are judged anew. Its word counts `PROOF_S` later, when the heartbeats of all healthy
+ * workers have come as well: after an outage of the network, the first to speak is no evidence against the others. Without a silent
+ * worker for `RETURNS_S`, the brake is off.
  */
 export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: Moment): Brake | null {
   const spoke = workers.flatMap(({hello_at}) =>
-    hello_at !== null && hello_at > brake.since_at ? hello_at : [],
+    hello_at !== null && hello_at > brake.since_at && isServedFor(served, hello_at, PROOF_S) ? hello_at : [],
   );
   const spoke_at = spoke.sort().at(-1);
   if (spoke_at !== undefined) {

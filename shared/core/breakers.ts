@@ -1,4 +1,5 @@
 /** Breakers stop what fails again and again: the creates of a pool or zone whose nodes never speak, and a run that ends machines. */
+import {type Said, withSaid} from './said.ts';
 import {isOlderThan, iso} from './time.ts';
 
 /** How boots of a pool or of a zone have ended lately. A node that Cloud TPU took does not count. */
@@ -35,13 +36,28 @@ export function isStopped(boots: Boots, bundle: string): boolean {
   return boots.stopped_at !== null && boots.bundle === bundle;
 }
 
-/** Whether a node may be created: nothing is stopped, or an hour has passed since the last try. */
+/** Whether a node may be created: nothing is stopped, or an hour has passed since the stop and since the last try. */
 export function mayBoot(boots: Boots, bundle: string, now: number): boolean {
-  return !isStopped(boots, bundle) || isOlderThan(boots.tried_at ?? boots.stopped_at, TRY_S, now);
+  const {stopped_at, tried_at} = boots;
+  return (
+    !isStopped(boots, bundle) || [stopped_at, tried_at ?? stopped_at].every(at => isOlderThan(at, TRY_S, now))
+  );
 }
 
-export function afterTry(boots: Boots, bundle: string, now: number): Boots {
-  return isStopped(boots, bundle) ? {...boots, tried_at: iso(now)} : boots;
+/** A zone remembers its last try also where the pool alone is stopped: zones take turns. */
+export function afterTry(boots: Boots, now: number): Boots {
+  return {...boots, tried_at: iso(now)};
+}
+
+/** The zone whose turn the next try of a stopped pool is: the one that was tried longest ago. */
+export function nextToTry(
+  zones: readonly {zone: string; boots: Boots}[],
+  bundle: string,
+  now: number,
+): string | undefined {
+  const ready = zones.filter(({boots}) => mayBoot(boots, bundle, now));
+  const tried = ({boots}: {boots: Boots}) => boots.tried_at ?? '';
+  return ready.sort((a, b) => tried(a).localeCompare(tried(b)))[0]?.zone;
 }
 
 /** A node that was asked for at `asked_at` was refused or taken before it could speak: if it was the try, another node is. */
@@ -76,6 +92,7 @@ const UNJUDGED_S = 600;
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;
+  said: Said;
   total_shards: number;
   updated_at: string;
 };
@@ -103,7 +120,7 @@ export function afterMachineDeath<R extends Breakable>(
   };
   if (machine_deaths < MOST_MACHINE_DEATHS) return counted;
   const why = `${machine_deaths} machines in a row died at work on it, and no shard was stored`;
-  return paused(counted, `${why}; the last was ${worker}: ${cause}`);
+  return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
 /** The run after a stream of it failed for the deaths of its machines. */
@@ -114,10 +131,13 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
   return paused(
     counted,
     `${machine_failed_streams} streams failed for the deaths of their machines, the last was ${stream}`,
+    now,
   );
 }
 
-function paused<R extends Breakable>(run: R, why: string): R {
+/** Only a `resume` that is published after the pause ends it. */
+function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
-  return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`};
+  const said = withSaid(run.said, ['status'], iso(now));
+  return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`, said};
 }

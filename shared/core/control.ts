@@ -249,7 +249,13 @@ function sortSettings<T extends object>({said}: {said: Said}, settings: T, said_
 }
 
 /** `resume` of a pool: its creates go on, here and in each of its zones, and unheard boots are counted anew. */
-export function decideResumePool(pool: Pool): Decision<Pool> {
+export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
+  const {stopped_at} = pool.boots;
+  if (stopped_at !== null && said_at < stopped_at)
+    return {
+      kind: 'rejected',
+      reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
+    };
   const what = pool.boots.stopped_at === null ? 'was not stopped' : 'creates nodes again';
   return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
 }

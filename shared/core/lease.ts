@@ -71,6 +71,9 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
   return isSuspect && free !== stream ? blame(free, `${worker} died at work on it: ${death.cause}`) : free;
 }
 
+/** A worker that sets up again may have been brought down by its stream. */
+export const RESTARTED = 'restarted in the middle of it';
+
 /**
  * Takes the stream from a worker that still has a node: the worker asks for the stream again, or its lease has run out. A worker
  * that restarted in the middle of the stream may have been brought down by the stream, so the stream is charged a fault.
@@ -78,7 +81,7 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
   const free = revokeLease(stream, now);
   const hasRestarted = worker.claimed_at === null;
-  return hasRestarted && free !== stream ? blame(free, `${worker.name} restarted in the middle of it`) : free;
+  return hasRestarted && free !== stream ? blame(free, `${worker.name} ${RESTARTED}`) : free;
 }
 
 /**
@@ -99,11 +102,11 @@ export function suspectOf(
   return isSilent ? {work, epoch, total_shards} : null;
 }
 
-/** Charges a fault to the stream of a silent worker that ends, unless more of the stream was stored since. */
-export function chargeSuspect(stream: Stream, worker: Worker, death: Death, now: number): Stream {
+/** Charges a fault to the stream that a silent worker lost, unless more of the stream was stored since. `why`: the worker ended or restarted. */
+export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: number): Stream {
   const isOver = stream.status === 'completed' || stream.status === 'failed';
   if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;
-  const charged = blame(stream, `${worker.name} died at work on it: ${death.cause}`);
+  const charged = blame(stream, `${worker.name} ${why}`);
   // Another worker has it now, and ends or stores a shard before the stream is judged.
   const {status} = stream.status === 'in_progress' ? stream : charged;
   return {...charged, status, updated_at: iso(now)};

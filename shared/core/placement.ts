@@ -3,6 +3,9 @@ import {type Boots, NO_BOOTS} from './breakers.ts';
 import type {Refusal} from './provider.ts';
 import {isOlderThan, iso, msOf} from './time.ts';
 
+/** Since when a zone has more orphans than go at once, and since when lists show none of them. */
+export type OrphansMark = {since_at: string; unseen_since_at: string | null};
+
 /** How a zone has been doing lately: what it refused, how many nodes it was asked for, and how long they lived. */
 export type Zone = {
   zone: string;
@@ -18,8 +21,8 @@ export type Zone = {
   boots: Boots;
   /** Set while workers of the zone are silent. */
   brake: Brake | null;
-  /** Since when it has more nodes without a document than go at once. */
-  orphans: {since_at: string} | null;
+  /** Set while many nodes of the zone have no document: see shell/orphans.ts. */
+  orphans: OrphansMark | null;
   updated_at: string;
 };
 

@@ -180,6 +180,7 @@ export function withRebuilt(
 export function blockedBy(stream: Stream, shard: Shard, now: number): Stream {
   const blocked_reason = `${shard.object} has epoch ${shard.epoch}, and ${stream.epoch} is the largest that was granted: a worker of a lost database or a foreign program stored it. Delete the shard if it is foreign; then publish {"action": "rebuild", "run": "${stream.run}"}`;
   if (stream.blocked_reason === blocked_reason) return stream;
-  const last_error = stream.status === 'failed' ? stream.last_error : blocked_reason;
+  const failedBefore = stream.status === 'failed' && stream.last_error !== stream.blocked_reason;
+  const last_error = failedBefore ? stream.last_error : blocked_reason;
   return {...stream, status: 'failed', lease: null, last_error, blocked_reason, updated_at: iso(now)};
 }

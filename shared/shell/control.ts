@@ -15,6 +15,7 @@ import {
   decideScale,
 } from '../core/control.ts';
 import {paths, workerIdOf} from '../core/names.ts';
+import type {Zone} from '../core/placement.ts';
 import {type Pool, slotsFor} from '../core/pool.ts';
 import {isOpen} from '../core/run.ts';
 import {isUnfinished, type Stream} from '../core/stream.ts';
@@ -178,10 +179,11 @@ async function apply(
       const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, zone, now)));
       const resume = (tx: Transaction, next: Pool) => {
         poolRecords.set(tx, next);
-        for (const zone of zones)
+        const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= published_at;
+        for (const zone of zones.filter(isEarlier))
           if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
       };
-      return conclude(decideResumePool(pool), resume, {pool: pool.pool});
+      return conclude(decideResumePool(pool, published_at), resume, {pool: pool.pool});
     }
     case 'configure': {
       const {action: _, run, if_version, ...settings} = message;

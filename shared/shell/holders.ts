@@ -36,6 +36,16 @@ export async function holderOf(
   return isHeldBy(stream, worker) ? worker : undefined;
 }
 
+/** The stream that the worker lost by falling silent. */
+export async function suspectedBy(
+  deps: Deps,
+  tx: Transaction,
+  {suspect}: Worker,
+): Promise<Stream | undefined> {
+  const work = parseWork(suspect?.work ?? null);
+  return work && unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
+}
+
 export function takeWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }

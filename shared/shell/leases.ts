@@ -3,12 +3,14 @@ import {
   byPreference,
   type Candidate,
   candidateOf,
+  chargeSuspect,
   freeFromLiving,
   grantLease,
   holds,
   isClaimable,
   isLeasedTo,
   type Loaded,
+  RESTARTED,
   releaseLease,
   saysItHas,
 } from '../core/lease.ts';
@@ -23,7 +25,7 @@ import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../core/wo
 import type {Stored, Transaction} from '../ports.ts';
 import type {WorkerRequest} from '../schemas.ts';
 import type {Deps} from './deps.ts';
-import {putBack, runOfFailed, setMachineFailed, workOf} from './holders.ts';
+import {putBack, runOfFailed, setMachineFailed, suspectedBy, workOf} from './holders.ts';
 import {catchUp} from './intake.ts';
 import {readPool} from './pools.ts';
 import {advanceStream} from './progress.ts';
@@ -66,7 +68,7 @@ async function lease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
   const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
   const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
-  if (!known) return ok({...wait, reason: unknown(request)});
+  if (!known || isAhead(request, known)) return ok({...wait, reason: unknown(request)});
   const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   if (worker.recreate || worker.fault !== null)
@@ -221,8 +223,9 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await unlessBroken(deps, () => workerRecords.get(tx, request.worker));
-    // Its document was lost: it stores the shard in hand, and then waits for its node to go.
-    if (!worker) return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
+    // Its document was lost, or is an earlier one: it stores the shard in hand, and then waits for its node to go.
+    if (!worker || isAhead(request, worker))
+      return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
     let isHeld = claim !== null && saysItHas(worker, claim);
     let run: Run | undefined;
@@ -238,9 +241,13 @@ async function heartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> 
     // A host that Google has mended boots again too: that says nothing about its work.
     const wasUp = worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
     const beginsAnew = request.phase === 'setup' && wasUp;
+    const suspected = beginsAnew && worker.fault === null ? await suspectedBy(deps, tx, worker) : undefined;
+    const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
+    const parent = charged && (await runOfFailed(deps, tx, charged));
     const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
     const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);
+    if (charged && charged !== suspected) putBack(tx, charged, undefined, now, parent);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
     return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});
   });
@@ -321,12 +328,17 @@ function isCurrent(worker: Worker | undefined, request: {incarnation: number}): 
   );
 }
 
+/** An incarnation that no document has asked for: the database was restored from a backup that is older than the worker. */
+function isAhead(request: {incarnation: number}, {incarnation}: Worker): boolean {
+  return request.incarnation > incarnation;
+}
+
 function holderOf(request: {worker: string; incarnation: number}) {
   return {worker: request.worker, incarnation: request.incarnation};
 }
 
 function unknown({worker}: {worker: string}): string {
-  return `no document knows ${worker}: its database was lost, and its node will be deleted`;
+  return `no document knows this life of ${worker}: its database was lost or restored, and its node will be deleted`;
 }
 
 function notWanted(request: {worker: string; incarnation: number}): string {

@@ -86,8 +86,9 @@ export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string)
 
 /**
  * Pauses every run whose budget, or whose pool's, is spent but for what it costs to let the TPUs go. Answers the workers that are
- * there for such a run, which go at once, because a shard that is finished costs as much as one that is not; what the others may have
- * made; and the runs whose orders are to be kept when all that is decided, again at every look, for it may have failed before.
+ * there for such a run, which go at once, because a shard that is finished costs as much as one that is not; the dollars that are left
+ * of the tightest of the pool's and the month's budget; a purse of what the others may have made, but for what is kept for other nodes;
+ * and the runs whose orders are to be kept when all that is decided, again at every look, for it may have failed before.
  */
 export async function holdTheSpent(
   deps: Deps,
@@ -95,7 +96,12 @@ export async function holdTheSpent(
   prices: Prices,
   {workers, runs, spent_usd, month}: Accounts,
   failures: Failures,
-): Promise<{dismissed: Set<string>; newPurse: () => Purse; held: string[]}> {
+): Promise<{
+  dismissed: Set<string>;
+  left_usd: number;
+  newPurse: (kept_usd?: number) => Purse;
+  held: string[];
+}> {
   const living = costOfLiving(workers.values(), deps.now());
   const leaving = costOfLeaving(workers.values());
   const found = pool.zones.map(zone => priceOf(prices, pool, zone));
@@ -139,7 +145,8 @@ export async function holdTheSpent(
   const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     dismissed: new Set(named.map(worker => worker.name)),
-    newPurse: () => purseOf(left, workers, priceIn),
+    left_usd: left.pool,
+    newPurse: (kept_usd = 0) => purseOf({...left, pool: left.pool - kept_usd}, workers, priceIn),
     held,
   };
 }

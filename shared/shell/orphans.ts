@@ -1,10 +1,11 @@
 /**
- * Nodes of ours without a document: the Store was lost or edited. An orphan can get no work and costs money, so it goes: a few at once,
- * many after an hour, because a Store that comes back from its backup knows them again.
+ * Orphans: nodes of ours without a document, or with one of an earlier incarnation. The Store was lost, restored or edited. An orphan
+ * can get no work and costs money, so it goes: a few at once, many after an hour, because a Store that comes back knows them again.
  */
 import {shareOf} from '../core/brake.ts';
+import {toLeave} from '../core/cost.ts';
 import {paths} from '../core/names.ts';
-import type {Zone} from '../core/placement.ts';
+import type {OrphansMark, Zone} from '../core/placement.ts';
 import type {Pool} from '../core/pool.ts';
 import type {Prices} from '../core/prices.ts';
 import {isOlderThan, iso, msOf} from '../core/time.ts';
@@ -13,25 +14,47 @@ import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
 import {zoneOf} from './fleet.ts';
 import {priceOf} from './money.ts';
-import {type Look, managed, NOT_LOOKED} from './nodes.ts';
+import {incarnationsOf, type Look, managed, NOT_LOOKED} from './nodes.ts';
 import {unlessBroken, workerRecords, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
 
 const WAIT_S = 3600;
+/** A list may leave nodes out: only after so many seconds without an orphan there is none any more. */
+const UNSEEN_S = 90;
 
 type Workers = ReadonlyMap<string, Worker>;
+type Budgets = {pool: Pool; prices: Prices; left_usd: number};
 
-/** The nodes of ours that no document knows. */
 export function orphansIn(look: Look, workers: Workers): string[] {
-  return managed(look.tpus).filter(name => !workers.has(name));
+  return managed(look.tpus).filter(name => isOrphan(look, name, workers.get(name)));
 }
 
-/** The orphans that do not go yet: those of zones with many of them, until an hour after they were first seen. */
+function isOrphan(look: Look, name: string, worker: Worker | undefined): boolean {
+  const node = look.tpus.get(name);
+  return !worker || (node !== undefined && incarnationsOf(node).some(life => life > worker.incarnation));
+}
+
+/** Dollars that orphans have cost since they were made, and will until they are gone. */
+export function costOfOrphans(
+  {pool, prices}: Omit<Budgets, 'left_usd'>,
+  look: Look | undefined,
+  names: readonly string[],
+  now: number,
+): number {
+  return names.reduce((sum, name) => {
+    const node = look?.tpus.get(name);
+    const usd = node ? (priceOf(prices, pool, node.zone) ?? 0) : 0;
+    const hours = node ? Math.max(0, now - msOf(node.created_at)) / 3_600_000 : 0;
+    return sum + usd * hours + toLeave(usd);
+  }, 0);
+}
+
+/** The orphans that do not go yet: those of zones with many of them, for an hour, while the budgets pay for them. */
 export async function heldOrphans(
   deps: Deps,
   look: Look,
   {workers, broken}: {workers: Workers; broken: ReadonlySet<string>},
-  plan: {pool: Pool; prices: Prices; zones: readonly Zone[]},
+  plan: Budgets & {zones: readonly Zone[]},
 ): Promise<Set<string>> {
   if (look === NOT_LOOKED) return new Set();
   await dropBroken(deps, look, broken);
@@ -40,47 +63,69 @@ export async function heldOrphans(
   await abreast(orphansIn(look, workers), async name => {
     const zone = look.tpus.get(name)?.zone ?? '';
     // The workers were read while the list was under way, and a node may have got its document since.
-    const isKnown = (await deps.store.get(paths.worker(name))) !== undefined;
-    if (isKnown) held.add(name);
-    else orphans.set(zone, [...(orphans.get(zone) ?? []), name]);
+    const worker = await unlessBroken(deps, () => workerRecords.get(deps.store, name));
+    if (isOrphan(look, name, worker)) orphans.set(zone, [...(orphans.get(zone) ?? []), name]);
+    else held.add(name);
   });
-  const named = plan.zones.filter(zone => zone.orphans !== null).map(({zone}) => zone);
-  await abreast([...new Set([...orphans.keys(), ...named])], async zone => {
-    const names = orphans.get(zone) ?? [];
-    const isUnknown = look.unreachable.includes(zone);
-    if (isUnknown || (await areHeld(deps, look, zone, names, plan))) for (const name of names) held.add(name);
+  const cost = costOfOrphans(plan, look, [...orphans.values()].flat(), deps.now());
+  const isPaidFor = cost < plan.left_usd;
+  const marked = plan.zones.filter(zone => zone.orphans !== null).map(({zone}) => zone);
+  await abreast([...new Set([...orphans.keys(), ...marked])], async zone => {
+    if (look.unreachable.includes(zone)) for (const name of orphans.get(zone) ?? []) held.add(name);
+    else {
+      const names = orphans.get(zone) ?? [];
+      const wait = await doWait(deps, look, zone, names, plan);
+      if (wait && isPaidFor) for (const name of names) held.add(name);
+    }
   });
   return held;
 }
 
 /** Whether the orphans of a zone wait; the zone's document remembers since when. */
-async function areHeld(
+async function doWait(
   deps: Deps,
   look: Look,
   zone: string,
   names: readonly string[],
-  {pool, prices, zones}: {pool: Pool; prices: Prices; zones: readonly Zone[]},
+  {pool, prices, zones}: Budgets & {zones: readonly Zone[]},
 ): Promise<boolean> {
   const nodes = managed(look.tpus).filter(name => look.tpus.get(name)?.zone === zone).length;
   const areMany = names.length > shareOf(nodes);
-  const since_at = zones.find(known => known.zone === zone)?.orphans?.since_at;
-  // Once many were seen, all wait: a later list may leave some of them out, and then shows few.
-  if (names.length > 0 && since_at !== undefined) return !isOlderThan(since_at, WAIT_S, deps.now());
-  if (areMany === (since_at !== undefined)) return false;
-  await deps.store.transaction(async tx => {
-    const now = deps.now();
-    const known = await zoneOf(deps, tx, zone, now);
-    if (areMany === (known.orphans !== null)) return;
-    const orphans = areMany ? {since_at: iso(now)} : null;
-    zoneRecords.set(tx, {...known, orphans, updated_at: iso(now)});
-    if (!areMany) return;
-    const usd = priceOf(prices, pool, zone);
-    const cost = usd === null ? 'at an unknown price' : `for $${(usd * names.length).toFixed(2)} an hour`;
-    const text = `${names.length} of the ${nodes} nodes in ${zone} have no document, ${cost}: the database was lost. Run \`gleaner rebuild\`, which deletes them and makes the documents again from the bucket; or restore the database. Without either they are deleted after ${iso(now + WAIT_S * 1000)}`;
-    deps.log('ERROR', text, {zone});
-    tell(tx, {kind: 'worker', text}, now);
-  });
-  return areMany;
+  const after = (mark: OrphansMark | null) => markAfter(mark, names.length, areMany, deps.now());
+  const seen = zones.find(known => known.zone === zone)?.orphans ?? null;
+  let mark = after(seen);
+  if (mark !== seen)
+    mark = await deps.store.transaction(async tx => {
+      const now = deps.now();
+      const known = await zoneOf(deps, tx, zone, now);
+      const orphans = after(known.orphans);
+      if (orphans === known.orphans) return orphans;
+      zoneRecords.set(tx, {...known, orphans, updated_at: iso(now)});
+      if (orphans === null || orphans.since_at === known.orphans?.since_at) return orphans;
+      const usd = priceOf(prices, pool, zone);
+      const cost = usd === null ? 'at an unknown price' : `for $${(usd * names.length).toFixed(2)} an hour`;
+      const text = `${names.length} of the ${nodes} nodes in ${zone} have no document, ${cost}: the database was lost, or is older than the nodes. Run \`gleaner rebuild\`, which deletes them and makes the documents again from the bucket; or restore the database as it was. Without either they are deleted after ${iso(now + WAIT_S * 1000)}`;
+      deps.log('ERROR', text, {zone});
+      tell(tx, {kind: 'worker', text}, now);
+      return orphans;
+    });
+  return mark !== null && !isOlderThan(mark.since_at, WAIT_S, deps.now());
+}
+
+/** Once many were seen, all wait for the hour: a later list may leave some of them out, and then shows few or none. */
+function markAfter(
+  mark: OrphansMark | null,
+  orphans: number,
+  areMany: boolean,
+  now: number,
+): OrphansMark | null {
+  const wasLong = mark !== null && isOlderThan(mark.unseen_since_at, UNSEEN_S, now);
+  if (orphans === 0) {
+    if (mark === null || wasLong) return null;
+    return mark.unseen_since_at === null ? {...mark, unseen_since_at: iso(now)} : mark;
+  }
+  if (mark === null || wasLong) return areMany ? {since_at: iso(now), unseen_since_at: null} : null;
+  return mark.unseen_since_at === null ? mark : {...mark, unseen_since_at: null};
 }
 
 /** The document of a worker that no reader accepts says nothing: its node is an orphan from the next look on. */
@@ -101,6 +146,9 @@ export function orphansLeft(look: Look, workers: Workers): string[] {
     phase === 'deleting' && msOf(created_at) > msOf(made_at);
   return managed(look.tpus).filter(name => {
     const worker = workers.get(name);
-    return !worker || isGoing(worker, look.tpus.get(name)?.created_at ?? '');
+    return (
+      isOrphan(look, name, worker) ||
+      (worker !== undefined && isGoing(worker, look.tpus.get(name)?.created_at ?? ''))
+    );
   });
 }

@@ -203,6 +203,20 @@ export async function storedShards(
   return readOrRefuse(run, stream, await objects.list(outputPrefix(run, stream)));
 }
 
+/** The largest epoch of the shards that can be read, where others cannot: a later grant is above it. */
+export async function largestEpoch(
+  {objects}: Pick<Deps, 'objects'>,
+  run: string,
+  stream: string,
+): Promise<number> {
+  const listing = await objects.list(outputPrefix(run, stream));
+  const readable = listing.flatMap(object => {
+    const shards = readOrRefuse(run, stream, [object]);
+    return shards instanceof Rejected ? [] : shards;
+  });
+  return readable.reduce((most, {epoch}) => Math.max(most, epoch), 0);
+}
+
 function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[]): Shard[] | Rejected {
   try {
     return readShards({run, stream}, objects);

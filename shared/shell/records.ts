@@ -178,7 +178,10 @@ const zoneDocument: z.ZodType<Zone> = z.looseObject({
   creates: z.array(z.looseObject({asked_at: instant})),
   boots,
   brake: brake.nullable().default(null),
-  orphans: z.looseObject({since_at: instant}).nullable().default(null),
+  orphans: z
+    .looseObject({since_at: instant, unseen_since_at: instant.nullable().default(null)})
+    .nullable()
+    .default(null),
   updated_at: instant,
 });
 
@@ -231,9 +234,10 @@ const zones = kind(zoneDocument);
 const pools = kind(poolDocument);
 const served = kind(servedDocument);
 
+/** A document that cannot be read proves nothing, and the next proof replaces it. */
 export const servedRecord = {
-  get: async (from: Store | Transaction): Promise<Served> =>
-    (await served.get(from, paths.served())) ?? NEVER_SERVED,
+  read: async (deps: {log: Log}, from: Store | Transaction): Promise<Served> =>
+    (await unlessBroken(deps, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
   set: (tx: Transaction, value: Served) => served.set(tx, paths.served(), value),
 };
 
@@ -266,8 +270,10 @@ export const spendingRecords = {
   set: (tx: Transaction, now: {months: Months}) => spending.set(tx, paths.spending(), now),
 };
 
+/** Where the document cannot be read, the count begins anew: plans compare two counts of one time. */
 export const createsRecords = {
-  get: async (from: Store | Transaction) => (await creates.get(from, paths.creates())) ?? {creates: 0},
+  read: async (deps: {log: Log}, from: Store | Transaction) =>
+    (await unlessBroken(deps, () => creates.get(from, paths.creates()))) ?? {creates: 0},
   set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
 };
 

@@ -9,6 +9,7 @@ import {hasEnded, isAlive, type Worker} from '../core/worker.ts';
 import type {Transaction} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
+import type {Failures} from './failures.ts';
 import {zoneOf} from './fleet.ts';
 import {poolRecords, servedRecord, zoneRecords} from './records.ts';
 import {tell} from './timeline.ts';
@@ -19,7 +20,7 @@ const MOST_FAILED_PINGS = 3;
 /** Stores that worker-api answered, which is what a ping asks for. */
 export async function storePing(deps: Deps): Promise<void> {
   await deps.store.transaction(async tx => {
-    const served = await servedRecord.get(tx);
+    const served = await servedRecord.read(deps, tx);
     servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0, failing_since_at: null});
   });
 }
@@ -27,7 +28,7 @@ export async function storePing(deps: Deps): Promise<void> {
 /** Pings worker-api while a worker lives, and answers the time served so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
-  const known = await servedRecord.get(deps.store);
+  const known = await servedRecord.read(deps, deps.store);
   if (living.length === 0) return known;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After ticks were missed, heartbeats say how much of the time between was served.
@@ -43,12 +44,12 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
       deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`);
     else deps.log('WARNING', `${why}. No silence counts until worker-api answers`);
   }
-  return servedRecord.get(deps.store);
+  return servedRecord.read(deps, deps.store);
 }
 
 async function storeProofs(deps: Deps, proofs: readonly number[], failed: number): Promise<Served> {
   return deps.store.transaction(async tx => {
-    const known = await servedRecord.get(tx);
+    const known = await servedRecord.read(deps, tx);
     const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, known);
     const failing = {
       failed_pings: proven.failed_pings + failed,
@@ -65,6 +66,7 @@ export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,
   {now, served}: Moment,
+  failures: Failures,
 ): Promise<Set<string>> {
   const silent = [...workers.values()].filter(
     worker => isAlive(worker) && isServedFor(served, worker.heartbeat_at, LONGEST_SILENCE_S),
@@ -75,7 +77,10 @@ export async function findLost(
     if (suspect && work) {
       const {run, stream} = work;
       const start = shardListingStart(run, stream, suspect.total_shards + 1);
-      const shards = await deps.objects.list(outputPrefix(run, stream), {start});
+      const shards = await failures.isolate(`list the shards of silent worker ${name}`, () =>
+        deps.objects.list(outputPrefix(run, stream), {start}),
+      );
+      if (!shards) return;
       const isOwn = ({metadata}: {metadata: Record<string, string>}) =>
         metadata.epoch === String(suspect.epoch);
       const isRecent = ({created_at}: {created_at: string}) =>

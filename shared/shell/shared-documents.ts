@@ -145,8 +145,8 @@ export function grantBoot(
   if (isProbe)
     changeZone(shared, name, ({brake, ...zone}) => ({...zone, brake: brake && afterCreate(brake)}));
   else if (isStopped(pool.boots, bundle) || isStopped(zone.boots, bundle)) {
-    shared.pool = {...pool, boots: afterTry(pool.boots, bundle, now)};
-    changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, bundle, now)}));
+    shared.pool = {...pool, boots: afterTry(pool.boots, now)};
+    changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, now)}));
   }
   return {is_probe: isProbe, bundle};
 }

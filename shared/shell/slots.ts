@@ -10,7 +10,7 @@ import {
   type WorkerAction,
   type WorkerDecision,
 } from '../core/life.ts';
-import {type Slot as Place, parseWork, parseWorkerName} from '../core/names.ts';
+import {type Slot as Place, parseWorkerName} from '../core/names.ts';
 import {
   allowance,
   askedFor,
@@ -36,11 +36,11 @@ import {recordAttempt} from './attempts.ts';
 import type {Deps} from './deps.ts';
 import type {Failures} from './failures.ts';
 import {publishActions} from './fleet.ts';
-import {putBack, workOf} from './holders.ts';
+import {putBack, suspectedBy, workOf} from './holders.ts';
 import {priceOf} from './money.ts';
 import {type Look, observe} from './nodes.ts';
 import {advanceStream} from './progress.ts';
-import {createsRecords, streamRecords, unlessBroken, workerRecords} from './records.ts';
+import {createsRecords, workerRecords} from './records.ts';
 import {
   changeZone,
   countMachineDeath,
@@ -208,9 +208,8 @@ async function decideSlots(
     const current = found.filter(slot => slot !== undefined);
     const turns = await decideTurns(deps, tx, look, current, plan, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
-    const counted = isAnyAsked ? await unlessBroken(deps, () => createsRecords.get(tx)) : undefined;
-    // A count that cannot be read allows no node.
-    let creates = counted?.creates ?? Number.POSITIVE_INFINITY;
+    const counted = isAnyAsked ? await createsRecords.read(deps, tx) : undefined;
+    let creates = counted?.creates ?? 0;
     const over = turns.filter(turn => isOver(turn.before, turn)).map(({worker}) => worker);
     const before = await readShared(deps, tx, turns, over, now);
     const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
@@ -324,11 +323,6 @@ async function decideTurns(
   );
 }
 
-async function suspectedBy(deps: Deps, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
-  const work = parseWork(suspect?.work ?? null);
-  return work && unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
-}
-
 /** The decision about a silent worker that is held, if it must go all the same or its node shows anything new. */
 function withoutSilence(deps: Deps, look: Look, turn: Turn, plan: Plan, now: number): Turn | undefined {
   const {slot, before} = turn;
@@ -422,7 +416,8 @@ function endLife(deps: Deps, tx: Transaction, shared: Shared, turn: Turn, {store
   if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
   else if (before.hello_at === null) giveBootBack(shared, before);
   const free = stream && freeFromDead(stream, before.name, death, now);
-  const charged = death && suspected && chargeSuspect(suspected, before, death, now);
+  const charged =
+    death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
   const next = free ?? charged;
   const changed = next === suspected ? undefined : next;
   if (changed) putBack(tx, changed, undefined, now);

@@ -1,15 +1,15 @@
 /** The fleet: which slots should have a TPU, and every node of ours that no document knows. */
 import {heardByZone} from '../core/brake.ts';
-import {isStopped, mayBoot} from '../core/breakers.ts';
+import {isStopped, mayBoot, nextToTry} from '../core/breakers.ts';
 import {payersFor, runAtWork} from '../core/cost.ts';
 import {paths} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
 import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
-import {NEVER_SERVED, type Served} from '../core/served.ts';
+import {isServedFor, NEVER_SERVED, type Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {isOlderThan} from '../core/time.ts';
-import {hasEnded, isAlive, type Worker} from '../core/worker.ts';
+import {hasEnded, isAlive, isBlocked, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -17,9 +17,9 @@ import {Failures} from './failures.ts';
 import {type Accounts, holdTheSpent, readPrices, spentThisMonth} from './money.ts';
 import {type Look, lookAtNodes, lookForMissing, managed, missingIn, NOT_LOOKED} from './nodes.ts';
 import {keepOrdersOf} from './orders.ts';
-import {heldOrphans, orphansIn} from './orphans.ts';
+import {costOfOrphans, heldOrphans, orphansIn} from './orphans.ts';
 import {knownPool} from './pools.ts';
-import {createsRecords, servedRecord, unlessBroken, workerRecords, zoneRecords} from './records.ts';
+import {createsRecords, servedRecord, workerRecords, zoneRecords} from './records.ts';
 import {openRuns, whatIsLeft} from './runs.ts';
 import {findLost, heedHellos, proveService, reportHeld} from './service.ts';
 import {countFreed, lookAtSlots, type Slot, slotOf} from './slots.ts';
@@ -63,7 +63,7 @@ export type Fleet = Accounts & {broken: ReadonlySet<string>; creates: number};
 export async function readFleet(deps: Deps): Promise<Fleet> {
   const {spent_usd} = await knownPool(deps);
   const month = await spentThisMonth(deps);
-  const {creates} = (await unlessBroken(deps, () => createsRecords.get(deps.store))) ?? {creates: 0};
+  const {creates} = await createsRecords.read(deps, deps.store);
   const runs = await openRuns(deps);
   const broken = new Set<string>();
   const parsed = workerRecords.parseAll(await deps.store.query('workers'), (error, name) => {
@@ -111,9 +111,9 @@ export async function lookAtWorkers(
     const need = dismissed.has(name) ? 'dismissed' : wanted.has(name) ? 'wanted' : 'unwanted';
     slots.push(...slotOf(name, need, workers));
   }
-  const lost = await failures.isolate('find lost workers', () => findLost(deps, workers, moment));
+  const lost = await findLost(deps, workers, moment, failures);
   const stored = await failures.isolate('count the shards of runs', () => shardsOf(deps, fleet.runs));
-  const all = {...plan, ...(lost ? {lost} : {}), ...(stored ? {stored} : {})};
+  const all = {...plan, lost, ...(stored ? {stored} : {})};
   const missing = missingIn(deps, look, workers, moment);
   const names = new Set(missing.map(({name}) => name));
   const decided = await lookAtSlots(
@@ -135,7 +135,8 @@ export async function lookAtWorkers(
   const areStraysLeft = await sweepStrays(deps, look);
   const silent = [...decided.held, ...last.held];
   await failures.isolate('report held workers', () => reportHeld(deps, zones ?? [], silent));
-  const isAnyHeld = orphans.size > 0 || [...broken].some(name => look.tpus.has(name));
+  const isAnyMarked = plan.zones.some(zone => zone.orphans !== null);
+  const isAnyHeld = orphans.size > 0 || isAnyMarked || [...broken].some(name => look.tpus.has(name));
   const busy = decided.busy || last.busy || spent.names.size > 0 || areStraysLeft || isAnyHeld;
   return {busy, held, served};
 }
@@ -215,9 +216,9 @@ type Known = {look?: Look; zones?: readonly Zone[]; served?: Served};
  */
 async function planSlots(deps: Deps, fleet: Fleet, budgets: Budgets, failures: Failures, known: Known = {}) {
   const {workers, broken, runs} = fleet;
-  const {pool, dismissed, newPurse} = budgets;
-  const served = known.served ?? (await servedRecord.get(deps.store));
-  const base = {...newPlan(deps, fleet, budgets), served};
+  const {pool, dismissed, left_usd, newPurse} = budgets;
+  const served = known.served ?? (await servedRecord.read(deps, deps.store));
+  const base = {...newPlan(deps, fleet, budgets), served, left_usd};
   const counted = await failures.isolate('count the work that is left', async () => {
     const zones = known.zones ?? (await readZones(deps));
     return {zones, ...(await whatIsLeft(deps, pool))};
@@ -231,13 +232,23 @@ async function planSlots(deps: Deps, fleet: Fleet, budgets: Budgets, failures: F
   const {look} = known;
   const now = deps.now();
   const streams = open.reduce((sum, {streams}) => sum + streams, 0);
-  const allowances = new Map(zones.map(zone => [zone.zone, createsIn(deps, pool, zone, now)]));
-  const hidden = look ? [...hiddenSlots(deps, pool, workers, look, now), ...orphansIn(look, workers)] : [];
-  const out = new Set([...broken, ...dismissed, ...hidden, ...silentInVain(workers, runs)]);
-  const most = deps.config.ceilings.max_workers - broken.size;
+  const orphans = look ? orphansIn(look, workers) : [];
+  const hidden = look ? hiddenSlots(deps, pool, workers, {look, zones}, now) : [];
+  const vain = silentInVain(deps, workers, runs, served);
+  const out = new Set([...broken, ...dismissed, ...orphans, ...hidden, ...vain]);
+  const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
+  const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
+  const allowances = createsIn(deps, pool, zones, zone => free.has(zone), now);
+  const most = deps.config.ceilings.max_workers - broken.size - orphans.length;
   const probes = new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0]));
   const wanted = wantedSlots(pool, workers, streams, now, {broken: out, allowances, fixed, most, probes});
-  const payers = payersFor(wanted, workers, open, fixed, newPurse());
+  const payers = payersFor(
+    wanted,
+    workers,
+    open,
+    fixed,
+    newPurse(costOfOrphans(budgets, look, orphans, now)),
+  );
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   const room = most - livingAmong(workers);
   const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
@@ -260,25 +271,49 @@ function newPlan(deps: Deps, fleet: Fleet, {pool, prices, dismissed, held}: Budg
   };
 }
 
-/** Silent workers whose run has ended or is paused: no probe's word keeps them. */
-function silentInVain(workers: ReadonlyMap<string, Worker>, runs: readonly Run[]): string[] {
+/** Workers whose run has ended or is paused and that were silent for as long as a drain may take: no brake keeps them. */
+function silentInVain(
+  {config}: Deps,
+  workers: ReadonlyMap<string, Worker>,
+  runs: readonly Run[],
+  served: Served,
+): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
-  return [...workers.values()].flatMap(worker =>
-    isAlive(worker) && worker.suspect !== null && !active.has(runAtWork(worker) ?? '') ? worker.name : [],
-  );
+  return [...workers.values()].flatMap(worker => {
+    const isSilent = isAlive(worker) && worker.suspect !== null;
+    const isLate = isServedFor(served, worker.heartbeat_at, config.limits.drain_s);
+    return isSilent && isLate && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
+  });
+}
+
+/** Whether a node may be asked for in the slot. */
+function isOpenSlot(worker: Worker | undefined, now: number): boolean {
+  return worker === undefined || (worker.phase === 'gone' && !worker.held && !isBlocked(worker, now));
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {
   return zoneRecords.parseAll(await deps.store.query('zones'), error => deps.log('ERROR', error.message));
 }
 
-/** How many nodes the zone may be asked for now, by what it refused and lost, and by the stops of creates. */
-function createsIn({config}: Deps, pool: Pool, zone: Zone, now: number): number {
-  const allowed = allowance(zone, config.placement, now);
+/** How many nodes each zone may be asked for now, by what it refused and lost, and by the stops of creates. */
+function createsIn(
+  {config}: Deps,
+  pool: Pool,
+  zones: readonly Zone[],
+  hasFreeSlot: (zone: string) => boolean,
+  now: number,
+): Map<string, number> {
   const {bundle} = config;
-  if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return allowed;
-  const isTime = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
-  return Math.min(allowed, (zone.brake?.probes_due ?? 0) + (isTime ? 1 : 0));
+  const isPoolStopped = isStopped(pool.boots, bundle);
+  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, config.placement, now)]));
+  const open = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
+  const next = mayBoot(pool.boots, bundle, now) ? nextToTry(open, bundle, now) : undefined;
+  for (const {zone, boots, brake} of zones) {
+    if (!isPoolStopped && !isStopped(boots, bundle)) continue;
+    const isTurn = isPoolStopped ? zone === next : mayBoot(boots, bundle, now);
+    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, (brake?.probes_due ?? 0) + (isTurn ? 1 : 0)));
+  }
+  return allowed;
 }
 
 function livingOf(workers: ReadonlyMap<string, Worker>): Set<string> {
@@ -293,7 +328,7 @@ function hiddenSlots(
   {config}: Deps,
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
-  look: Look,
+  {look, zones}: {look: Look; zones: readonly Zone[]},
   now: number,
 ): string[] {
   const isHopeless = (worker: Worker) => {
@@ -302,9 +337,11 @@ function hiddenSlots(
     const isUnseen = provider_state === null && queue_state === null;
     return phase === 'creating' && isUnseen && isOlderThan(asked_at, config.limits.ask_again_s, now);
   };
+  // A list may leave an orphan out: where there are many, no slot without a document is known to be empty.
+  const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
   const isHidden = (name: string, zone: string) => {
     const worker = workers.get(name);
-    if (!worker) return look === NOT_LOOKED || look.unreachable.includes(zone);
+    if (!worker) return look === NOT_LOOKED || look.unreachable.includes(zone) || marked.has(zone);
     return look.unreachable.includes(zone) && isHopeless(worker);
   };
   return slotsOf(pool).flatMap(({name, zone}) => (isHidden(name, zone) ? name : []));

@@ -73,14 +73,20 @@ describe('the silence brake', () => {
   it('lets every silent worker end once a worker has spoken for the first time', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
-    const after = brake && afterHellos(brake, [probe, silentWorker()], moment(T0 + 200_000));
-    assert.equal(decideAll(8, {brake: after, heard: 10, seconds: 210}).ended, 8);
+    const after = brake && afterHellos(brake, [probe, silentWorker()], moment(T0 + 351_000));
+    assert.equal(decideAll(8, {brake: after, heard: 10, seconds: 352}).ended, 8);
+  });
+
+  it('gives the other workers of the zone two heartbeats to speak before the first word of a probe counts', () => {
+    const {brake} = decideAll(10);
+    const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
+    assert.equal(brake && afterHellos(brake, [probe], moment(T0 + 349_000)), brake);
   });
 
   it('judges workers anew that spoke shortly before that first word', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
-    const after = brake && afterHellos(brake, [probe], moment(T0 + 200_000));
+    const after = brake && afterHellos(brake, [probe], moment(T0 + 351_000));
     const late = silentWorker({heartbeat_at: at(150)});
     const silent = {worker: late, heard: 10, isLost: false, silent_s: SILENT_S};
     let current = after;

@@ -45,7 +45,7 @@ describe('the breaker of boots', () => {
       [false, true],
       'an hour after the stop',
     );
-    const tried = afterTry(stopped, BUNDLE, hour + 1);
+    const tried = afterTry(stopped, hour + 1);
     assert.equal(mayBoot(tried, BUNDLE, hour + 2), false);
     assert.equal(mayBoot(tried, BUNDLE, 2 * hour - T0 + 2), true);
   });

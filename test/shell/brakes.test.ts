@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {poolRecords, runRecords} from '../../shared/shell/records.ts';
+import {iso} from '../../shared/core/time.ts';
+import {poolRecords, runRecords, workerRecords} from '../../shared/shell/records.ts';
 import {someLines} from '../agent.ts';
 import {shardMetadataOf} from '../builders.ts';
 import {
@@ -14,6 +15,7 @@ import {
   wait,
   workersOf,
   ZONE,
+  zoneOf,
 } from '../fleet.ts';
 import {World} from '../world.ts';
 
@@ -33,6 +35,52 @@ describe('silence of many workers', () => {
     assert.equal((await world.run(RUN))?.status, 'active');
     assert.equal((await firstLives(world)).length, 48);
     assert.equal((await firstLives(world, OTHER_ZONE)).length, 60);
+  });
+
+  it('ends no healthy worker where the network heals and a probe speaks first', async () => {
+    const world = await aFleet(20);
+    silence(world);
+    world.isStillborn = () => true;
+    await wait(world, 4);
+    const probes = () => [...world.agents.values()].filter(({incarnation}) => incarnation > 1);
+    await world.until('a probe that boots', () => probes().length > 0, 9, 0);
+    const held = (await firstLives(world)).length;
+    for (const agent of world.agents.values()) agent.silent = false;
+    world.isStillborn = () => false;
+    for (const probe of probes()) await probe.beat();
+    world.now += 1000;
+    await world.tick();
+    await world.minutes(3, 1);
+    const {status, reason} = (await world.run(RUN)) ?? {};
+    assert.deepEqual([(await firstLives(world)).length, status], [held, 'active'], String(reason));
+    assert.ok(held >= 16 && (await faults(world)) <= 4);
+  });
+
+  it('for six hours ends a worker though the shards of another cannot be listed', async () => {
+    const world = await aFleet(6);
+    silence(world);
+    world.isStillborn = () => true;
+    await wait(world, 6);
+    const held = await firstLives(world);
+    const [first] = held;
+    await world.store.transaction(async tx => {
+      tx.set('system/served', {...(await tx.get('system/served')), gaps: []});
+      const heartbeat_at = iso(world.now - 7 * 3_600_000);
+      for (const worker of held) workerRecords.set(tx, {...worker, heartbeat_at});
+    });
+    const output = `activations/${RUN}/tpu_${Number(first?.suspect?.work.split('/')[1])}/`;
+    const {objects} = world.deps;
+    const list: typeof objects.list = async (prefix, options) => {
+      if (prefix === output && options?.start !== undefined) throw new Error('503');
+      return objects.list(prefix, options);
+    };
+    world.deps = {...world.deps, objects: Object.assign(Object.create(objects), {list})};
+    world.now += 60_000;
+    await world.tick().catch(() => {});
+    assert.deepEqual(
+      (await firstLives(world)).map(({name}) => name),
+      [first?.name],
+    );
   });
 
   it('in setup is held as that of workers at work', async () => {
@@ -297,6 +345,112 @@ describe('a node that lists leave out', () => {
       causes.filter(cause => /vanished/.test(cause ?? '')),
       [],
     );
+  });
+});
+
+describe('the tries of a pool whose creates are stopped', () => {
+  for (const [bad, good] of [
+    [ZONE, OTHER_ZONE],
+    [OTHER_ZONE, ZONE],
+  ] as const)
+    it(`go to ${good} too, while nodes of ${bad} never speak`, async () => {
+      const world = await aFleet(6, {...TWO_ZONES, ...NO_CHURN});
+      const preempt = (place: string) => {
+        for (const node of world.tpus.nodes.values()) if (node.zone === place) node.state = 'PREEMPTED';
+        silence(world, name => name.includes(place));
+      };
+      world.isStillborn = name => name.includes(bad);
+      preempt(bad);
+      await wait(world, 12);
+      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+      const made = world.tpus.made.length;
+      preempt(good);
+      await wait(world, 150);
+      const tried = world.tpus.made.slice(made);
+      assert.ok(
+        tried.some(name => name.includes(good)),
+        tried.join(),
+      );
+    });
+});
+
+describe('a stream whose host restarts after the lease and before the limit of silence', () => {
+  it('is charged for each restart, and parked in the end', async () => {
+    const world = await aFleet(1);
+    const name = `tpu-${ZONE}-0`;
+    const status = async () => (await world.run(RUN))?.status;
+    for (let restarts = 0; restarts < 5; restarts++) {
+      assert.deepEqual([await faults(world), await status()], [restarts, 'active']);
+      await world.until('work', () => world.agents.get(name)?.state === 'working', 9, 1);
+      world.agent(name).silent = true;
+      world.now += 100_000;
+      await world.tick();
+      await world.boot(name).beat();
+    }
+    await world.tick();
+    assert.equal(await status(), 'failed');
+  });
+});
+
+describe('a resume that was published before a stop and is delivered after it', () => {
+  it('leaves the pause of a run by its breaker', async () => {
+    const world = await aFleet(1);
+    world.control({action: 'resume', run: RUN});
+    const late = world.queue.splice(0);
+    world.now += 600_000;
+    await world.store.transaction(async tx => {
+      const run = (await runRecords.get(tx, RUN)) ?? assert.fail();
+      runRecords.set(tx, {...run, machine_deaths: 9, machine_deaths_shards: run.total_shards});
+    });
+    world.agent(`tpu-${ZONE}-0`).failure = {kind: 'infrastructure', reason: 'the machine broke'};
+    await world.agent(`tpu-${ZONE}-0`).step();
+    await world.tick();
+    assert.equal((await world.run(RUN))?.status, 'paused');
+    world.queue.push(...late);
+    await world.deliverAll();
+    assert.equal((await world.run(RUN))?.status, 'paused');
+  });
+
+  it('leaves the stops of creates of a pool and of a zone', async () => {
+    const world = await aFleet(1);
+    const id = world.control({action: 'resume', pool: 'tpu'});
+    const late = world.queue.splice(0);
+    world.now += 1000;
+    await stopCreates(world);
+    const deliver = async () => {
+      world.queue.push(...late);
+      await world.deliverAll();
+    };
+    await deliver();
+    assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+    await world.store.transaction(async tx => {
+      const pool = await poolRecords.get(tx, world.deps.config.pool);
+      poolRecords.set(tx, {...pool, boots: (await zoneOf(world))?.boots ?? pool.boots});
+      tx.delete(`control/${id}`);
+    });
+    await deliver();
+    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+    const {reason} = (await world.store.get(`control/${id}`)) ?? {};
+    assert.match(String(reason), /^outdated: the creates of pool tpu stopped later/);
+  });
+});
+
+describe('a document of system/ that cannot be read', () => {
+  it('of the time served ends no limit: the next proof replaces it', async () => {
+    const world = await aFleet(2);
+    await world.store.transaction(async tx =>
+      tx.set('system/served', {...(await tx.get('system/served')), failed_pings: -1}),
+    );
+    world.agent(`tpu-${ZONE}-0`).silent = true;
+    await wait(world, 20);
+    assert.equal((await firstLives(world)).length, 1);
+  });
+
+  it('of the creates stops no create', async () => {
+    const world = await aFleet(2);
+    await world.store.transaction(async tx => tx.set('system/creates', {creates: 'x'}));
+    world.tpus.node(`tpu-${ZONE}-0`).state = 'PREEMPTED';
+    await world.until('another node', () => world.tpus.made.length === 3, 9, 1);
   });
 });
 

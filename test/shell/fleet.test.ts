@@ -97,7 +97,7 @@ const CASES: Case[] = [
       silence(world);
       await wait(world, 3);
       assert.deepEqual([await ended(world, 3), (await brakeOf(world))?.held, await faults(world)], [1, 2, 1]);
-      await wait(world, 4);
+      await wait(world, 7);
     },
     then: async world => {
       assert.deepEqual([await ended(world, 3), await faults(world)], [3, 3]);

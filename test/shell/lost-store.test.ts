@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {LIST_PRICES} from '../../shared/core/prices.ts';
 import {LOST_AFTER_S} from '../../shared/core/run.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {someLines} from '../agent.ts';
@@ -10,8 +11,12 @@ const A0 = `tpu-${ZONE}-0`;
 const ONE_SLOT = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '1'};
 
 /** A world with `size` workers in one zone. Each works on its own stream and has stored a shard of it. */
-async function aFleet(size: number): Promise<World> {
-  const world = new World({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: String(Math.max(1, size))});
+async function aFleet(size: number, settings: Record<string, string> = {}): Promise<World> {
+  const world = new World({
+    GLEANER_ZONES: ZONE,
+    GLEANER_WORKERS_PER_ZONE: String(Math.max(1, size)),
+    ...settings,
+  });
   for (let index = 0; index < size; index++) world.drop('my-run', index, someLines(400, String(index)));
   const hasShard = async (_: unknown, index: number) =>
     ((await world.stream('my-run', String(index).padStart(3, '0')))?.total_shards ?? 0) > 0;
@@ -107,6 +112,45 @@ describe('a Store that is empty', () => {
     await world.minutes(50, 0);
     assert.equal(world.tpus.nodes.size, 20);
     await world.untilAsleep(15);
+  });
+
+  it('under 10 nodes lets them go after the hour, though a list in between shows none', async () => {
+    const world = await aFleet(10);
+    await world.wipe();
+    await world.minutes(30, 0);
+    world.tpus.omitted.add(ZONE);
+    await world.minutes(1, 0);
+    world.tpus.omitted.clear();
+    await world.minutes(25, 0);
+    assert.equal(world.tpus.nodes.size, 10);
+    await world.untilAsleep(15);
+    assert.equal(world.tpus.made.length, 10);
+  });
+
+  it('under 10 nodes keeps them for as long as the month pays for them', async () => {
+    const usd_per_minute = (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN) / 60;
+    const ceiling = 10 * 30 * usd_per_minute;
+    const world = await aFleet(10, {GLEANER_MAX_BUDGET_USD: String(ceiling)});
+    await world.store.transaction(async tx => {
+      for (const {path} of await world.store.query('workers')) tx.delete(path);
+    });
+    await world.minutes(15, 0);
+    assert.equal(world.tpus.nodes.size, 10);
+    await world.untilAsleep(45);
+    const spending = (await world.store.get('system/spending'))?.months as Record<string, number>;
+    const spent = Object.values(spending).reduce((sum, usd) => sum + usd, 0);
+    assert.ok(spent > 0.5 * ceiling && spent <= ceiling, `${spent} of ${ceiling}`);
+  });
+
+  it('under nodes makes no more than GLEANER_MAX_WORKERS with them', async () => {
+    const world = await aFleet(2, {GLEANER_MAX_WORKERS: '2'});
+    await world.wipe();
+    world.redeploy({GLEANER_ZONES: 'europe-west4-b'});
+    for (const index of [0, 1]) world.drop('next', index, someLines(40));
+    for (let minute = 0; minute < 10; minute++) {
+      await world.minute(1);
+      assert.ok(world.tpus.nodes.size <= 2, JSON.stringify(world.tpus.states()));
+    }
   });
 
   it('of its workers within a tick costs no node that the tick knew', async () => {
@@ -274,6 +318,61 @@ describe('a Store that was restored from an older backup', () => {
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(40));
     assert.ok(world.tpus.made.includes(`${A0}#3`), world.tpus.made.join());
+  });
+
+  it('keeps its 10 nodes, whose documents are those of earlier incarnations, for the hour', async () => {
+    const world = await aFleet(10);
+    const backup = await backUp(world);
+    for (const {id} of await world.store.query('workers')) world.control({action: 'recreate', worker: id});
+    await world.minutes(8, 1);
+    assert.ok([...world.agents.values()].every(({incarnation}) => incarnation === 2));
+    await world.wipe();
+    await world.store.transaction(async tx => {
+      for (const {path, data} of backup) tx.set(path, data);
+    });
+    const agent = world.agent(A0);
+    const from = {worker: A0, incarnation: agent.incarnation, host: 0};
+    assert.equal((await world.api({action: 'lease', ...from})).body.action, 'wait');
+    await world.minutes(55, 0);
+    assert.deepEqual([world.tpus.nodes.size, alerts(world).length], [10, 1]);
+    await world.untilAsleep(20);
+    assert.equal(world.tpus.nodes.size, 0);
+  });
+});
+
+describe('a stream whose document is made of shards, one of them unreadable', () => {
+  it('is granted above the epochs of the others once that shard is deleted and the stream tried again', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.deliverAll();
+    const {spec_hash} = (await world.run('my-run')) ?? {};
+    const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+    const store = (shard: number, epoch: string) => {
+      const [first_sample, last_sample] = [String(shard * 2 - 2), String(shard * 2 - 1)];
+      const about = {run: 'my-run', stream: '000', shard: String(shard), spec_hash: String(spec_hash)};
+      const range = {first_sample, last_sample, samples: '2', rejected: '0', final: 'false'};
+      const lines = someLines(20)
+        .split('\n')
+        .slice(shard * 2 - 2, shard * 2)
+        .join('\n');
+      const metadata = shardMetadataOf({...about, ...range, stream_crc32c: String(crc32c), epoch});
+      world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
+    };
+    await world.wipe();
+    world.queue.length = 0;
+    for (const [shard, epoch] of [
+      [1, '4'],
+      [2, '4'],
+      [3, '1000001'],
+    ] as const)
+      store(shard, epoch);
+    await world.resume('my-run');
+    assert.deepEqual([(await world.stream('my-run', '000'))?.status], ['failed']);
+    await world.objects.delete('activations/my-run/tpu_0/shard_0003.safetensors');
+    world.control({action: 'retry', run: 'my-run', stream: '000'});
+    await world.deliverAll();
+    const epoch = async () => (await world.stream('my-run', '000'))?.lease?.epoch;
+    await world.until('a grant', async () => (await epoch()) === 5, 9, 1);
   });
 });
 

@@ -62,7 +62,7 @@ export class Nodes {
     this.#verdict.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
   }
 
-  /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word. */
+  /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
   onWorkerMade(name: string, {zone, phase}: Document): void {
     if (phase !== 'deleting') return;
     this.#setting.see('a node without a document is deleted');
@@ -77,7 +77,9 @@ export class Nodes {
     const {stale, omission} = this.#setting.storm;
     const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
-    const areMany = orphans.length > 1 && wereSeen && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    const {config, hasMonthBudget} = this.#setting;
+    const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
+    const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
     this.#verdict.check(
       !areMany || this.#verdict.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
