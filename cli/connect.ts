@@ -1,7 +1,8 @@
-import {closeSync, existsSync, openSync, readFileSync} from 'node:fs';
+import {randomBytes} from 'node:crypto';
+import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {type Where as LocalInfo, startLocalCloud} from '../local/cloud.ts';
-import {tokenFile} from '../local/guard.ts';
+import {type Where as CloudPlace, startLocalCloud} from '../local/cloud.ts';
+import {isSame, proofOf, readToken} from '../local/guard.ts';
 import {openStore} from '../shared/compose.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
@@ -25,7 +26,11 @@ export type Connection = {
   close(): Promise<void>;
 };
 
+/** `--port` and `--dir`. */
 export type Where = {port?: number | undefined; dir?: string | undefined};
+
+/** A local cloud that runs, and its token where it is this user's. */
+export type LocalInfo = CloudPlace & {token: string | undefined};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 
@@ -82,12 +87,21 @@ async function localInfo(url: string): Promise<LocalInfo> {
 
 /** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
 async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
+  const nonce = randomBytes(16).toString('hex');
+  let info: CloudPlace & {proof?: string};
   try {
-    const response = await fetch(`${url}/_local`, {signal: AbortSignal.timeout(5000)});
-    return response.ok ? ((await response.json()) as LocalInfo) : undefined;
+    const response = await fetch(`${url}/_local?nonce=${nonce}`, {signal: AbortSignal.timeout(5000)});
+    if (!response.ok) return undefined;
+    info = (await response.json()) as typeof info;
   } catch {
     return undefined;
   }
+  const token = readToken(info.dir);
+  if (token !== undefined && !isSame(info.proof ?? '', proofOf(token, nonce, new URL(url).port)))
+    throw new CliError(
+      `The server at ${url} does not know the token in ${info.dir}, so it is not the local cloud of that folder: end that server, or name another --port`,
+    );
+  return {...info, token};
 }
 
 /** The connection to a cloud that this command does not end. */
@@ -96,7 +110,7 @@ export function running(info: LocalInfo): Connection {
   return {
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,
-    token: tokenOf(info),
+    token: info.token,
     default_model: tinyModel(info.bucket),
     project: info.project,
     bucket: info.bucket,
@@ -122,15 +136,6 @@ function isDenied(file: string): boolean {
     return false;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EACCES';
-  }
-}
-
-/** The token lies in the cloud's folder, which only the user who started it can read. */
-export function tokenOf({dir}: LocalInfo): string | undefined {
-  try {
-    return readFileSync(tokenFile(dir), 'utf8');
-  } catch {
-    return undefined;
   }
 }
 

@@ -54,6 +54,8 @@ type Start = Omit<Parameters<typeof startHome>[0], 'stopped'>;
 
 async function start({begin, say, workers, fresh, ...options}: Start): Promise<Home> {
   const dir = resolve(options.dir);
+  // The files of a local cloud are its user's alone, also in a folder that others can enter.
+  process.umask(0o077);
   requireSpace(dir);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);

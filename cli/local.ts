@@ -1,7 +1,6 @@
-import type {Where as LocalInfo} from '../local/cloud.ts';
 import {faultHelp} from '../local/faults.ts';
 import {tokenFile, urlWithToken} from '../local/guard.ts';
-import {runningCloud, tokenOf, type Where} from './connect.ts';
+import {type LocalInfo, runningCloud, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {startHome, ZONE} from './home.ts';
@@ -71,12 +70,11 @@ export async function printEnvironment(where: Where): Promise<void> {
 }
 
 function requiredToken(info: LocalInfo): string {
-  const token = tokenOf(info);
-  if (token === undefined)
+  if (info.token === undefined)
     throw new CliError(
       `Failed to read the token of the local cloud in ${info.dir}: only the user who started it can drive it`,
     );
-  return token;
+  return info.token;
 }
 
 export async function fault(kind: string, target: string, where: Where): Promise<void> {

@@ -2,9 +2,10 @@ import {Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../local/errors.ts';
 import {isRunId, isZone} from '../shared/core/names.ts';
 import {Rejected} from '../shared/errors.ts';
+import {printable} from '../shared/printable.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError, Interrupted} from './errors.ts';
-import {print, printable, say} from './output.ts';
+import {print, say} from './output.ts';
 
 const wantsJson = process.argv.includes('--json');
 
@@ -51,7 +52,7 @@ local
   .action(async options => (await import('./local.ts')).up(options));
 local
   .command('env')
-  .description('print the export lines that point gcloud and the Google clients at it')
+  .description('print the export lines that point gcloud and the Cloud Storage clients at it; Pub/Sub clients can read')
   .addOption(port())
   .addOption(dir('its folder, instead of its port'))
   .action(async options => (await import('./local.ts')).printEnvironment(options));

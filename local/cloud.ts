@@ -5,7 +5,7 @@ import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHost} from './functions.ts';
-import {guarded, tokenIn} from './guard.ts';
+import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
@@ -137,6 +137,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       dead_letters: events.bus.deadLetters(),
     });
 
+    const prove = (nonce: string) => proofOf(token, nonce, new URL(where.url).port);
+
     const cloudRoutes = (): Route[] => [
       ...pubsubRoutes(publisher),
       ...tpuRoutes(nodes, queue, faults, project),
@@ -155,7 +157,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       });
     }
     const routes = router([
-      ...localRoutes({info, fault, shutdown: () => void close().catch(trouble)}),
+      ...localRoutes({info, prove, fault, shutdown: () => void close().catch(trouble)}),
       ...storage.routes,
       ...(storage_only ? [] : cloudRoutes()),
       storage.lastRoute,

@@ -1,6 +1,6 @@
 /** The rules of who may drive a local cloud: programs of the user who started it, and no page in a browser. */
 import {createHmac, randomBytes, timingSafeEqual} from 'node:crypto';
-import {lstatSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {lstatSync, readFileSync, rmSync, type Stats, writeFileSync} from 'node:fs';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {ApiError} from './errors.ts';
@@ -16,19 +16,40 @@ const IDENTITY_S = 3600;
  * gcloud reads the file itself.
  */
 export function tokenIn(dir: string): string {
+  const kept = readToken(dir);
+  if (kept !== undefined) return kept;
   const file = tokenFile(dir);
-  const kept = isPrivate(file) ? readFileSync(file, 'utf8') : '';
-  if (/^[0-9a-f]{64}$/.test(kept)) return kept;
   const token = randomBytes(32).toString('hex');
   rmSync(file, {force: true});
   writeFileSync(file, token, {mode: 0o600, flag: 'wx'});
   return token;
 }
 
+/** The token in a folder, if its file is private to this user. */
+export function readToken(dir: string): string | undefined {
+  const file = tokenFile(dir);
+  const kept = isPrivate(file) ? readFileSync(file, 'utf8') : '';
+  return /^[0-9a-f]{64}$/.test(kept) ? kept : undefined;
+}
+
+/** Proof that the server on a port knows the token. A client asks for it before it sends the token there. */
+export function proofOf(token: string, nonce: string, port: string): string {
+  return signature(`local cloud ${nonce} on port ${port}`, token);
+}
+
 /** Whether it is a regular file of this user that no other user can read or write. */
 function isPrivate(file: string): boolean {
-  const stat = lstatSync(file, {throwIfNoEntry: false});
+  const stat = statOf(file);
   return stat?.isFile() === true && stat.uid === process.getuid?.() && (stat.mode & 0o077) === 0;
+}
+
+/** Nothing where the file is not there, or lies in a folder of another user. */
+function statOf(file: string): Stats | undefined {
+  try {
+    return lstatSync(file);
+  } catch {
+    return undefined;
+  }
 }
 
 export function tokenFile(dir: string): string {

@@ -4,14 +4,23 @@ import {type JsonObject, optionalString, readJson} from './json.ts';
 
 export type LocalApi = {
   info: () => JsonObject;
+  /** See `proofOf`. */
+  prove: (nonce: string) => string;
   fault: (kind: string, target: string) => Promise<string>;
   shutdown: () => void;
 };
 
 /** What only a local cloud has: its state at a glance, faults, and an end. */
-export function localRoutes({info, fault, shutdown}: LocalApi): Route[] {
+export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
   return [
-    ['GET', '/_local', () => ({json: info()})],
+    [
+      'GET',
+      '/_local',
+      ({query}) => {
+        const nonce = query.get('nonce');
+        return {json: {...info(), ...(nonce === null ? {} : {proof: prove(nonce)})}};
+      },
+    ],
     [
       'POST',
       '/_local/faults',

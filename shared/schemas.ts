@@ -141,7 +141,7 @@ export const shardMetadata = z.object({
   rejected: whole(0, MAX_SHARD_SAMPLES),
   tokens: whole(0, MAX_SHARD_TOKENS),
   spec_hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits'),
-  stream_crc32c: z.string().min(1).max(16),
+  stream_crc32c: z.string().regex(/^[A-Za-z0-9+/=]{1,16}$/, 'expected a crc32c in base64'),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 

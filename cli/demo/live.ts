@@ -1,5 +1,5 @@
 import {styleText} from 'node:util';
-import {printable} from '../output.ts';
+import {printable} from '../../shared/printable.ts';
 import {type RunView, streamLine, workerLine} from '../view.ts';
 import {type Line, Timeline} from './timeline.ts';
 

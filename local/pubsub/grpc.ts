@@ -11,7 +11,7 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../errors.ts';
-import {hasToken, refusePages, unauthenticated} from '../guard.ts';
+import {hasToken, refusePages} from '../guard.ts';
 import {portInUse} from '../http.ts';
 import type {Topics} from './topics.ts';
 
@@ -19,7 +19,10 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 
 export type GrpcServer = {port: number; close(): void};
 
-/** `google.pubsub.v1.Publisher`, the door that `new PubSub()` uses when PUBSUB_EMULATOR_HOST is set. */
+/**
+ * `google.pubsub.v1.Publisher`, as Google's clients call it when PUBSUB_EMULATOR_HOST is set. They send no credentials to an emulator,
+ * so of themselves they can read, and publish only where a program adds the token to the metadata of its calls.
+ */
 export async function servePublisher(
   topics: Topics,
   options: {port: number; token: string},
@@ -60,11 +63,14 @@ function publisherService(): ServiceClientConstructor['service'] {
   return root.google.pubsub.v1.Publisher.service;
 }
 
+const UNAUTHENTICATED =
+  "Refused a call without the token of the local cloud: Google's Pub/Sub clients send none to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
+
 /** Asks for the token, in the metadata `authorization`. */
 function writing<Request, Response>(token: string, answer: (request: Request) => Response) {
   return unary<Request, Response>((request, metadata) => {
     const authorization = String(metadata.get('authorization')[0] ?? '');
-    if (!hasToken({authorization}, token)) throw unauthenticated();
+    if (!hasToken({authorization}, token)) throw new ApiError(401, UNAUTHENTICATED);
     return answer(request);
   });
 }

@@ -62,11 +62,17 @@ export async function goneStreams(
   await abreast(gone, async stream => {
     const listing = await objects.list(outputPrefix(run, stream));
     const object = known.get(stream)?.object ?? streamObject(run, stream);
+    const known_shards = known.get(stream)?.total_shards ?? 0;
+    const numbers = new Set(listing.flatMap(({name}) => parseOutputObject(name)?.shard ?? []));
+    const last = [...numbers].reduce((most, number) => Math.max(most, number), known_shards);
+    let first = 1;
+    while (numbers.has(first)) first += 1;
+    const hole = first <= last ? `; shard ${first} is missing, ${numbers.size} of ${last} there` : '';
     surveys.push({
       ...{run, stream, object, finding: 'gone'},
-      stored_shards: listing.filter(({name}) => parseOutputObject(name)).length,
-      known_shards: known.get(stream)?.total_shards ?? 0,
-      why: `its stream object ${object} is gone`,
+      stored_shards: numbers.size,
+      known_shards,
+      why: `its stream object ${object} is gone${hole}`,
     });
   });
   return surveys.sort((one, other) => (one.stream < other.stream ? -1 : 1));

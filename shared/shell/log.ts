@@ -1,4 +1,5 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
+import {jsonText} from '../printable.ts';
 
 /** What is known of an entry beside its message. The names of `IDS` are those of timeline events. */
 export type LogFields = {[field: string]: string | number | boolean | null | undefined};
@@ -45,7 +46,7 @@ export function jsonLog(write: (line: string) => void, now: () => number, projec
       ...traceOf(traceparent, project),
       ...Object.fromEntries(rest),
     };
-    write(`${JSON.stringify(entry)}\n`);
+    write(`${jsonText(entry)}\n`);
   };
 }
 

@@ -155,7 +155,7 @@ async function fail(
     ...current,
     status: 'failed',
     lease: null,
-    last_error: reason,
+    last_error: reason.toWellFormed(),
     updated_at: iso(now),
   };
   return park(deps, tx, current, failed, `failed: ${reason}`, now);

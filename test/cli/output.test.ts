@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {dollarText, jsonText, printable, quoted} from '../../cli/output.ts';
+import {dollarText, quoted} from '../../cli/output.ts';
+import {jsonText, printable} from '../../shared/printable.ts';
 
 describe('dollars', () => {
   for (const [usd, text] of [

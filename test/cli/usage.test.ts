@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {jsonText} from '../../cli/output.ts';
+import {jsonText} from '../../shared/printable.ts';
 import {gleaner} from '../e2e/home.ts';
 
 describe('a gleaner command that is not understood', () => {

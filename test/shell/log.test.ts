@@ -38,6 +38,13 @@ describe('the log', () => {
     assert.deepEqual(written(), {severity: 'INFO', time: at(0), message: 'nothing'});
   });
 
+  it('is printable, and one line, whatever it names', () => {
+    const message = '\u001b[2J\u009b2J\u202e\u2028\u2029 red';
+    log('ERROR', message);
+    assert.match(lines[0] ?? '', /^[\x20-\x7e]+\n$/);
+    assert.equal(written().message, message);
+  });
+
   it('says for which call of which function, and belongs to its trace', async () => {
     const [trace, span] = ['4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7'];
     const call = {function: 'on-control', message_id: '17', traceparent: `00-${trace}-${span}-01`};

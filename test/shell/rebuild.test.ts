@@ -613,6 +613,15 @@ describe('rebuild', () => {
       );
     });
 
+  it('says which shard is missing of a stream whose object is gone', async () => {
+    const world = await aDoneWorld();
+    await world.objects.delete('datasets/my-run/stream_000.jsonl');
+    const shards = await world.objects.list('activations/my-run/tpu_0/shard_');
+    for (const {name} of shards.slice(1, 2)) await world.objects.delete(name);
+    const [gone] = await goneStreams(world.deps, 'my-run', []);
+    assert.match(gone?.why ?? '', /is gone; shard 2 is missing, 9 of 10 there$/);
+  });
+
   it('finds the runs of every output by one name each', async () => {
     const world = new World(ONE_SLOT);
     for (const name of [

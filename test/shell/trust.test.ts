@@ -137,6 +137,19 @@ describe('a shard that no lease explains', () => {
     });
 });
 
+describe('half a character in the checksum of a shard', () => {
+  it('fails its stream by name, and the run stays readable', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const name = await forge(world, 1, {stream_crc32c: '\ud800'});
+    const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
+    assert.deepEqual([status, last_error?.includes(`${name} is not valid: stream_crc32c`)], ['failed', true]);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+  });
+});
+
 describe('numbers that are too large', () => {
   it('as the tokens of a shard fail its stream by name, and the run stays readable', async () => {
     const world = new World(ONE_SLOT);

@@ -491,16 +491,28 @@ def test_a_summary_or_rejects_whose_bytes_rotted_leave_the_shards_counted(stored
 
 
 def test_the_progress_of_a_long_verification_names_stream_shards_and_time():
-    progress = Progress("my-run")
+    said = queue.Queue()
+    progress = Progress("my-run", said.put)
     started = time.monotonic()
     assert re.fullmatch(r"Verifying my-run, 6\d s", progress.line(started + 65))
     progress.tell({"stream": "002", "streams_done": 1, "streams": 8, "shards": 0})
     assert "my-run, stream 002 (1 of 8 streams done), 6" in progress.line(started + 65)
     progress.tell({"shards_done": 3, "shards": 40})
     assert "stream 002 (1 of 8 streams done), 3 of its 40 shards read, 6" in progress.line(started + 65)
-    said = queue.Queue()
-    progress.start(0.01, said.put)
+    progress.start(0.01)
     assert said.get(timeout=60).startswith("Verifying my-run, stream 002")
+
+
+def test_a_damaged_shard_is_told_while_later_shards_are_still_to_be_read(stored, tmp_path):
+    rot(stored, PREFIX + "shard_0001.safetensors")
+    said, told = [], []
+    progress = Progress("my-run\x1b[2J", said.append)
+    verify_run(bucket(), "my-run", str(tmp_path), lambda value: (told.append(value), progress.tell(value)))
+    assert said == [f"problem: {PREFIX}shard_0001.safetensors is damaged: its bytes differ from its checksum"]
+    at = next(index for index, value in enumerate(told) if "problem" in value)
+    assert any("shards_done" in value for value in told[at:])
+    progress.tell({"problem": "x\x1b[2J\u202e\u2028"})
+    assert said[-1] == "problem: x\ufffd[2J\ufffd\ufffd"
 
 
 def test_a_stream_that_cannot_be_read_leaves_the_others_counted(stored, verify):

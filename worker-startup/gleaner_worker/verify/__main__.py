@@ -33,9 +33,8 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
-    progress = Progress(args.run)
-    if not args.quiet:
-        progress.start(_PROGRESS_EVERY_S, lambda line: print(line, file=sys.stderr, flush=True))
+    progress = Progress(args.run, None if args.quiet else lambda line: print(line, file=sys.stderr, flush=True))
+    progress.start(_PROGRESS_EVERY_S)
     status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
@@ -49,15 +48,18 @@ def main() -> int:
 
 
 class Progress:
-    """Where the verification is, as a line every few seconds: also while one download takes long."""
+    """Says each problem at once, and every few seconds where the verification is, also while one download takes long."""
 
-    def __init__(self, run: str):
+    def __init__(self, run: str, say: Callable[[str], None] | None):
         self._started = time.monotonic()
         self._run = run
+        self._say = say
         self._now: dict = {}
 
     def tell(self, value: dict) -> None:
         self._now |= value
+        if self._say and "problem" in value:
+            self._say(printable(f"problem: {value['problem']}"))
 
     def line(self, now: float) -> str:
         parts = [f"Verifying {self._run}"]
@@ -67,13 +69,22 @@ class Progress:
             parts.append("{shards_done} of its {shards} shards read".format(**self._now))
         return f"{', '.join(parts)}, {now - self._started:.0f} s"
 
-    def start(self, every_s: float, say: Callable[[str], None]) -> None:
+    def start(self, every_s: float) -> None:
+        say = self._say
+        if say is None:
+            return
+
         def run() -> None:
             while True:
                 time.sleep(every_s)
                 say(self.line(time.monotonic()))
 
         threading.Thread(target=run, name="progress", daemon=True).start()
+
+
+def printable(line: str) -> str:
+    """The line as a terminal may have it: names of objects come from strangers."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 
 def _as_text(report: dict) -> str:
@@ -84,7 +95,7 @@ def _as_text(report: dict) -> str:
         f"{report['shards']} shards, {report['bytes']} bytes"
     ]
     lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
-    return "\n".join(lines + [f"  {problem}" for problem in report["problems"]])
+    return "\n".join(printable(line) for line in lines + [f"  {problem}" for problem in report["problems"]])
 
 
 if __name__ == "__main__":

@@ -56,6 +56,12 @@ def verify_stream(
 ) -> dict:
     """The stream's part of the report. `outputs`: every object in its folder under activations/."""
     problems: list[str] = []
+
+    def report(problem: str) -> None:
+        problems.append(problem)
+        if len(problems) <= _MAX_PROBLEMS:
+            tell({"problem": problem})
+
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
     samples = Samples(path, info.name, expect.reader)
@@ -75,7 +81,7 @@ def verify_stream(
         if before and number == before[0]:
             wrong.append(f"is shard {number}, as {before[1].name} is")
         elif number != due and not is_final:
-            problems.append(_missing(prefix, due, number - 1))
+            report(_missing(prefix, due, number - 1))
         if facts := facts_of(shard, len(marks)):
             if number == due and facts["first_sample"] != end + 1:
                 wrong.append(f"starts at sample {facts['first_sample']}, but the shards before it end at sample {end}")
@@ -92,7 +98,8 @@ def verify_stream(
                 wrong += found
                 if told is not None:
                     stats[shard.name] = told
-        problems += [f"{shard.name} {what}" for what in wrong]
+        for what in wrong:
+            report(f"{shard.name} {what}")
         before = (number, shard)
     if foreign:
         problems.append(_describe_foreign(foreign, info))
