@@ -52,7 +52,7 @@ local
   .action(async options => (await import('./local.ts')).up(options));
 local
   .command('env')
-  .description('print the export lines that point gcloud and the Cloud Storage clients at it; Pub/Sub clients can read')
+  .description('print the export lines that point gcloud and the Cloud Storage clients at it')
   .addOption(port())
   .addOption(dir('its folder, instead of its port'))
   .action(async options => (await import('./local.ts')).printEnvironment(options));

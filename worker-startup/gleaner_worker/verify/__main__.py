@@ -48,7 +48,7 @@ def main() -> int:
 
 
 class Progress:
-    """Says each problem at once, and every few seconds where the verification is, also while one download takes long."""
+    """Says each problem at once, and every few seconds where the verification is."""
 
     def __init__(self, run: str, say: Callable[[str], None] | None):
         self._started = time.monotonic()
