@@ -148,8 +148,12 @@ export class Leases {
       return;
     const {store} = this.#setting;
     const stream = store.peek(paths.stream(lease.run, lease.stream));
-    const isKnown = store.peek(paths.worker(worker)) !== undefined;
-    this.#verdict.check(isKnown || answer.action === 'drain', () => `${worker} has no document, and goes on`);
+    const life = store.peek(paths.worker(worker))?.incarnation;
+    const isKnown = life !== undefined && Number(life) >= incarnation;
+    this.#verdict.check(
+      isKnown || answer.action === 'drain',
+      () => `${worker}#${incarnation} has no document, and goes on`,
+    );
     // A Store that was lost no longer tells the state of the stream.
     if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
     // The worker that stored the last shard is told to go on until it has given the stream back.
