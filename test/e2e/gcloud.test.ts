@@ -29,7 +29,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
 
   const gcloud = async (...args: string[]) => (await promisify(execFile)('gcloud', args, {env})).stdout;
 
-  it('starts, pauses, resumes and stops a run, shows its TPUs, loses one and lists the shards', async () => {
+  it('starts, pauses, resumes and stops a run, shows its TPUs, loses one and lists the shards @long', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gleaner-input-'));
     const bucket = `gs://${home.ready.bucket}`;
     // Enough work for gcloud, which takes seconds to start, to find the run at work each time.

@@ -28,7 +28,7 @@ describe('a local cloud whose database is lost in mid-run', function () {
     await home.drop('datasets/halted/stream_000.jsonl', texts(2000, 'halted'));
     await home.drop('datasets/my-run/run.json', SPEC);
     for (const index of [0, 1])
-      await home.drop(`datasets/my-run/stream_00${index}.jsonl`, texts(600, `s${index}`));
+      await home.drop(`datasets/my-run/stream_00${index}.jsonl`, texts(400, `s${index}`));
     await home.publish({action: 'stop', run: 'halted'});
     const stop = await home.until(
       'the stop',
