@@ -114,12 +114,16 @@ export function originOfShards(
   spec_hash: string,
   shards: readonly Shard[],
 ): {crc32c: string; epoch: number} {
-  const epoch = shards.reduce((most, shard) => Math.max(most, shard.epoch), 0);
+  const epoch = largestEpoch(shards);
   const [stored] = shards;
   if (!stored || stored.stream_crc32c === crc32c) return {crc32c, epoch};
   const {stream_crc32c} = stored;
   const whole = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c, epoch}, shards);
   return {crc32c: whole.kind === 'ok' && whole.progress.finished ? stream_crc32c : crc32c, epoch};
+}
+
+export function largestEpoch(shards: readonly Shard[]): number {
+  return shards.reduce((most, {epoch}) => Math.max(most, epoch), 0);
 }
 
 function foreignTo(origin: Origin, shard: Shard): string | undefined {

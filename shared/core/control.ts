@@ -256,7 +256,7 @@ export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
       kind: 'rejected',
       reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
     };
-  const what = pool.boots.stopped_at === null ? 'was not stopped' : 'creates nodes again';
+  const what = stopped_at === null ? 'was not stopped' : 'creates nodes again';
   return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
 }
 

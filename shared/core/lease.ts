@@ -102,7 +102,7 @@ export function suspectOf(
   return isSilent ? {work, epoch, total_shards} : null;
 }
 
-/** Charges a fault to the stream that a silent worker lost, unless more of the stream was stored since. `why`: the worker ended or restarted. */
+/** Charges a fault to the stream that a silent worker lost, unless more of it was stored since. `why`: the worker ended or restarted. */
 export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: number): Stream {
   const isOver = stream.status === 'completed' || stream.status === 'failed';
   if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;

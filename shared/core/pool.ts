@@ -125,8 +125,7 @@ export function wantedSlots(
   const candidates = inOrder.filter(({name, zone}) => {
     if (broken.has(name) || workers.get(name)?.held) return false;
     if (!isEmpty(name)) return true;
-    const worker = workers.get(name);
-    if (worker && isBlocked(worker, now)) return false;
+    if (!isOpenSlot(workers.get(name), now)) return false;
     const allowed = left.get(zone) ?? Number.POSITIVE_INFINITY;
     left.set(zone, allowed - 1);
     const due = probesLeft.get(zone) ?? 0;
@@ -140,6 +139,11 @@ export function wantedSlots(
   const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
   let creates = most - livingAmong(workers);
   return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
+}
+
+/** Whether a node may be asked for in the slot. */
+export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
+  return worker === undefined || (worker.phase === 'gone' && !worker.held && !isBlocked(worker, now));
 }
 
 /** The nodes that are there or asked for, also those that are to go. */

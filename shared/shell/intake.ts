@@ -23,7 +23,7 @@ import {freezeSpec, readText, whyIgnored} from './freeze.ts';
 import {holderOf, takeWork} from './holders.ts';
 import {type RunOrders, readOrders} from './orders.ts';
 import {readPool} from './pools.ts';
-import {advanceStream, largestEpoch, originOf, storedShards, takeShard} from './progress.ts';
+import {advanceStream, originOf, storedShards, takeShard} from './progress.ts';
 import {runRecords, streamRecords, unlessBroken} from './records.ts';
 import {reopenRun} from './runs.ts';
 import {tell, tellRejected} from './timeline.ts';
@@ -153,10 +153,8 @@ export async function registerStream(
   const isFirstTaken = isSecond && (await registerStream(deps, twin.name, run, stream));
   // A stream that has shards and no document had one that was lost: the next grant must be above the epochs of that time.
   const stored = isKnown ? undefined : await storedShards(deps, run, stream);
-  const shards = stored instanceof Rejected ? [] : (stored ?? []);
-  const {crc32c, epoch} = originOfShards(object.crc32c, parent.spec_hash, shards);
-  const granted = stored instanceof Rejected ? await largestEpoch(deps, run, stream) : epoch;
-  const origin = {crc32c, epoch: granted, bucket: deps.objects.bucket};
+  const {crc32c} = originOfShards(object.crc32c, parent.spec_hash, stored?.shards ?? []);
+  const origin = {crc32c, epoch: stored?.epoch ?? 0, bucket: deps.objects.bucket};
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
   const {refused, changed, isOpenNow, isThere} = await deps.store.transaction(async tx => {
@@ -196,7 +194,7 @@ export async function registerStream(
     see(deps, run, object, isThere ? stream : undefined);
     return changed || isFirstTaken === true;
   }
-  if (isKnown || stored instanceof Rejected || shards.length > 0) await advanceStream(deps, run, stream);
+  if (!stored || stored.areAny) await advanceStream(deps, run, stream);
   return changed || isOpenNow;
 }
 

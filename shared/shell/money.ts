@@ -99,7 +99,7 @@ export async function holdTheSpent(
 ): Promise<{
   dismissed: Set<string>;
   left_usd: number;
-  newPurse: (kept_usd?: number) => Purse;
+  newPurse: (kept_usd: number) => Purse;
   held: string[];
 }> {
   const living = costOfLiving(workers.values(), deps.now());
@@ -146,7 +146,7 @@ export async function holdTheSpent(
   return {
     dismissed: new Set(named.map(worker => worker.name)),
     left_usd: left.pool,
-    newPurse: (kept_usd = 0) => purseOf({...left, pool: left.pool - kept_usd}, workers, priceIn),
+    newPurse: kept_usd => purseOf({...left, pool: left.pool - kept_usd}, workers, priceIn),
     held,
   };
 }

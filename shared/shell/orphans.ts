@@ -36,15 +36,15 @@ function isOrphan(look: Look, name: string, worker: Worker | undefined): boolean
 
 /** Dollars that orphans have cost since they were made, and will until they are gone. */
 export function costOfOrphans(
-  {pool, prices}: Omit<Budgets, 'left_usd'>,
-  look: Look | undefined,
+  {pool, prices}: Budgets,
+  look: Look,
   names: readonly string[],
   now: number,
 ): number {
-  return names.reduce((sum, name) => {
-    const node = look?.tpus.get(name);
-    const usd = node ? (priceOf(prices, pool, node.zone) ?? 0) : 0;
-    const hours = node ? Math.max(0, now - msOf(node.created_at)) / 3_600_000 : 0;
+  const nodes = names.flatMap(name => look.tpus.get(name) ?? []);
+  return nodes.reduce((sum, {zone, created_at}) => {
+    const usd = priceOf(prices, pool, zone) ?? 0;
+    const hours = Math.max(0, now - msOf(created_at)) / 3_600_000;
     return sum + usd * hours + toLeave(usd);
   }, 0);
 }
@@ -71,12 +71,10 @@ export async function heldOrphans(
   const isPaidFor = cost < plan.left_usd;
   const marked = plan.zones.filter(zone => zone.orphans !== null).map(({zone}) => zone);
   await abreast([...new Set([...orphans.keys(), ...marked])], async zone => {
-    if (look.unreachable.includes(zone)) for (const name of orphans.get(zone) ?? []) held.add(name);
-    else {
-      const names = orphans.get(zone) ?? [];
-      const wait = await doWait(deps, look, zone, names, plan);
-      if (wait && isPaidFor) for (const name of names) held.add(name);
-    }
+    const names = orphans.get(zone) ?? [];
+    const isUnknown = look.unreachable.includes(zone);
+    if (isUnknown || ((await doWait(deps, look, zone, names, plan)) && isPaidFor))
+      for (const name of names) held.add(name);
   });
   return held;
 }
@@ -146,9 +144,7 @@ export function orphansLeft(look: Look, workers: Workers): string[] {
     phase === 'deleting' && msOf(created_at) > msOf(made_at);
   return managed(look.tpus).filter(name => {
     const worker = workers.get(name);
-    return (
-      isOrphan(look, name, worker) ||
-      (worker !== undefined && isGoing(worker, look.tpus.get(name)?.created_at ?? ''))
-    );
+    if (!worker || isOrphan(look, name, worker)) return true;
+    return isGoing(worker, look.tpus.get(name)?.created_at ?? '');
   });
 }

@@ -1,4 +1,4 @@
-import {foldShards, type Shard} from '../core/checkpoint.ts';
+import {foldShards, largestEpoch, type Shard} from '../core/checkpoint.ts';
 import {
   type OutputObject,
   outputPrefix,
@@ -194,27 +194,23 @@ async function clearPartials(deps: Deps, run: string, stream: string): Promise<v
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }
 
-/** The shards of a stream that lie in the bucket, or the reason why they do not belong together. */
+/**
+ * The shards of a stream that lie in the bucket; none where they do not belong together. `epoch`: the largest of those that can be read
+ * one by one, because a later grant is above it.
+ */
 export async function storedShards(
   {objects}: Pick<Deps, 'objects'>,
   run: string,
   stream: string,
-): Promise<Shard[] | Rejected> {
-  return readOrRefuse(run, stream, await objects.list(outputPrefix(run, stream)));
-}
-
-/** The largest epoch of the shards that can be read, where others cannot: a later grant is above it. */
-export async function largestEpoch(
-  {objects}: Pick<Deps, 'objects'>,
-  run: string,
-  stream: string,
-): Promise<number> {
+): Promise<{shards: Shard[]; epoch: number; areAny: boolean}> {
   const listing = await objects.list(outputPrefix(run, stream));
+  const shards = readOrRefuse(run, stream, listing);
+  if (!(shards instanceof Rejected)) return {shards, epoch: largestEpoch(shards), areAny: shards.length > 0};
   const readable = listing.flatMap(object => {
-    const shards = readOrRefuse(run, stream, [object]);
-    return shards instanceof Rejected ? [] : shards;
+    const shard = readOrRefuse(run, stream, [object]);
+    return shard instanceof Rejected ? [] : shard;
   });
-  return readable.reduce((most, {epoch}) => Math.max(most, epoch), 0);
+  return {shards: [], epoch: largestEpoch(readable), areAny: true};
 }
 
 function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[]): Shard[] | Rejected {

@@ -4,12 +4,12 @@ import {isStopped, mayBoot, nextToTry} from '../core/breakers.ts';
 import {payersFor, runAtWork} from '../core/cost.ts';
 import {paths} from '../core/names.ts';
 import {allowance, type Zone} from '../core/placement.ts';
-import {livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
+import {isOpenSlot, livingAmong, type Pool, slotsOf, wantedSlots} from '../core/pool.ts';
 import type {Run} from '../core/run.ts';
 import {isServedFor, NEVER_SERVED, type Served} from '../core/served.ts';
 import type {Stream} from '../core/stream.ts';
 import {isOlderThan} from '../core/time.ts';
-import {hasEnded, isAlive, isBlocked, type Worker} from '../core/worker.ts';
+import {hasEnded, isAlive, type Worker} from '../core/worker.ts';
 import type {Filter, Tpu} from '../ports.ts';
 import {abreast} from './abreast.ts';
 import type {Deps} from './deps.ts';
@@ -103,7 +103,9 @@ export async function lookAtWorkers(
   await failures.isolate('hear first words', () => heedHellos(deps, zones ?? [], workers, moment));
   const plan = await planSlots(deps, fleet, budgets, failures, {look, served, ...(zones ? {zones} : {})});
   const {wanted, dismissed, held} = plan;
-  const found = await failures.isolate('find orphans', () => heldOrphans(deps, look, fleet, plan));
+  const found = await failures.isolate('find orphans', () =>
+    heldOrphans(deps, look, fleet, {...budgets, zones: plan.zones}),
+  );
   const orphans = found ?? new Set(orphansIn(look, workers));
   const slots: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...wanted, ...managed(look.tpus)])) {
@@ -216,9 +218,9 @@ type Known = {look?: Look; zones?: readonly Zone[]; served?: Served};
  */
 async function planSlots(deps: Deps, fleet: Fleet, budgets: Budgets, failures: Failures, known: Known = {}) {
   const {workers, broken, runs} = fleet;
-  const {pool, dismissed, left_usd, newPurse} = budgets;
+  const {pool, dismissed, newPurse} = budgets;
   const served = known.served ?? (await servedRecord.read(deps, deps.store));
-  const base = {...newPlan(deps, fleet, budgets), served, left_usd};
+  const base = {...newPlan(deps, fleet, budgets), served};
   const counted = await failures.isolate('count the work that is left', async () => {
     const zones = known.zones ?? (await readZones(deps));
     return {zones, ...(await whatIsLeft(deps, pool))};
@@ -247,7 +249,7 @@ async function planSlots(deps: Deps, fleet: Fleet, budgets: Budgets, failures: F
     workers,
     open,
     fixed,
-    newPurse(costOfOrphans(budgets, look, orphans, now)),
+    newPurse(costOfOrphans(budgets, look ?? NOT_LOOKED, orphans, now)),
   );
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   const room = most - livingAmong(workers);
@@ -284,11 +286,6 @@ function silentInVain(
     const isLate = isServedFor(served, worker.heartbeat_at, config.limits.drain_s);
     return isSilent && isLate && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
   });
-}
-
-/** Whether a node may be asked for in the slot. */
-function isOpenSlot(worker: Worker | undefined, now: number): boolean {
-  return worker === undefined || (worker.phase === 'gone' && !worker.held && !isBlocked(worker, now));
 }
 
 async function readZones(deps: Deps): Promise<Zone[]> {

@@ -34,6 +34,28 @@ async function aWorkingWorld(): Promise<World> {
   return world;
 }
 
+/** A world that has accepted stream my-run/000, and a way to store a shard of it of any epoch: two samples a shard. */
+async function anAcceptedStream(): Promise<{world: World; store: (shard: number, epoch: number) => void}> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(20));
+  await world.deliverAll();
+  const {spec_hash} = (await world.run('my-run')) ?? {};
+  const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+  const store = (shard: number, epoch: number) => {
+    const [first, last] = [shard * 2 - 2, shard * 2 - 1];
+    const range = {first_sample: String(first), last_sample: String(last), samples: '2', rejected: '0'};
+    const about = {run: 'my-run', stream: '000', shard: String(shard), epoch: String(epoch), final: 'false'};
+    const origin = {spec_hash: String(spec_hash), stream_crc32c: String(crc32c)};
+    const lines = someLines(20)
+      .split('\n')
+      .slice(first, last + 1)
+      .join('\n');
+    const metadata = shardMetadataOf({...about, ...range, ...origin});
+    world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
+  };
+  return {world, store};
+}
+
 function alerts(world: World): string[] {
   return world.logs.filter(({message}) => /have no document/.test(message)).map(({message}) => message);
 }
@@ -342,30 +364,12 @@ describe('a Store that was restored from an older backup', () => {
 
 describe('a stream whose document is made of shards, one of them unreadable', () => {
   it('is granted above the epochs of the others once that shard is deleted and the stream tried again', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.deliverAll();
-    const {spec_hash} = (await world.run('my-run')) ?? {};
-    const {crc32c} = (await world.stream('my-run', '000')) ?? {};
-    const store = (shard: number, epoch: string) => {
-      const [first_sample, last_sample] = [String(shard * 2 - 2), String(shard * 2 - 1)];
-      const about = {run: 'my-run', stream: '000', shard: String(shard), spec_hash: String(spec_hash)};
-      const range = {first_sample, last_sample, samples: '2', rejected: '0', final: 'false'};
-      const lines = someLines(20)
-        .split('\n')
-        .slice(shard * 2 - 2, shard * 2)
-        .join('\n');
-      const metadata = shardMetadataOf({...about, ...range, stream_crc32c: String(crc32c), epoch});
-      world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
-    };
+    const {world, store} = await anAcceptedStream();
     await world.wipe();
     world.queue.length = 0;
-    for (const [shard, epoch] of [
-      [1, '4'],
-      [2, '4'],
-      [3, '1000001'],
-    ] as const)
-      store(shard, epoch);
+    store(1, 4);
+    store(2, 4);
+    store(3, 1_000_001);
     await world.resume('my-run');
     assert.deepEqual([(await world.stream('my-run', '000'))?.status], ['failed']);
     await world.objects.delete('activations/my-run/tpu_0/shard_0003.safetensors');
@@ -378,29 +382,7 @@ describe('a stream whose document is made of shards, one of them unreadable', ()
 
 describe('a zombie of a lost database', () => {
   it('that stores a shard of epoch 7 after a rebuild has set 4 blocks its stream until the next rebuild', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.deliverAll();
-    const {spec_hash} = (await world.run('my-run')) ?? {};
-    const {crc32c} = (await world.stream('my-run', '000')) ?? {};
-    const store = (shard: number, epoch: number) => {
-      const [first_sample, last_sample] = [String(shard * 2 - 2), String(shard * 2 - 1)];
-      const place = {
-        stream: '000',
-        shard: String(shard),
-        first_sample,
-        last_sample,
-        samples: '2',
-        rejected: '0',
-      };
-      const origin = {spec_hash: String(spec_hash), stream_crc32c: String(crc32c), epoch: String(epoch)};
-      const lines = someLines(20)
-        .split('\n')
-        .slice(shard * 2 - 2, shard * 2)
-        .join('\n');
-      const metadata = shardMetadataOf({...place, ...origin, final: 'false'});
-      world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
-    };
+    const {world, store} = await anAcceptedStream();
     await world.wipe();
     store(1, 2);
     store(2, 4);
