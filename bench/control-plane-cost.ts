@@ -5,7 +5,7 @@
  */
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
-import {LIST_PRICES} from '../shared/core/prices.ts';
+import {LIST_PRICES} from '../shared/domain/billing/prices.ts';
 import type {Measured} from './control-plane/measure.ts';
 
 /**

@@ -8,8 +8,8 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {open} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {startLocalCloud} from '../local/cloud.ts';
-import {urlWithToken} from '../local/guard.ts';
+import {startLocalCloud} from '../emulator/cloud.ts';
+import {urlWithToken} from '../emulator/guard.ts';
 
 const SIZE_MB = 8;
 const OBJECTS = 12;

@@ -1,13 +1,13 @@
 import {randomBytes} from 'node:crypto';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {type Where as CloudPlace, startLocalCloud} from '../local/cloud.ts';
-import {isSame, proofOf, readToken} from '../local/guard.ts';
+import {type Where as CloudPlace, startLocalCloud} from '../emulator/cloud.ts';
+import {isSame, proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
+import {addressIn, pointClientsAt, tinyModel} from './demo-cloud.ts';
 import {CliError} from './errors.ts';
-import {addressIn, pointClientsAt, tinyModel} from './home.ts';
 
 /** What a command needs to know of the cloud it works on. */
 export type Connection = {

@@ -1,8 +1,20 @@
 import {existsSync, statSync} from 'node:fs';
 import {mkdir, readFile} from 'node:fs/promises';
 import {join, resolve} from 'node:path';
-import {DEFAULT_MODEL} from '../shared/config.ts';
-import {usdPerHourFor, usdPerMillionTokens} from '../shared/core/cost.ts';
+import {DEFAULT_MODEL} from '../shared/contracts/config.ts';
+import {Rejected} from '../shared/contracts/errors.ts';
+import {MAX_MANIFEST_BYTES, manifest} from '../shared/contracts/manifest.ts';
+import {parseJson} from '../shared/contracts/schemas.ts';
+import {
+  completeSpec,
+  MAX_SPEC_BYTES,
+  parseRunSpec,
+  type RunSpec,
+  type RunSpecInput,
+} from '../shared/contracts/spec.ts';
+import {poolRecords, runRecords, workerRecords} from '../shared/control-plane/state/documents.ts';
+import {readPrices} from '../shared/control-plane/workers/budget.ts';
+import {usdPerHourFor, usdPerMillionTokens} from '../shared/domain/billing/cost.ts';
 import {
   ASSUMED,
   assumedRate,
@@ -17,8 +29,7 @@ import {
   type Span,
   storedBytes,
   times,
-} from '../shared/core/estimate.ts';
-import {datasetPrefix, isRunId, manifestObject, paths, specObject} from '../shared/core/names.ts';
+} from '../shared/domain/billing/estimate.ts';
 import {
   chipsOf,
   isListed,
@@ -28,15 +39,10 @@ import {
   type Prices,
   UNVERIFIED,
   usdPerHour,
-} from '../shared/core/prices.ts';
-import {Rejected} from '../shared/errors.ts';
+} from '../shared/domain/billing/prices.ts';
+import {datasetPrefix, isRunId, manifestObject, paths, specObject} from '../shared/domain/names.ts';
 import {openObjects} from '../shared/google/objects.ts';
-import {MAX_MANIFEST_BYTES, manifest} from '../shared/manifest.ts';
 import type {Store} from '../shared/ports.ts';
-import {parseJson} from '../shared/schemas.ts';
-import {readPrices} from '../shared/shell/money.ts';
-import {poolRecords, runRecords, workerRecords} from '../shared/shell/records.ts';
-import {completeSpec, MAX_SPEC_BYTES, parseRunSpec, type RunSpec, type RunSpecInput} from '../shared/spec.ts';
 import {type Connection, connect, storeOf, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {dollarText, print, warn} from './output.ts';

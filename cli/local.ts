@@ -1,9 +1,9 @@
-import {faultHelp} from '../local/faults.ts';
-import {tokenFile, urlWithToken} from '../local/guard.ts';
+import {faultHelp} from '../emulator/faults.ts';
+import {tokenFile, urlWithToken} from '../emulator/guard.ts';
 import {type LocalInfo, runningCloud, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
+import {startHome, ZONE} from './demo-cloud.ts';
 import {CliError} from './errors.ts';
-import {startHome, ZONE} from './home.ts';
 import {print, quoted, say} from './output.ts';
 
 export async function up(options: {

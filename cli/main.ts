@@ -1,8 +1,8 @@
 import {Command, InvalidArgumentError, Option} from 'commander';
-import {LocalCloudError} from '../local/errors.ts';
-import {isRunId, isZone} from '../shared/core/names.ts';
-import {Rejected} from '../shared/errors.ts';
-import {printable} from '../shared/printable.ts';
+import {LocalCloudError} from '../emulator/errors.ts';
+import {Rejected} from '../shared/contracts/errors.ts';
+import {printable} from '../shared/contracts/printable.ts';
+import {isRunId, isZone} from '../shared/domain/names.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError, Interrupted} from './errors.ts';
 import {print, say} from './output.ts';

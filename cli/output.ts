@@ -1,5 +1,5 @@
 /** What a command says: its result on standard output, and whatever else on standard error. */
-import {jsonText, printable} from '../shared/printable.ts';
+import {jsonText, printable} from '../shared/contracts/printable.ts';
 
 /** The result as one line of JSON, or as lines for a person. */
 export function print(json: boolean | undefined, value: object, lines: readonly string[]): void {

@@ -1,9 +1,5 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {paths} from '../shared/core/names.ts';
-import {openBus} from '../shared/google/bus.ts';
-import {openObjects} from '../shared/google/objects.ts';
-import type {Store} from '../shared/ports.ts';
-import {goneStreams, runsAnywhere} from '../shared/shell/gone.ts';
+import {goneStreams, runsAnywhere} from '../shared/control-plane/runs/gone-streams.ts';
 import {
   describeSurvey,
   MENDED,
@@ -11,7 +7,11 @@ import {
   type Sources,
   type StreamSurvey,
   surveyRun,
-} from '../shared/shell/rebuild.ts';
+} from '../shared/control-plane/runs/rebuild.ts';
+import {paths} from '../shared/domain/names.ts';
+import {openBus} from '../shared/google/bus.ts';
+import {openObjects} from '../shared/google/objects.ts';
+import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';

@@ -1,5 +1,5 @@
-import {usdPerMillionTokens} from '../shared/core/cost.ts';
-import type {Run} from '../shared/core/run.ts';
+import {usdPerMillionTokens} from '../shared/domain/billing/cost.ts';
+import type {Run} from '../shared/domain/run/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {connect, storeOf, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
@@ -14,7 +14,7 @@ import {
   type TimelineEntry,
   viewRun,
   workerLine,
-} from './view.ts';
+} from './run-view.ts';
 
 export async function status(run: string | undefined, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);

@@ -6,10 +6,10 @@ import {
   type Response,
 } from '@google-cloud/functions-framework';
 import {composeDeps} from '../shared/compose.ts';
-import {loadConfig} from '../shared/config.ts';
-import {Rejected} from '../shared/errors.ts';
-import type {Deps} from '../shared/shell/deps.ts';
-import {duringCall} from '../shared/shell/log.ts';
+import {loadConfig} from '../shared/contracts/config.ts';
+import {Rejected} from '../shared/contracts/errors.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
+import {duringCall} from '../shared/control-plane/state/log.ts';
 import {onControl} from './on-control.ts';
 import {onObject} from './on-object.ts';
 import {onTick} from './on-tick.ts';

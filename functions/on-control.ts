@@ -1,7 +1,7 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {parseValue, pubsubEvent} from '../shared/schemas.ts';
-import {obeyControlMessage} from '../shared/shell/control.ts';
-import type {Deps} from '../shared/shell/deps.ts';
+import {parseValue, pubsubEvent} from '../shared/contracts/schemas.ts';
+import {obeyControlMessage} from '../shared/control-plane/handlers/control-message.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
 
 /** A person or a program said what to do: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

@@ -1,7 +1,7 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {objectEvent, parseValue} from '../shared/schemas.ts';
-import type {Deps} from '../shared/shell/deps.ts';
-import {takeObject} from '../shared/shell/intake.ts';
+import {objectEvent, parseValue} from '../shared/contracts/schemas.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
+import {takeObject} from '../shared/control-plane/streams/register-stream.ts';
 
 /** An object was finalised in the bucket: a stream, a run's spec, a shard, or nothing of ours. */
 export async function onObject(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

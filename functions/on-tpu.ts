@@ -1,7 +1,7 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/schemas.ts';
-import type {Deps} from '../shared/shell/deps.ts';
-import {obeyTpuMessage} from '../shared/shell/fleet.ts';
+import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/contracts/schemas.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
+import {obeyTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 
 /** A slot's TPU is to be created or deleted. */
 export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

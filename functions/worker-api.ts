@@ -1,8 +1,8 @@
 import type {Request, Response} from '@google-cloud/functions-framework';
-import {Rejected} from '../shared/errors.ts';
-import {parseValue, workerRequest} from '../shared/schemas.ts';
-import type {Deps} from '../shared/shell/deps.ts';
-import {answerWorker} from '../shared/shell/leases.ts';
+import {Rejected} from '../shared/contracts/errors.ts';
+import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
+import {answerWorker} from '../shared/control-plane/handlers/worker-request.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
 
 /** What agents on TPU VMs ask: lease, heartbeat, release. Cloud Run lets in nobody but the workers' service account. */
 export async function workerApi(deps: Deps, request: Request, response: Response): Promise<void> {

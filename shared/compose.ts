@@ -1,5 +1,7 @@
 import {readFile} from 'node:fs/promises';
-import type {Config} from './config.ts';
+import type {Config} from './contracts/config.ts';
+import type {Deps} from './control-plane/state/deps.ts';
+import {jsonLog} from './control-plane/state/log.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
@@ -8,8 +10,6 @@ import {openPing} from './google/ping.ts';
 import {openTicker} from './google/ticker.ts';
 import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
-import type {Deps} from './shell/deps.ts';
-import {jsonLog} from './shell/log.ts';
 
 /** The one place that knows which adapter stands behind which port. Each loads its client at its first call. */
 export function composeDeps(config: Config): Deps {

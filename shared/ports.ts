@@ -3,7 +3,7 @@
  * tests in `test/contract/` hold each of them to it. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
-import type {Queued, Symptom} from './core/provider.ts';
+import type {Queued, Symptom} from './domain/worker/provider-states.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};

@@ -1,6 +1,6 @@
 /** Formats all TypeScript and Python, fixes what the linters can fix, and lowers the allowed counts of words. */
 import {fileURLToPath} from 'node:url';
-import {pythonOf, type Run, runCommand} from './process.ts';
+import {pythonOf, type Run, runCommand} from './support/process.ts';
 
 const file = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const run: Run = (command, args, env = {}) => runCommand(command, args, env, console.log);

@@ -2,7 +2,7 @@
 import {spawnSync} from 'node:child_process';
 import {join} from 'node:path';
 import {CACHE, environmentFolder} from '../cli/python.ts';
-import {type Outcome, pythonOf, ROOT, type Run} from './process.ts';
+import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;
 export type Tier = (typeof TIERS)[number];
@@ -19,13 +19,13 @@ const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
-const OWN_PART = ['contract', 'local', 'simulation', 'e2e'];
+const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...TWO_AT_ONCE)},
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
-  {name: 'local', tiers: SLOW, run: mocha(testsOf('local'), ...TWO_AT_ONCE)},
+  {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...TWO_AT_ONCE)},
   {name: 'contract', tiers: SLOW, run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
   {
     name: 'unit',

@@ -7,7 +7,7 @@
  */
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
-import {ROOT, type Run, runCommand} from './process.ts';
+import {ROOT, type Run, runCommand} from './support/process.ts';
 
 const LOGS = `${ROOT}.gleaner/test`;
 /** As many as cores: more parts at once make the waits of tests longer than their limits. */

@@ -5,7 +5,7 @@
 import {execFileSync} from 'node:child_process';
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {ROOT} from './process.ts';
+import {ROOT} from './support/process.ts';
 
 export type Found = {line: number; word: string};
 export type Counts = Record<string, number>;
@@ -13,7 +13,7 @@ export type Counts = Record<string, number>;
 const ALLOWED = fileURLToPath(new URL('./words.json', import.meta.url));
 const SOURCES = ['*.ts', '*.mjs', '*.py', '*.sh', '*.md', '*.tf'];
 /** These two files quote the words. */
-const QUOTING = ['test/words.ts', 'test/words.test.ts'];
+const QUOTING = ['test/words.ts', 'test/unit/words.test.ts'];
 
 const ANYWHERE = /\b(whoever|nobody|somebody|anybody|of which|meanwhile)\b/gi;
 /** A comment starts with a noun or a verb. */

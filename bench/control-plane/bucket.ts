@@ -1,6 +1,6 @@
 /** A bucket that holds the streams of a scene without keeping them in memory, and counts what Cloud Storage bills. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import {iso} from '../../shared/core/time.ts';
+import {iso} from '../../shared/domain/time.ts';
 import type {ObjectInfo, Objects} from '../../shared/ports.ts';
 
 /** Listings are of class A and have a thousand objects a page; looks and reads are of class B. */

@@ -1,12 +1,13 @@
 /** A function of 512 MiB must manage two scenes. A very large run completes. Ticks delete TPUs while commits fail. */
-import {metadataObject, streamId, streamObject} from '../../shared/core/names.ts';
-import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/core/run.ts';
-import {newStream, type Stream} from '../../shared/core/stream.ts';
-import {iso} from '../../shared/core/time.ts';
+
+import {lookAtEverything} from '../../shared/control-plane/handlers/tick.ts';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import {metadataObject, streamId, streamObject} from '../../shared/domain/names.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
+import {iso} from '../../shared/domain/time.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Document, Store, Transaction} from '../../shared/ports.ts';
-import type {Deps} from '../../shared/shell/deps.ts';
-import {lookAtEverything} from '../../shared/shell/look.ts';
 import {contentOf, SceneBucket} from './bucket.ts';
 import {metered, noUsage} from './meter.ts';
 import {configOf, HASH, NOW, nodesOf, type Size, workersOf} from './scene.ts';

@@ -1,12 +1,12 @@
 /** One size in a process of its own: `build` fills a store file, `measure` does one thing on it and prints what that took. */
 import {copyFileSync} from 'node:fs';
+import {lookAtEverything} from '../../shared/control-plane/handlers/tick.ts';
+import {answerWorker} from '../../shared/control-plane/handlers/worker-request.ts';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import {advanceStream} from '../../shared/control-plane/streams/advance-checkpoint.ts';
+import {takeObject} from '../../shared/control-plane/streams/register-stream.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Store, Tpu} from '../../shared/ports.ts';
-import type {Deps} from '../../shared/shell/deps.ts';
-import {takeObject} from '../../shared/shell/intake.ts';
-import {answerWorker} from '../../shared/shell/leases.ts';
-import {lookAtEverything} from '../../shared/shell/look.ts';
-import {advanceStream} from '../../shared/shell/progress.ts';
 import {type BucketUsage, SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';
 import {configOf, fill, NOW, nextShard, nodesOf, type Size, streamNames, workersOf} from './scene.ts';

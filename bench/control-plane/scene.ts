@@ -1,11 +1,11 @@
 /** A control plane in the middle of its work: workers at work on streams of four runs, half of which are done. */
-import {loadConfig} from '../../shared/config.ts';
-import {shardObject, streamId, streamObject} from '../../shared/core/names.ts';
-import {slotsOf} from '../../shared/core/pool.ts';
-import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/core/run.ts';
-import {newStream, type Stream} from '../../shared/core/stream.ts';
-import {iso} from '../../shared/core/time.ts';
-import {newWorker, type Worker} from '../../shared/core/worker.ts';
+import {loadConfig} from '../../shared/contracts/config.ts';
+import {slotsOf} from '../../shared/domain/fleet/pool.ts';
+import {shardObject, streamId, streamObject} from '../../shared/domain/names.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
+import {iso} from '../../shared/domain/time.ts';
+import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Document, Store, Tpu} from '../../shared/ports.ts';
 import {contentOf} from './bucket.ts';
 

@@ -4,7 +4,7 @@ import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
 import {finished} from 'node:stream/promises';
 import {createGunzip} from 'node:zlib';
-import {streamId} from '../../shared/core/names.ts';
+import {streamId} from '../../shared/domain/names.ts';
 import {CliError} from '../errors.ts';
 
 /** `tokens` is a guess. */

@@ -1,7 +1,7 @@
-import {parseOutputObject} from '../../shared/core/names.ts';
+import {streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {parseOutputObject} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
-import {streamRecords} from '../../shared/shell/records.ts';
-import type {Home} from '../home.ts';
+import type {Home} from '../demo-cloud.ts';
 
 /**
  * Preempts the worker of a stream without notice at the moment its second shard is stored, then of the next stream, and

@@ -1,4 +1,4 @@
-import type {TimelineEntry} from '../view.ts';
+import type {TimelineEntry} from '../run-view.ts';
 
 export type Line = {
   at: string;

@@ -13,9 +13,9 @@ import {mkdirSync} from 'node:fs';
 import {dirname} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {Attempt} from '../attempt.ts';
-import {checkQuery, checkSum, splitDocumentPath} from '../documents.ts';
-import {AlreadyExists, Contention} from '../errors.ts';
+import {Attempt} from '../checked-transaction.ts';
+import {checkQuery, checkSum, splitDocumentPath} from '../contracts/document-limits.ts';
+import {AlreadyExists, Contention} from '../contracts/errors.ts';
 import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
 import {selectDocuments, sumFields} from './sqlite-query.ts';
 

@@ -1,7 +1,7 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
 import type {Bus, Document} from '../ports.ts';
 import {isNotFound, reasonOf} from './errors.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 type Options = {
   project: string;

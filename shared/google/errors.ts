@@ -2,8 +2,9 @@
  * What Google's errors mean to us: the one place that knows their codes and reads their messages.
  * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names; all become canonical codes.
  */
-import type {Refusal} from '../core/provider.ts';
-import {TpuError} from '../errors.ts';
+
+import {TpuError} from '../contracts/errors.ts';
+import type {Refusal} from '../domain/worker/provider-states.ts';
 
 const CANCELLED = 1;
 const UNKNOWN = 2;

@@ -12,9 +12,9 @@ import type {
   Query as FirestoreQuery,
   Transaction as FirestoreTransaction,
 } from '@google-cloud/firestore';
-import {Attempt, type Write} from '../attempt.ts';
-import {checkQuery, checkSum, rangeField, splitDocumentPath} from '../documents.ts';
-import {AlreadyExists, Contention} from '../errors.ts';
+import {Attempt, type Write} from '../checked-transaction.ts';
+import {checkQuery, checkSum, rangeField, splitDocumentPath} from '../contracts/document-limits.ts';
+import {AlreadyExists, Contention} from '../contracts/errors.ts';
 import type {
   CollectionPath,
   Document,
@@ -27,7 +27,7 @@ import type {
 } from '../ports.ts';
 import {isAlreadyExists, isCommitDoubtful, isContention, reasonOf} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 type Options =
   | {project: string; database?: string; attempts?: number}

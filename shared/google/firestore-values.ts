@@ -3,7 +3,7 @@
  * TTL policy can use them. `checkDocument` has been passed before anything is turned into Firestore's values.
  */
 import type {Timestamp} from '@google-cloud/firestore';
-import {isInstantField} from '../documents.ts';
+import {isInstantField} from '../contracts/document-limits.ts';
 import type {Document, Value} from '../ports.ts';
 
 type TimestampClass = typeof Timestamp;

@@ -6,10 +6,10 @@ import type {
   GetFilesResponse,
   StorageOptions,
 } from '@google-cloud/storage';
-import {ObjectTooLarge} from '../errors.ts';
+import {ObjectTooLarge} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 /** Cloud Storage; `endpoint` is where it is instead of Google's own address, and `token` is what it asks for there. */
 export function openObjects(options: {

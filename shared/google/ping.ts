@@ -1,5 +1,5 @@
 import {reasonOf} from './errors.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 /** A cold start takes some seconds. The tick waits for the answer before it deletes what is silent. */
 const TIMEOUT_MS = 10_000;

@@ -2,7 +2,7 @@ import type {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {Ticker} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
 import {isPreconditionFailed, reasonOf} from './errors.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 const CALL = {timeout: 10_000, maxRetries: 0};
 

@@ -15,7 +15,7 @@ import {
   reasonOf,
   tpuError,
 } from './errors.ts';
-import {lazily} from './lazily.ts';
+import {lazily} from './memoize-async.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
 const READS = 4;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {checkDocument, checkQuery, splitDocumentPath} from '../../shared/documents.ts';
+import {checkDocument, checkQuery, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
 import type {Document, Query} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 

@@ -11,7 +11,7 @@ import {
 } from '../../shared/embedded/bus.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports.ts';
-import {Scratch, until} from '../local/a-cloud.ts';
+import {Scratch, until} from '../emulator/a-cloud.ts';
 
 type Arrived = {id: string; topic: string; message: Document};
 type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};

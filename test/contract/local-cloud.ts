@@ -1,7 +1,7 @@
 import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../local/cloud.ts';
+import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../emulator/cloud.ts';
 
 /** A local cloud for the tests of one `describe`. */
 export function useLocalCloud(options: Partial<LocalCloudOptions> = {}): () => LocalCloud {

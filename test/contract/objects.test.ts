@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {gunzipSync} from 'node:zlib';
 import {Storage} from '@google-cloud/storage';
-import {urlWithToken} from '../../local/guard.ts';
+import {urlWithToken} from '../../emulator/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
-import {MemoryObjects} from '../memory.ts';
+import {MemoryObjects} from '../support/memory.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {functionEnvironment} from '../../local/wiring.ts';
+import {functionEnvironment} from '../../emulator/environment.ts';
 import {openTicker} from '../../shared/google/ticker.ts';
 import {useLocalCloud} from './local-cloud.ts';
 

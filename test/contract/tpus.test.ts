@@ -3,11 +3,11 @@ import {once} from 'node:events';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {urlWithToken} from '../../local/guard.ts';
+import {urlWithToken} from '../../emulator/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
-import {aConfig} from '../builders.ts';
+import {aConfig} from '../support/builders.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 function aRequest(changes: Partial<TpuRequest> = {}): TpuRequest {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type {RunResult} from '../../shared/core/result.ts';
-import type {RunSpecInput} from '../../shared/spec.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import type {RunResult} from '../../shared/domain/run/result.ts';
 import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
 const lines = (count: number, line: (n: number) => object) =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
-import {urlWithToken} from '../../local/guard.ts';
+import {urlWithToken} from '../../emulator/guard.ts';
 import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
 describe('the whole path on a local cloud', function () {

@@ -1,5 +1,5 @@
 /** What runs on a TPU VM, in virtual time: it boots, leases, stores shards, beats beside its work, and believes what it is told. */
-import {shardObject} from '../../shared/core/names.ts';
+import {shardObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {type Plan, planShards, shardMetadata, storedText} from './streams.ts';
 

@@ -1,11 +1,11 @@
 /** The bucket, the topics and Cloud TPU in virtual time. What they promise is in `shared/ports.ts`; the rest can go wrong. */
 import {crc32} from 'node:zlib';
-import type {Queued, Refusal} from '../../shared/core/provider.ts';
-import {iso} from '../../shared/core/time.ts';
-import {TpuError} from '../../shared/errors.ts';
+import {TpuError} from '../../shared/contracts/errors.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Queued, Refusal} from '../../shared/domain/worker/provider-states.ts';
 import type {ObjectInfo, Objects, Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {Setting} from './context.ts';
 import type {Clockwork} from './kernel.ts';
-import type {Setting} from './setting.ts';
 import type {Call} from './store.ts';
 
 export class SimObjects {

@@ -3,7 +3,7 @@
  * While a release is rolled out both work on the same documents and messages.
  */
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
-import type {Deps} from '../../shared/shell/deps.ts';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Topic = 'object' | 'control' | 'tpu';
@@ -23,67 +23,67 @@ export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
 /** A field in each kind of document, two inside of lists and maps, and one in each message of a machine. */
 const TOMORROW: Edit[] = [
   {
-    file: 'shared/shell/records.ts',
+    file: 'shared/control-plane/state/documents.ts',
     find: '  crc32c: text,\n',
     replace: '  crc32c: text,\n  grants: count.default(0),\n',
   },
   {
-    file: 'shared/core/lease.ts',
+    file: 'shared/domain/stream/lease.ts',
     find: 'const lease = {...holder, epoch}',
     replace: "const lease = {...holder, granted_by: 'tomorrow', epoch}",
   },
   {
-    file: 'shared/core/lease.ts',
+    file: 'shared/domain/stream/lease.ts',
     find: "return {...stream, status: 'in_progress', epoch, lease,",
     replace: "return {...stream, grants: (stream.grants ?? 0) + 1, status: 'in_progress', epoch, lease,",
   },
   {
-    file: 'shared/shell/records.ts',
+    file: 'shared/control-plane/state/documents.ts',
     find: '  slot: count,\n',
     replace: '  slot: count,\n  lives: count.default(0),\n',
   },
   {
-    file: 'shared/core/life.ts',
+    file: 'shared/domain/worker/lifecycle.ts',
     find: '    asked_at: iso(now),\n    ready_at: null,\n',
     replace: '    asked_at: iso(now),\n    ready_at: null,\n    lives: (worker.lives ?? 0) + 1,\n',
   },
   {
-    file: 'shared/shell/records.ts',
+    file: 'shared/control-plane/state/documents.ts',
     find: '  blocked_reason: text.nullable(),\n',
     replace: '  blocked_reason: text.nullable(),\n  asked: count.default(0),\n',
   },
   {
-    file: 'shared/core/placement.ts',
+    file: 'shared/domain/fleet/placement.ts',
     find: '{asked_at: iso(now)}]',
     replace: "{asked_at: iso(now), by: 'tomorrow'}], asked: (zone.asked ?? 0) + 1",
   },
   {
-    file: 'shared/shell/records.ts',
+    file: 'shared/control-plane/state/documents.ts',
     find: '  streams_pending: count,\n',
     replace: '  streams_pending: count,\n  told: count.default(0),\n',
   },
   {
-    file: 'shared/core/control.ts',
+    file: 'shared/domain/commands.ts',
     find: '{...run, said, status, updated_at: iso(now)}',
     replace: '{...run, told: (run.told ?? 0) + 1, said, status, updated_at: iso(now)}',
   },
   {
-    file: 'shared/shell/records.ts',
+    file: 'shared/control-plane/state/documents.ts',
     find: '  workers_per_zone: count,\n',
     replace: '  workers_per_zone: count,\n  scaled: count.default(0),\n',
   },
   {
-    file: 'shared/core/control.ts',
+    file: 'shared/domain/commands.ts',
     find: '{...pool, ...current,',
     replace: '{...pool, ...current, scaled: (pool.scaled ?? 0) + 1,',
   },
   {
-    file: 'shared/shell/fleet.ts',
+    file: 'shared/control-plane/workers/tpu-operations.ts',
     find: '{action: kind, worker, incarnation}',
     replace: "{action: kind, worker, incarnation, asked_by: 'tomorrow'}",
   },
   {
-    file: 'shared/schemas.ts',
+    file: 'shared/contracts/schemas.ts',
     find: "  action: z.enum(['create', 'delete']),\n",
     replace: "  action: z.enum(['create', 'delete']),\n  asked_by: z.string().default('today'),\n",
   },

@@ -1,15 +1,15 @@
 /** What worlds can show, and whether they did: a state or a fault that no world reaches is one that nothing here tests. */
-import type {ControlMessage} from '../../shared/core/control.ts';
-import type {Death} from '../../shared/core/death.ts';
-import type {Outcome} from '../../shared/core/lease.ts';
-import type {RunStatus} from '../../shared/core/run.ts';
-import type {StreamStatus} from '../../shared/core/stream.ts';
-import type {Phase} from '../../shared/core/worker.ts';
+import type {ControlMessage} from '../../shared/domain/commands.ts';
+import type {RunStatus} from '../../shared/domain/run/run.ts';
+import type {Outcome} from '../../shared/domain/stream/lease.ts';
+import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
+import type {Death} from '../../shared/domain/worker/liveness.ts';
+import type {Phase} from '../../shared/domain/worker/worker.ts';
 import {TAKEN} from './cloud.ts';
 import {COUNTED_TOMORROW} from './code.ts';
 import {KINDS} from './faults.ts';
-import {ILL, PASSING, SYMPTOMS} from './machines.ts';
 import type {Seen} from './run.ts';
+import {ILL, PASSING, SYMPTOMS} from './vms.ts';
 
 /** The compiler asks for every member of the union. */
 const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);

@@ -1,11 +1,11 @@
 /** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
-import {iso} from '../../shared/core/time.ts';
-import {Rejected} from '../../shared/errors.ts';
+import {Rejected} from '../../shared/contracts/errors.ts';
+import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Codes, Topic} from './code.ts';
+import {MINUTE_MS, type Setting} from './context.ts';
 import {type Process, Processes} from './processes.ts';
-import {MINUTE_MS, type Setting} from './setting.ts';
 
 type Message = {id: string; topic: Topic; content: Document; data: Document; attempt: number};
 

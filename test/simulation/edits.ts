@@ -6,7 +6,7 @@ export type Edit = {file: string; find: string; replace: string};
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** What copies of modules have in common, so that an error of one is one for the other. */
-const SHARED_BY_ALL = ['shared/errors.ts'];
+const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
 /**
  * From here on the modules are loaded with these edits: every one, or, with a mark such as `?tomorrow`, the copies that are

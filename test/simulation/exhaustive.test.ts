@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {completeSpec, specHash} from '../../shared/spec.ts';
-import {World} from '../world.ts';
+import {completeSpec, specHash} from '../../shared/contracts/spec.ts';
+import {World} from '../support/control-plane-harness.ts';
 import {KINDS} from './faults.ts';
 import {aStreamOf, planShards, shardMetadata, storedText} from './streams.ts';
 import {simulate} from './world.ts';

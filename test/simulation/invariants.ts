@@ -1,18 +1,18 @@
 /** What must hold at every moment, and what must have come about at the end: who watches what. */
-import type {Zone} from '../../shared/core/placement.ts';
+import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
-import {Blame} from './invariants/blame.ts';
+import type {Setting} from './context.ts';
 import {Documents} from './invariants/documents.ts';
+import {Blame} from './invariants/failure-attribution.ts';
 import {Leases} from './invariants/leases.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
+import {Words} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
 import {type BegunTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, type Said, Verdict} from './invariants/verdict.ts';
-import {Words} from './invariants/words.ts';
+import {type Actor, type Said, Verdict} from './invariants/violations.ts';
 import {Zones} from './invariants/zones.ts';
-import type {Setting} from './setting.ts';
 
 export class Invariants {
   readonly #setting: Setting;

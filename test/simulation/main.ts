@@ -1,11 +1,11 @@
 /** `npm run simulate`: many worlds, or one of them with everything that happened in it. */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
+import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
 import {refreshSeeds} from './found.ts';
 import {type Case, runSeeds, shrink} from './run.ts';
-import {SIMPLER} from './setting.ts';
 import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);

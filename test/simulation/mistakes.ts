@@ -8,12 +8,12 @@ export const MISTAKES: Mistake[] = [
     name: 'a checkpoint that counts past a gap',
     edits: [
       {
-        file: 'shared/core/checkpoint.ts',
+        file: 'shared/domain/stream/checkpoint.ts',
         find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard <= progress.total_shards) continue;',
       },
       {
-        file: 'shared/core/checkpoint.ts',
+        file: 'shared/domain/stream/checkpoint.ts',
         find: 'if (shard.first_sample !== expected)',
         replace: 'if (shard.first_sample < expected)',
       },
@@ -23,13 +23,17 @@ export const MISTAKES: Mistake[] = [
     name: 'an increment without a marker: a shard that is seen twice counts twice',
     edits: [
       {
-        file: 'shared/core/checkpoint.ts',
+        file: 'shared/domain/stream/checkpoint.ts',
         find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
         replace: 'if (shard.shard > progress.total_shards + 1) continue;',
       },
-      {file: 'shared/core/checkpoint.ts', find: 'if (misfit)', replace: 'if (misfit && shard.shard < 0)'},
       {
-        file: 'shared/shell/progress.ts',
+        file: 'shared/domain/stream/checkpoint.ts',
+        find: 'if (misfit)',
+        replace: 'if (misfit && shard.shard < 0)',
+      },
+      {
+        file: 'shared/control-plane/streams/advance-checkpoint.ts',
         find: 'known.total_shards + 1',
         replace: 'Math.max(1, known.total_shards)',
       },
@@ -39,7 +43,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a lease whose epoch does not grow',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: 'const epoch = stream.epoch + 1;',
         replace: 'const epoch = stream.epoch;',
       },
@@ -47,13 +51,15 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'a lease without an epoch check: an old word renews it or gives it back',
-    edits: [{file: 'shared/core/lease.ts', find: ' && stream.lease?.epoch === claim.epoch', replace: ''}],
+    edits: [
+      {file: 'shared/domain/stream/lease.ts', find: ' && stream.lease?.epoch === claim.epoch', replace: ''},
+    ],
   },
   {
     name: 'a worker that is believed when it says that a stream is complete',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: "    case 'completed':\n",
         replace: "    case 'completed':\n      return {...free, status: 'completed'};\n",
       },
@@ -63,7 +69,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a beat that is switched off while a zone does not answer',
     edits: [
       {
-        file: 'shared/shell/nodes.ts',
+        file: 'shared/control-plane/workers/provider-snapshot.ts',
         find: 'return unreachable.some(zone => ours.has(zone));',
         replace: 'return false;',
       },
@@ -73,7 +79,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a heartbeat of an earlier life that is heard',
     edits: [
       {
-        file: 'shared/shell/leases.ts',
+        file: 'shared/control-plane/handlers/worker-request.ts',
         find: '    worker.incarnation === request.incarnation &&\n',
         replace: '',
       },
@@ -83,7 +89,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a release that drops what the next one has written',
     edits: [
       {
-        file: 'shared/shell/records.ts',
+        file: 'shared/control-plane/state/documents.ts',
         find: 'const streamDocument: z.ZodType<Stream> = z.looseObject({',
         replace: 'const streamDocument: z.ZodType<Stream> = z.object({',
       },
@@ -93,7 +99,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a lease that is taken from whoever has it',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: 'isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s)',
         replace: '(lease_s > 0 && isServedFor(served, worker.claimed_at, 0))',
       },
@@ -103,7 +109,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a machine that falls silent at work, and nobody counts it',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: 'return isSilent ? {work, epoch, total_shards} : null;',
         replace: 'return null;',
       },
@@ -113,7 +119,7 @@ export const MISTAKES: Mistake[] = [
     name: 'silence that counts while worker-api is away',
     edits: [
       {
-        file: 'shared/core/served.ts',
+        file: 'shared/domain/worker/served-time.ts',
         find: 'if (proof_ms - last_ms <= PROOF_S * 1000) return',
         replace: 'if (proof_ms - last_ms <= PROOF_S * 1_000_000) return',
       },
@@ -123,7 +129,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a zone whose silent workers all end at once',
     edits: [
       {
-        file: 'shared/core/brake.ts',
+        file: 'shared/domain/fleet/silence-brake.ts',
         find: 'if (brake.replaced < shareOf(heard))',
         replace: 'if (brake.replaced < 10 * shareOf(heard))',
       },
@@ -133,7 +139,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a worker that ends because one list leaves it out',
     edits: [
       {
-        file: 'shared/shell/nodes.ts',
+        file: 'shared/control-plane/workers/provider-snapshot.ts',
         find: "  return isExpected ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};",
         replace:
           "  return isExpected && look.at_ms < 0 ? {kind: 'missing', listed_at: iso(look.at_ms)} : {kind: 'absent'};",
@@ -144,7 +150,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a lease that ends and its worker is not told',
     edits: [
       {
-        file: 'shared/shell/holders.ts',
+        file: 'shared/control-plane/state/lease-documents.ts',
         find: 'if (holder) workerRecords.set(tx, withoutWork(holder));',
         replace: 'if (holder && tx === undefined) workerRecords.set(tx, withoutWork(holder));',
       },
@@ -154,7 +160,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a node that is made again before it was deleted',
     edits: [
       {
-        file: 'shared/core/life.ts',
+        file: 'shared/domain/worker/lifecycle.ts',
         find: "  const deleting = enter(worker, 'deleting', now, {",
         replace: "  const deleting = enter(worker, 'gone', now, {",
       },
@@ -164,12 +170,12 @@ export const MISTAKES: Mistake[] = [
     name: 'a list that is taken as complete when a zone did not answer',
     edits: [
       {
-        file: 'shared/shell/nodes.ts',
+        file: 'shared/control-plane/workers/provider-snapshot.ts',
         find: "if (look.unreachable.includes(worker.zone)) return {kind: 'unknown'};",
         replace: "if (look.at_ms < 0) return {kind: 'unknown'};",
       },
       {
-        file: 'shared/shell/nodes.ts',
+        file: 'shared/control-plane/workers/provider-snapshot.ts',
         find: 'const tpu = await deps.tpus.get(name, zone);',
         replace: 'const tpu = await deps.tpus.get(name, zone).catch(() => undefined);',
       },
@@ -179,12 +185,12 @@ export const MISTAKES: Mistake[] = [
     name: 'a message that is published before its change is committed',
     edits: [
       {
-        file: 'shared/shell/slots.ts',
+        file: 'shared/control-plane/workers/reconcile-workers.ts',
         find: '      actions.push(...turn.actions);\n',
         replace: '      await publishActions(deps, turn.actions);\n',
       },
       {
-        file: 'shared/core/life.ts',
+        file: 'shared/domain/worker/lifecycle.ts',
         find: 'limits.ask_again_s, now)',
         replace: '1e9, now)',
       },
@@ -194,7 +200,7 @@ export const MISTAKES: Mistake[] = [
     name: 'an incarnation that does not grow',
     edits: [
       {
-        file: 'shared/core/life.ts',
+        file: 'shared/domain/worker/lifecycle.ts',
         find: 'incarnation: worker.incarnation + 1,',
         replace: 'incarnation: Math.max(1, worker.incarnation),',
       },
@@ -202,13 +208,15 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'nodes that no document knows are left alone',
-    edits: [{file: 'shared/shell/workers.ts', find: ', ...managed(look.tpus)])', replace: '])'}],
+    edits: [
+      {file: 'shared/control-plane/workers/plan-fleet.ts', find: ', ...managed(look.tpus)])', replace: '])'},
+    ],
   },
   {
     name: 'many nodes that no document knows and that go at once',
     edits: [
       {
-        file: 'shared/shell/orphans.ts',
+        file: 'shared/control-plane/workers/orphans.ts',
         find: 'names.length > shareOf(nodes)',
         replace: 'names.length > 9',
       },
@@ -217,14 +225,18 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'a shard that counts though its epoch was never granted',
     edits: [
-      {file: 'shared/core/checkpoint.ts', find: 'shard.epoch > origin.epoch', replace: 'shard.epoch > 1e9'},
+      {
+        file: 'shared/domain/stream/checkpoint.ts',
+        find: 'shard.epoch > origin.epoch',
+        replace: 'shard.epoch > 1e9',
+      },
     ],
   },
   {
     name: 'a run that goes on by itself after its document was lost',
     edits: [
       {
-        file: 'shared/shell/intake.ts',
+        file: 'shared/control-plane/streams/register-stream.ts',
         find: "status: isLost ? 'paused' : frozen",
         replace: 'status: frozen',
       },
@@ -234,7 +246,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a control message that is done again when it comes again',
     edits: [
       {
-        file: 'shared/shell/control.ts',
+        file: 'shared/control-plane/handlers/control-message.ts',
         find: 'if (before) return',
         replace: 'if (false) return',
       },
@@ -244,7 +256,7 @@ export const MISTAKES: Mistake[] = [
     name: 'an older message that is delivered late and changes what a later one has set',
     edits: [
       {
-        file: 'shared/core/said.ts',
+        file: 'shared/domain/publish-order.ts',
         find: 'last > said_at;',
         replace: "last > said_at && said_at === '';",
       },
@@ -253,15 +265,19 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'an agent that lives and stands still is left alone',
     edits: [
-      {file: 'shared/core/death.ts', find: ' ?? standstill(worker, limits, moment)', replace: ''},
-      {file: 'shared/core/death.ts', find: 'function standstill', replace: 'export function standstill'},
+      {file: 'shared/domain/worker/liveness.ts', find: ' ?? standstill(worker, limits, moment)', replace: ''},
+      {
+        file: 'shared/domain/worker/liveness.ts',
+        find: 'function standstill',
+        replace: 'export function standstill',
+      },
     ],
   },
   {
     name: 'a cap on creates that counts nothing',
     edits: [
       {
-        file: 'shared/core/placement.ts',
+        file: 'shared/domain/fleet/placement.ts',
         find: 'limits.creates_per_hour - createsOfLastHour(zone, now).length',
         replace: 'limits.creates_per_hour',
       },
@@ -269,13 +285,15 @@ export const MISTAKES: Mistake[] = [
   },
   {
     name: 'a budget that nobody looks at',
-    edits: [{file: 'shared/core/cost.ts', find: 'leaving_usd < budget_usd', replace: 'leaving_usd < 1e9'}],
+    edits: [
+      {file: 'shared/domain/billing/cost.ts', find: 'leaving_usd < budget_usd', replace: 'leaving_usd < 1e9'},
+    ],
   },
   {
     name: 'a stream that is blamed for every death of its worker',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: "const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';",
         replace: 'const isSuspect = death !== undefined;',
       },
@@ -285,7 +303,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a retry that keeps what was held against the stream',
     edits: [
       {
-        file: 'shared/core/control.ts',
+        file: 'shared/domain/commands.ts',
         find: '    failures: 0,\n    faults: 0,\n    last_error: null,',
         replace: '    last_error: null,',
       },
@@ -295,7 +313,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a run with a low priority that goes first',
     edits: [
       {
-        file: 'shared/core/lease.ts',
+        file: 'shared/domain/stream/lease.ts',
         find: 'b.priority - a.priority ||',
         replace: 'a.priority - b.priority ||',
       },
@@ -305,7 +323,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a worker that is not needed any more and is deleted in the midst of a shard',
     edits: [
       {
-        file: 'shared/core/life.ts',
+        file: 'shared/domain/worker/lifecycle.ts',
         find: "const draining = enter(worker, 'draining', now);",
         replace: "return toDeleting(worker, 'it is not needed any more', now);\n    const draining = worker;",
       },
@@ -314,14 +332,18 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'a machine that says that it cannot work, and is kept',
     edits: [
-      {file: 'shared/core/death.ts', find: 'if (worker.fault !== null)', replace: "if (worker.fault === '')"},
+      {
+        file: 'shared/domain/worker/liveness.ts',
+        find: 'if (worker.fault !== null)',
+        replace: "if (worker.fault === '')",
+      },
     ],
   },
   {
     name: 'a lost event that nobody looks for',
     edits: [
       {
-        file: 'shared/shell/look.ts',
+        file: 'shared/control-plane/handlers/tick.ts',
         find: "  await failures.isolate('take missed streams', () => takeMissedStreams(deps, began_ms + TAKING_MS));\n",
         replace: '',
       },
@@ -330,14 +352,18 @@ export const MISTAKES: Mistake[] = [
   {
     name: 'an instance that does not notice that the database was lost under it',
     edits: [
-      {file: 'shared/shell/missed.ts', find: 'if (isAnyGone || isAnyLeft) ', replace: 'if (isAnyLeft) '},
+      {
+        file: 'shared/control-plane/streams/resync-streams.ts',
+        find: 'if (isAnyGone || isAnyLeft) ',
+        replace: 'if (isAnyLeft) ',
+      },
     ],
   },
   {
     name: 'a pause that the next look ends',
     edits: [
       {
-        file: 'shared/core/run.ts',
+        file: 'shared/domain/run/run.ts',
         find: "next.status = run.status === 'paused' ? 'paused' : 'active';",
         replace: "next.status = 'active';",
       },
@@ -347,7 +373,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a message that is forgotten with the database',
     edits: [
       {
-        file: 'shared/shell/control.ts',
+        file: 'shared/control-plane/handlers/control-message.ts',
         find: "    if (outcome === 'applied') await keepOrders(deps, message);\n",
         replace: '',
       },
@@ -357,7 +383,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a life that costs half its price',
     edits: [
       {
-        file: 'shared/core/cost.ts',
+        file: 'shared/domain/billing/cost.ts',
         find: 'const HOUR_MS = 3_600_000;',
         replace: 'const HOUR_MS = 7_200_000;',
       },
@@ -367,7 +393,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a pool that is not billed',
     edits: [
       {
-        file: 'shared/shell/money.ts',
+        file: 'shared/control-plane/workers/budget.ts',
         find: 'spent_usd: pool.spent_usd + total',
         replace: 'spent_usd: pool.spent_usd',
       },
@@ -377,7 +403,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a zone that is asked again as soon as it has taken its nodes back',
     edits: [
       {
-        file: 'shared/core/placement.ts',
+        file: 'shared/domain/fleet/placement.ts',
         find: "if (rate === 'full') return Math.max(0, left);",
         replace: 'if (rate) return Math.max(0, left);',
       },
@@ -387,7 +413,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a zone without quota that is asked again at once',
     edits: [
       {
-        file: 'shared/core/placement.ts',
+        file: 'shared/domain/fleet/placement.ts',
         find: "const wait_s = kind === 'quota' ? limits.quota_s : limits.retry_s;",
         replace: "const wait_s = kind === 'quota' ? 0 : limits.retry_s;",
       },
@@ -397,7 +423,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a request that may wait in the queue for a year',
     edits: [
       {
-        file: 'shared/core/placement.ts',
+        file: 'shared/domain/fleet/placement.ts',
         find: 'valid_until_at: iso(now + limits.queue_s * 1000)',
         replace: 'valid_until_at: iso(now + 365 * 86_400_000)',
       },
@@ -407,7 +433,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a request id that does not say for which life it is',
     edits: [
       {
-        file: 'shared/shell/fleet.ts',
+        file: 'shared/control-plane/workers/tpu-operations.ts',
         find: "const hash = createHash('sha256').update(",
         replace: "const hash = createHash('sha256').update(name || ",
       },
@@ -417,7 +443,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a sweep that does not look at labels',
     edits: [
       {
-        file: 'shared/shell/nodes.ts',
+        file: 'shared/control-plane/workers/provider-snapshot.ts',
         find: 'every(isOurs)',
         replace: 'every(given => given !== undefined)',
       },
@@ -427,7 +453,7 @@ export const MISTAKES: Mistake[] = [
     name: 'an event that is kept for ever',
     edits: [
       {
-        file: 'shared/shell/timeline.ts',
+        file: 'shared/control-plane/state/event-log.ts',
         find: 'at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)}',
         replace: 'at: iso(now)}',
       },

@@ -1,10 +1,10 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
 import type {Request, Response} from '@google-cloud/functions-framework';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Deps} from '../../shared/shell/deps.ts';
 import type {Code, Codes} from './code.ts';
-import type {Actor} from './invariants/verdict.ts';
-import type {Setting} from './setting.ts';
+import type {Setting} from './context.ts';
+import type {Actor} from './invariants/violations.ts';
 import type {Call} from './store.ts';
 
 /** What a process was doing when it died is never done. */

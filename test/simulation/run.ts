@@ -1,8 +1,8 @@
 /** Many seeds at once: a thread for each core, one sum of what they saw. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
+import {SIMPLER} from './context.ts';
 import {KINDS} from './faults.ts';
-import {SIMPLER} from './setting.ts';
 import {simulate} from './world.ts';
 
 export type Share = {

@@ -1,5 +1,5 @@
 /** The Store in memory: optimistic transactions over versions, each read and each commit a moment of its own. */
-import {AlreadyExists, Contention} from '../../shared/errors.ts';
+import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
 import type {Clockwork} from './kernel.ts';
 

@@ -4,14 +4,14 @@
  */
 
 import type {Document} from '../../shared/ports.ts';
-import {T0} from '../builders.ts';
+import {T0} from '../support/builders.ts';
 import {TODAY, tomorrow} from './code.ts';
+import {MINUTE_MS, type Options, Setting} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
-import {Machines} from './machines.ts';
-import {People} from './people.ts';
-import {MINUTE_MS, type Options, Setting} from './setting.ts';
+import {People} from './operators.ts';
 import type {SimStore} from './store.ts';
+import {Machines} from './vms.ts';
 
 /** Everything must have ended so long after the faults did. */
 const CALM_MINUTES = 240;

@@ -1,9 +1,9 @@
 /** What holds of every document: it ends when it should, and keeps what tomorrow's code has written. */
 import type {Document} from '../../../shared/ports.ts';
 import {COUNTED_TOMORROW} from '../code.ts';
-import type {Setting} from '../setting.ts';
+import type {Setting} from '../context.ts';
 import type {Lease} from './leases.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 const A_WEEK_MS = 7 * 86_400_000;
 

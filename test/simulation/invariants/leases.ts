@@ -1,12 +1,12 @@
 /** Who has which stream, who may take it away, and what its worker is told of it. */
-import {paths} from '../../../shared/core/names.ts';
+import {paths} from '../../../shared/domain/names.ts';
 
-import {isAlive, type Worker} from '../../../shared/core/worker.ts';
+import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
+import type {Setting} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
 import {poolOf} from './money.ts';
-import type {Said, Verdict} from './verdict.ts';
+import type {Said, Verdict} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 

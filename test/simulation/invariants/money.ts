@@ -1,16 +1,16 @@
 /** Money that is spent makes nothing and keeps nobody, and every life is billed for its time, once. */
-import {accrue, costOfLeaving, costOfLiving, payerOf} from '../../../shared/core/cost.ts';
-import {paths} from '../../../shared/core/names.ts';
-import type {Pool} from '../../../shared/core/pool.ts';
-import {LIST_PRICES} from '../../../shared/core/prices.ts';
-import type {Run} from '../../../shared/core/run.ts';
-import {monthOf} from '../../../shared/core/spending.ts';
-import type {Worker} from '../../../shared/core/worker.ts';
+import {accrue, costOfLeaving, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
+import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
+import type {Pool} from '../../../shared/domain/fleet/pool.ts';
+import {paths} from '../../../shared/domain/names.ts';
+import type {Run} from '../../../shared/domain/run/run.ts';
+import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
+import type {Setting} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
 import {isBorn, isUp, workersOf} from './nodes.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;

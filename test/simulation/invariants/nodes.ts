@@ -1,11 +1,11 @@
 /** The lives of a slot come one after the other, each is asked for under its own name and recorded, and no node of others is touched. */
-import {paths} from '../../../shared/core/names.ts';
-import {isAlive, type Worker} from '../../../shared/core/worker.ts';
+import {paths} from '../../../shared/domain/names.ts';
+import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
+import type {Setting} from '../context.ts';
 import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
 import type {SimStore} from '../store.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 export function workersOf(store: SimStore): Worker[] {
   return store.collection('workers').map(({data}) => data as unknown as Worker);

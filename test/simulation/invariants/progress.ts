@@ -1,9 +1,9 @@
 /** What is stored is stored once, what is counted is stored, and what is called complete is whole. */
-import {manifestObject, paths} from '../../../shared/core/names.ts';
+import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
-import type {Setting} from '../setting.ts';
+import type {Setting} from '../context.ts';
 import {good, type Plan, planShards, storedText} from '../streams.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 /** The shards that a stream object has to give, of the content with this checksum. */
 function planOf({contents}: Setting, object: string, crc32c: unknown): Plan[] {

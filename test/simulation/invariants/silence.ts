@@ -1,9 +1,9 @@
 /** Silence: what is our own fault ends no worker, and the silence of many ends few before a new worker has spoken. */
-import type {Suspect} from '../../../shared/core/worker.ts';
+import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
+import type {Setting} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 /** The promises of the brake, in words of its own: a zone of these worlds has two nodes at most, so its share is one. */
 const RETURNS_MS = 600_000;

@@ -1,13 +1,13 @@
 /** What ticks have to see to: two of them leave nothing undone, and where nothing is wanted nothing stays, and they end. */
-import {paths} from '../../../shared/core/names.ts';
-import type {Worker} from '../../../shared/core/worker.ts';
+import {paths} from '../../../shared/domain/names.ts';
+import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../cloud.ts';
+import type {Setting} from '../context.ts';
 import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 /** A tick that has begun, and what it has to see to. */
 export type BegunTick = {at: number; toDo: Set<string>};

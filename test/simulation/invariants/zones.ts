@@ -1,10 +1,10 @@
 /** A zone is asked as often as it may be, and is left alone when it refuses or keeps taking its nodes back. */
-import type {Zone} from '../../../shared/core/placement.ts';
+import type {Zone} from '../../../shared/domain/fleet/placement.ts';
 import type {Document} from '../../../shared/ports.ts';
+import type {Setting} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import type {Setting} from '../setting.ts';
 import {isBorn} from './nodes.ts';
-import type {Verdict} from './verdict.ts';
+import type {Verdict} from './violations.ts';
 
 /** How long a zone is left alone that has no quota for us, and one that refused for another reason: see LIMITS. */
 const QUOTA_S = 300;

@@ -1,0 +1,154 @@
+import {Rejected} from '../shared/contracts/errors.ts';
+import {completedManifest, MAX_MANIFEST_BYTES} from '../shared/contracts/manifest.ts';
+import {parseJson} from '../shared/contracts/schemas.ts';
+import {
+  poolRecords,
+  runRecords,
+  streamRecords,
+  workerRecords,
+  zoneRecords,
+} from '../shared/control-plane/state/documents.ts';
+import {manifestObject, paths} from '../shared/domain/names.ts';
+import type {RunResult} from '../shared/domain/run/result.ts';
+import type {Run} from '../shared/domain/run/run.ts';
+import type {Stream} from '../shared/domain/stream/stream.ts';
+import type {Worker} from '../shared/domain/worker/worker.ts';
+import type {Document, Objects, Store} from '../shared/ports.ts';
+
+export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
+
+/** One run as its documents show it. */
+export type RunView = {
+  run: Run;
+  streams: Stream[];
+  workers: Worker[];
+  events: TimelineEntry[];
+  /** What was dropped for this run and not taken, with the reason. */
+  rejected: TimelineEntry[];
+};
+
+const ignore = () => {};
+
+export async function listRuns(store: Store): Promise<Run[]> {
+  return runRecords.parseAll(await store.query('runs'), ignore);
+}
+
+/** The run with its streams, every worker that is not gone, and the newest events of the run and the workers, oldest first. */
+export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
+  const run = await runRecords.get(store, name);
+  if (!run) return undefined;
+  const streams = streamRecords.parseAll(await store.query(paths.streams(name)), ignore);
+  const workers = workerRecords
+    .parseAll(await store.query('workers'), ignore)
+    .filter(worker => worker.phase !== 'gone');
+  const told = await timeline(store, name);
+  const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
+  return {run, streams, workers, events: told.slice(-events), rejected};
+}
+
+/** What was dropped lately and not taken, for runs of such names; '' is what can be no run's. */
+export async function listRejected(
+  store: Store,
+  isMeant: (run: string) => boolean,
+): Promise<TimelineEntry[]> {
+  const told = await timeline(store, undefined);
+  return told.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+}
+
+/** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */
+export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {
+  const name = manifestObject(run);
+  const bytes = await objects.read(name, {max_bytes: MAX_MANIFEST_BYTES});
+  try {
+    return parseJson(completedManifest, Buffer.from(bytes ?? '').toString('utf8'), name).result;
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return null;
+  }
+}
+
+/** `  4096 rows of resid_mid.0 to mlp_out.7 (16 tensors) from Qwen/Qwen2.5-0.5B at 060db6499f32; int8 error up to 0.41 %`. */
+export function resultLines({rows, model, stats, unread, unread_streams}: RunResult): string[] {
+  const [first, ...others] = Object.keys(stats);
+  const what = others.length > 0 ? `${first} to ${others.at(-1)} (${others.length + 1} tensors)` : first;
+  const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
+  const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
+  const more = unread_streams - Object.keys(unread).length;
+  const at = model?.revision ? ` at ${model.revision.slice(0, 12)}` : '';
+  return [
+    ...(model ? [`  ${rows} rows of ${what} from ${model.name}${at}${error}`] : []),
+    ...Object.entries(unread).map(
+      ([stream, why]) => `  metadata.json of stream ${stream} is not in the result: ${why}`,
+    ),
+    ...(more > 0 ? [`  metadata.json of ${more} further streams is not in the result`] : []),
+  ];
+}
+
+/** The latest events, or those that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
+async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
+  const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
+  return stored
+    .filter(({data}) => run === undefined || data.run === undefined || data.run === run)
+    .map(({id, data}) => ({
+      id,
+      at: text(data, 'at'),
+      kind: text(data, 'kind'),
+      run: text(data, 'run'),
+      text: text(data, 'text'),
+    }))
+    .reverse();
+}
+
+function text(data: Document, field: string): string {
+  const value = data[field];
+  return typeof value === 'string' ? value : '';
+}
+
+/** Held silent workers and stopped creates, in sentences: they cost money or keep work waiting until a person looks. */
+export async function listAlerts(store: Store): Promise<string[]> {
+  const zones = zoneRecords.parseAll(await store.query('zones'), ignore);
+  const pools = poolRecords.parseAll(await store.query('pools'), ignore);
+  const held = zones.flatMap(({zone, brake}) => {
+    if (!brake || brake.held === 0) return [];
+    const usd =
+      brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
+    return `${zone} holds ${brake.held} silent workers for ${usd} an hour until a new worker speaks`;
+  });
+  const names = [...zones, ...pools].map(each => ('zone' in each ? each.zone : `pool ${each.pool}`));
+  const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
+    boots.stopped_at === null
+      ? []
+      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
+  );
+  return [...held, ...stopped];
+}
+
+const BAR_WIDTH = 24;
+
+/**
+ * `stream 007 ████████░░░░  62%  1240 samples, 5 shards  in_progress on tpu-us-central1-a-0`. How many samples there are is
+ * known from `records`, or from the worker that counted them.
+ */
+export function streamLine(stream: Stream, workers: readonly Worker[], records?: number): string {
+  const worker = workers.find(({name}) => name === stream.lease?.worker);
+  const seen = stream.last_processed_sample_idx + 1;
+  const total = stream.status === 'completed' ? seen : (records ?? worker?.samples_total ?? null);
+  const share = total ? Math.min(1, seen / total) : stream.status === 'completed' ? 1 : 0;
+  const percent = total === null && seen > 0 ? '?' : String(Math.round(share * 100));
+  const full = Math.round(share * BAR_WIDTH);
+  const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);
+  const rejected = stream.rejected_samples > 0 ? `, ${stream.rejected_samples} rejected` : '';
+  const who = stream.lease
+    ? ` on ${stream.lease.worker}${worker?.activity ? ` (${worker.activity})` : ''}`
+    : '';
+  const why = stream.last_error ? `: ${stream.last_error}` : '';
+  return (
+    `stream ${stream.stream} ${bar} ${percent.padStart(3)}%  ` +
+    `${stream.total_samples_processed} samples, ${stream.total_shards} shards${rejected}  ${stream.status}${who}${why}`
+  );
+}
+
+/** `us-central1-a-0 working  READY` and so on, for the line under the bars. */
+export function workerLine(worker: Worker): string {
+  return `${worker.name} #${worker.incarnation} ${worker.phase}${worker.activity ? `/${worker.activity}` : ''}`;
+}

@@ -1,0 +1,250 @@
+import {join, resolve} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {CloudDatabase, lockFolder} from './database.ts';
+import {functionEnvironment, vmNetwork, type Where} from './environment.ts';
+import {LocalCloudError} from './errors.ts';
+import {Events} from './events.ts';
+import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
+import {FunctionHost} from './functions.ts';
+import {guarded, proofOf, tokenIn} from './guard.ts';
+import {type Route, router, serve} from './http.ts';
+import {localRoutes} from './local-api.ts';
+import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
+import {servePublisher} from './pubsub/grpc.ts';
+import {pubsubRoutes} from './pubsub/rest.ts';
+import {Topics} from './pubsub/topics.ts';
+import {Scheduler} from './scheduler.ts';
+import {resourceOf, type StoredObject} from './storage/resource.ts';
+import {openStorage} from './storage/routes.ts';
+import {Nodes} from './tpu/nodes.ts';
+import {Queue} from './tpu/queue.ts';
+import {tpuRoutes} from './tpu/routes.ts';
+import {readTriggers, topicsOf} from './triggers.ts';
+import {Fleet} from './vm/vms.ts';
+
+export type {Where} from './environment.ts';
+export {LocalCloudError} from './errors.ts';
+export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+export async function startLocalCloud(options: LocalCloudOptions): Promise<LocalCloud> {
+  const dir = resolve(options.dir);
+  const {project = 'gleaner-local', bucket = 'gleaner-local', storage_only = false} = options;
+  const log = (source: string, text: string) => options.log?.({at: new Date().toISOString(), source, text});
+  const trouble = (error: unknown, where = '') => {
+    log('cloud', `internal error${where && ` in ${where}`}: ${(error as Error).stack ?? error}`);
+  };
+  const triggers = readTriggers(options.triggers ?? here('../functions/triggers.json'));
+  const tickFunction = triggers.find(({trigger}) => trigger.kind === 'schedule')?.name ?? '';
+
+  const ends: (() => unknown)[] = [];
+  let closing: Promise<void> | undefined;
+  const close = () => {
+    closing ??= (async () => {
+      for (const end of ends.reverse()) await end();
+    })();
+    return closing;
+  };
+
+  try {
+    const lock = lockFolder(dir);
+    ends.push(() => lock.release());
+    const token = tokenIn(dir);
+    const database = new CloudDatabase(join(dir, 'cloud.db'));
+    ends.push(() => database.close());
+
+    const where: Where = {
+      url: '',
+      project,
+      bucket,
+      pubsub_endpoint: '',
+      dir,
+      store_file: join(dir, 'state.db'),
+    };
+    const topics = topicsOf(triggers);
+    const faults = new Faults(database, topics);
+    let host: FunctionHost | undefined;
+    const portOf = (name: string) => host?.portOf(name);
+    const events = new Events({
+      ...{database, faults, triggers, project, portOf, token, trouble},
+      random: Math.random,
+    });
+
+    const listeners = new Set<(object: StoredInfo) => void>();
+    const storage = openStorage(dir, database, {
+      recorded: (kind, object) => {
+        if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
+      },
+      committed: (kind, object) => {
+        if (kind !== 'finalized') return;
+        for (const listener of listeners) {
+          // The object is stored, whatever a listener makes of it.
+          try {
+            listener(infoOf(object));
+          } catch (error) {
+            trouble(error, 'onObject');
+          }
+        }
+      },
+    });
+    const swept = storage.recover();
+    if (swept > 0)
+      log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
+    if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);
+
+    const fleet = new Fleet({
+      ...{dir, project, database, token, log, trouble},
+      network: () => ({...vmNetwork(where), ...options.vm_env}),
+    });
+    const nodes = new Nodes({
+      ...{database, faults, fleet, project, trouble},
+      create_ms: options.create_ms ?? 500,
+      delete_ms: options.delete_ms ?? 200,
+      notice_ms: options.preemption_notice_ms ?? 10_000,
+    });
+    const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
+    const scheduler = new Scheduler({
+      ...{database, project, token, interval_ms: options.tick_interval_ms ?? 1000},
+      portOf: () => portOf(tickFunction),
+      trouble: text => log('cloud', text),
+    });
+    const publisher = new Topics(database, events, project, topics);
+
+    const fault = async (kind: string, target: string): Promise<string> => {
+      if (storage_only)
+        throw badFault('This cloud has storage only, so there is nothing to inject a fault into');
+      const toOne = () =>
+        isQueueFault(kind) ? queue.inflict(kind, target) : nodes.inflict(kind as NodeFault, target);
+      const done = faults.set(kind, target) ?? (await toOne());
+      log('cloud', `fault: ${done}`);
+      return done;
+    };
+    const info = () => ({
+      ...where,
+      tpus: nodes.list().map(({name, zone, id, state}) => ({
+        name,
+        zone,
+        id,
+        state,
+        is_running: fleet.isOn(id),
+        pid: fleet.pid(id),
+      })),
+      queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
+      ticker: scheduler.ticker.isOn() ? 'on' : 'off',
+      faults: faults.list(),
+      deliveries_pending: events.bus.pending(),
+      dead_letters: events.bus.deadLetters(),
+    });
+
+    const prove = (nonce: string) => proofOf(token, nonce, new URL(where.url).port);
+
+    const cloudRoutes = (): Route[] => [
+      ...pubsubRoutes(publisher),
+      ...tpuRoutes(nodes, queue, faults, project),
+      ...scheduler.routes(),
+      ...(host?.routes() ?? []),
+    ];
+    const {function_host} = options;
+    if (function_host && !storage_only) {
+      host = new FunctionHost({
+        entry: function_host.entry ?? here('./function-host.ts'),
+        module: function_host.module ?? here('../functions/index.ts'),
+        env: () => ({...functionEnvironment(where, token), ...environmentOf(function_host.env, where)}),
+        triggers,
+        token,
+        log: text => log('functions', text),
+      });
+    }
+    const routes = router([
+      ...localRoutes({info, prove, fault, shutdown: () => void close().catch(trouble)}),
+      ...storage.routes,
+      ...(storage_only ? [] : cloudRoutes()),
+      storage.lastRoute,
+    ]);
+
+    const server = await onRememberedPort(database, storage_only ? '' : 'port', options.port, port =>
+      serve(guarded(token, routes), {port, trouble}),
+    );
+    ends.push(() => server.close());
+    where.url = server.url;
+    if (!storage_only) {
+      const grpc = await onRememberedPort(database, 'pubsub_port', 0, port =>
+        servePublisher(publisher, {port, token}),
+      );
+      ends.push(() => grpc.close());
+      where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
+      ends.push(() => fleet.close());
+      ends.push(async () => {
+        queue.stop();
+        nodes.stop();
+        // Deliveries under way would wait for their functions, so those end at the same time.
+        await Promise.all([scheduler.ticker.stop(), events.bus.stop(), host?.stop()]);
+      });
+      await host?.start();
+      events.bus.start();
+      await nodes.start();
+      queue.start();
+      scheduler.ticker.start();
+    }
+    lock.note(`process ${process.pid}, ${server.url}`);
+    log('cloud', `ready at ${server.url}, in ${dir}`);
+
+    let ended: () => void = () => {};
+    const closed = new Promise<void>(done => {
+      ended = done;
+    });
+    ends.unshift(() => ended());
+    return {
+      ...where,
+      token,
+      port: server.port,
+      fault,
+      onObject: listener => {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+      close,
+      closed,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * Serves where it served before, when nothing else is asked for: TPUs and their scripts that lived through a crash of the
+ * cloud know its address.
+ */
+async function onRememberedPort<Server extends {port: number}>(
+  database: CloudDatabase,
+  key: string,
+  asked: number,
+  listen: (port: number) => Promise<Server>,
+): Promise<Server> {
+  const remembered = asked === 0 && key !== '' ? Number(database.setting(key) ?? 0) : 0;
+  let server: Server;
+  try {
+    server = await listen(remembered || asked);
+  } catch (error) {
+    const isTaken = error instanceof LocalCloudError && error.code === 'port-in-use';
+    if (!isTaken || remembered === 0) throw error;
+    server = await listen(0);
+  }
+  if (key !== '') database.set(key, String(server.port));
+  return server;
+}
+
+function environmentOf(
+  env: Record<string, string> | ((where: Where) => Record<string, string>) | undefined,
+  where: Where,
+): Record<string, string> {
+  return typeof env === 'function' ? env(where) : (env ?? {});
+}
+
+function infoOf(object: StoredObject): StoredInfo {
+  const {bucket, name, generation, size_bytes, crc32c, created_at, fields} = object;
+  const metadata = fields.metadata ?? {};
+  return {bucket, name, generation: String(generation), size_bytes, crc32c, created_at, metadata};
+}

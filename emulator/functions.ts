@@ -1,0 +1,138 @@
+import {type ChildProcess, fork} from 'node:child_process';
+import {request as httpRequest} from 'node:http';
+import {createInterface} from 'node:readline';
+import type {Readable} from 'node:stream';
+import {ApiError} from './errors.ts';
+import {HOST_HEADER} from './guard.ts';
+import type {Reply, Request, Route} from './http.ts';
+import type {FunctionTrigger} from './triggers.ts';
+import {withDirectLoopback} from './vm/vm-environment.ts';
+
+export type FunctionHostOptions = {
+  /** The script to fork; it gets the module and the names as arguments and sends its ports. */
+  entry: string;
+  /** The module that registers the functions. */
+  module: string;
+  /** Asked at every start, because the addresses are known only when the cloud listens. */
+  env: () => Record<string, string>;
+  triggers: FunctionTrigger[];
+  /** Token that every request to the host carries; the host reads it from `env`. */
+  token: string;
+  log: (text: string) => void;
+};
+
+const min_backoff_ms = 100;
+const max_backoff_ms = 5000;
+/** A host that lived this long was well; its next start need not wait. */
+const healthy_ms = 10_000;
+/** A module that takes longer to load is waited for no more; its functions come when they come. */
+const patience_ms = 30_000;
+
+/** The process in which the functions run, started again whenever it dies. */
+export class FunctionHost {
+  readonly #options: FunctionHostOptions;
+  #ports = new Map<string, number>();
+  #child: ChildProcess | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #isClosing = false;
+
+  constructor(options: FunctionHostOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the functions listen for the first time, or when the first try to start them failed or takes too long. */
+  start(): Promise<void> {
+    return new Promise(resolve => {
+      const timer = setTimeout(resolve, patience_ms);
+      this.#launch(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  portOf(name: string): number | undefined {
+    return this.#ports.get(name);
+  }
+
+  async stop(): Promise<void> {
+    this.#isClosing = true;
+    clearTimeout(this.#timer);
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    await new Promise<void>(resolve => {
+      child.once('exit', () => resolve());
+      child.kill('SIGKILL');
+    });
+  }
+
+  #launch(settled: () => void): void {
+    const {entry, module, env, triggers, log} = this.#options;
+    const started = Date.now();
+    // Its own session, so that a Ctrl-C in the terminal is ours to handle; it ends when the IPC channel does.
+    const child = fork(entry, [module, ...triggers.map(({name}) => name)], {
+      env: withDirectLoopback({...(process.env as Record<string, string>), ...env()}),
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream) createInterface({input: stream as Readable}).on('line', log);
+    }
+    child.on('message', message => {
+      this.#ports = new Map(Object.entries((message as {ports: Record<string, number>}).ports));
+      log(`functions ready: ${[...this.#ports.keys()].join(', ')}`);
+      settled();
+    });
+    child.on('error', error => log(`the function host failed: ${error.message}`));
+    child.once('exit', (code, signal) => {
+      this.#ports = new Map();
+      settled();
+      if (this.#isClosing) return;
+      this.#failures = Date.now() - started > healthy_ms ? 1 : this.#failures + 1;
+      const delay_ms = Math.min(max_backoff_ms, min_backoff_ms * 2 ** (this.#failures - 1));
+      log(`the function host ended (${signal ?? `exit ${code}`}); starting it again in ${delay_ms} ms`);
+      this.#timer = setTimeout(() => this.#launch(() => {}), delay_ms);
+    });
+  }
+
+  /** HTTP functions under `/functions/{name}`, as a browser or a worker calls them. */
+  routes(): Route[] {
+    return [
+      ['*', '/functions/{name}', request => this.#proxy(request)],
+      ['*', '/functions/{name}/{rest...}', request => this.#proxy(request)],
+    ];
+  }
+
+  #proxy(request: Request): Promise<Reply> {
+    const {name = ''} = request.params;
+    const isHttp = this.#options.triggers.some(entry => entry.name === name && entry.trigger.kind === 'http');
+    if (!isHttp) throw new ApiError(404, `There is no HTTP function ${name}`);
+    const port = this.portOf(name);
+    const away = (cause?: unknown) =>
+      new ApiError(503, `The host of ${name} is starting; try again`, {cause});
+    if (port === undefined) throw away();
+    const {host: _host, connection: _connection, ...others} = request.headers;
+    const headers = {...others, [HOST_HEADER]: this.#options.token};
+    const rest = request.path.slice(`/functions/${encodeURIComponent(name)}`.length) || '/';
+    const search = request.query.size > 0 ? `?${request.query}` : '';
+    return new Promise((resolve, reject) => {
+      // A connection kept from before may be closing just now, and a POST cannot be sent twice.
+      const target = {host: '127.0.0.1', port, path: rest + search, agent: false};
+      const options = {...target, method: request.method, headers};
+      const upstream = httpRequest(options, response => {
+        const {
+          connection: _hop,
+          'keep-alive': _alive,
+          'transfer-encoding': _chunked,
+          ...kept
+        } = response.headers;
+        resolve({status: response.statusCode ?? 502, headers: kept, body: response});
+      });
+      upstream.once('error', error => reject(away(error)));
+      request.signal.addEventListener('abort', () => upstream.destroy());
+      request.body.pipe(upstream);
+    });
+  }
+}

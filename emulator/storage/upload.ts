@@ -1,0 +1,120 @@
+import {createGunzip} from 'node:zlib';
+import {ApiError} from '../errors.ts';
+import type {Reply, Request} from '../http.ts';
+import {chunksOf, type JsonObject, optionalString, parseJson, readBytes} from '../json.ts';
+import type {Blobs} from './blobs.ts';
+import {type Claims, claimsIn, claimsInHeaders, requireSums} from './checksum-headers.ts';
+import {conditionsFrom, requireConditions} from './conditions.ts';
+import {readRelated} from './multipart.ts';
+import type {ObjectTable} from './objects.ts';
+import {checkObjectName, type Fields, fieldsOf, resourceOf} from './resource.ts';
+import type {ResumableUploads} from './resumable.ts';
+
+export type Upload = {objects: ObjectTable; blobs: Blobs; resumable: ResumableUploads};
+
+/** `POST …/o?uploadType=`: everything in one request, or the start of a resumable upload. */
+export async function insert(upload: Upload, request: Request): Promise<Reply> {
+  const type = request.query.get('uploadType');
+  if (request.query.has('upload_id')) return upload.resumable.put(request);
+  switch (type) {
+    case 'media':
+      return insertMedia(upload, request);
+    case 'multipart':
+      return insertMultipart(upload, request);
+    case 'resumable':
+      return insertResumable(upload, request);
+    default:
+      throw new ApiError(400, `Invalid value for uploadType: "${type}"; it is media, multipart or resumable`);
+  }
+}
+
+async function insertMedia(upload: Upload, request: Request): Promise<Reply> {
+  const {query, headers} = request;
+  const fields: Fields = fieldsOf({
+    contentType: headers['content-type'],
+    contentEncoding: query.get('contentEncoding') ?? undefined,
+  });
+  return store(upload, request, query.get('name') ?? '', fields, {}, unzipped(request));
+}
+
+async function insertMultipart(upload: Upload, request: Request): Promise<Reply> {
+  const body = unzipped(request);
+  const {metadata, mediaHeaders, media} = await readRelated(body, request.headers['content-type'] ?? '');
+  const resource = parseJson(metadata === '' ? '{}' : metadata, 'the first part of the upload');
+  const fields = fieldsOf(resource);
+  if (!fields.contentType && mediaHeaders['content-type']) fields.contentType = mediaHeaders['content-type'];
+  return store(upload, request, nameOf(request, resource), fields, claimsIn(resource), media);
+}
+
+async function insertResumable(upload: Upload, request: Request): Promise<Reply> {
+  const {query, headers} = request;
+  const bytes = await readBytes(request.body, 1 << 20, 'the description of the upload');
+  const resource =
+    bytes.length === 0 ? {} : parseJson(bytes.toString('utf8'), 'the description of the upload');
+  const bucket = request.params.bucket ?? '';
+  const name = nameOf(request, resource);
+  const fields = fieldsOf(resource);
+  const type = headers['x-upload-content-type'];
+  if (!fields.contentType && typeof type === 'string') fields.contentType = type;
+  const conditions = conditionsFrom(query);
+  checkObjectName(name);
+  upload.objects.bucket(bucket);
+  requireConditions(conditions, upload.objects.find(bucket, name));
+  const length = headers['x-upload-content-length'];
+  const total_bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : null;
+  const id = upload.resumable.begin({
+    bucket,
+    name,
+    fields,
+    conditions,
+    claims: claimsIn(resource),
+    total_bytes,
+  });
+  const location = `http://${headers.host}/upload/storage/v1/b/${encodeURIComponent(bucket)}/o?uploadType=resumable&name=${encodeURIComponent(name)}&upload_id=${id}`;
+  return {headers: {location, 'x-guploader-uploadid': id}, body: ''};
+}
+
+async function store(
+  {objects, blobs}: Upload,
+  request: Request,
+  name: string,
+  fields: Fields,
+  claims: Claims,
+  bytes: AsyncIterable<Buffer>,
+): Promise<Reply> {
+  const bucket = request.params.bucket ?? '';
+  const conditions = conditionsFrom(request.query);
+  checkObjectName(name);
+  objects.bucket(bucket);
+  // Asked here, before the bytes travel, and again where the row is written.
+  requireConditions(conditions, objects.find(bucket, name));
+  const draft = await blobs.draft(bytes);
+  try {
+    requireSums(draft, {...claims, ...claimsInHeaders(request)});
+  } catch (error) {
+    await blobs.discard(draft.file);
+    throw error;
+  }
+  const object = await objects.create(bucket, name, draft, fields, conditions);
+  return {json: resourceOf(object, `http://${request.headers.host}`)};
+}
+
+function nameOf(request: Request, resource: JsonObject): string {
+  return request.query.get('name') ?? optionalString(resource.name, 'name') ?? '';
+}
+
+/** A body that was zipped for the journey only. */
+async function* unzipped(request: Request): AsyncGenerator<Buffer> {
+  if (request.headers['content-encoding'] !== 'gzip') {
+    yield* chunksOf(request.body);
+    return;
+  }
+  const gunzip = createGunzip();
+  request.body.once('error', error => gunzip.destroy(error));
+  try {
+    yield* request.body.pipe(gunzip);
+  } catch (cause) {
+    if (request.signal.aborted) throw cause;
+    throw new ApiError(400, `Failed to unzip the upload: ${(cause as Error).message}`, {cause});
+  }
+}

@@ -1,0 +1,132 @@
+import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
+import {join} from 'node:path';
+import type {CloudDatabase} from '../database.ts';
+import type {TpuNode} from '../tpu/nodes.ts';
+import {Machine} from './machine.ts';
+import {MetadataServer} from './metadata.ts';
+import {vmEnvironment} from './vm-environment.ts';
+
+export type FleetOptions = {
+  dir: string;
+  project: string;
+  database: CloudDatabase;
+  /** A VM's service account may write to the cloud: its tokens are this one, or signed with it. */
+  token: string;
+  /** What a VM sees as the network: where storage and the rest are. */
+  network: () => Record<string, string>;
+  log: (node: string, text: string) => void;
+  trouble: (error: unknown) => void;
+};
+
+type Vm = {machine: Machine; metadata: MetadataServer};
+
+/** The VMs of the nodes, by node id: a disk each, a log per boot, a metadata server and a process group while switched on. */
+export class Fleet {
+  readonly #options: FleetOptions;
+  readonly #vms = new Map<string, Vm>();
+  /** What is being done to a VM, so that a stop that overtakes a boot finds it booted. */
+  readonly #turns = new Map<string, Promise<void>>();
+  #isClosed = false;
+  readonly #logs: string;
+
+  constructor(options: FleetOptions) {
+    this.#options = options;
+    this.#logs = join(options.dir, 'logs');
+    mkdirSync(this.#logs, {recursive: true});
+    mkdirSync(join(options.dir, 'vms'), {recursive: true});
+  }
+
+  #disk(id: string): string {
+    return join(this.#options.dir, 'vms', id);
+  }
+
+  /** Switches the VM of a node on; its disk is as the last boot left it. */
+  boot(node: TpuNode): Promise<void> {
+    return this.#inTurn(node.id, () => this.#boot(node));
+  }
+
+  async #boot(node: TpuNode): Promise<void> {
+    const {id, name, spec} = node;
+    if (this.#isClosed || this.#vms.get(id)?.machine.isOn) return;
+    const disk = this.#disk(id);
+    const script = join(disk, 'startup-script');
+    mkdirSync(join(disk, 'tmp'), {recursive: true});
+    writeFileSync(script, spec.metadata['startup-script'] ?? '#!/bin/sh\n');
+    chmodSync(script, 0o755);
+    const metadata = new MetadataServer(node, this.#options.project, this.#options.token);
+    await metadata.start(this.#options.trouble);
+    const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
+    const env = vmEnvironment(disk, metadata.host, this.#options.network());
+    const machine = new Machine({script, cwd: disk, env, log_file});
+    this.#vms.set(id, {machine, metadata});
+    this.#options.log(name, `booted; its console is ${log_file}`);
+    void machine.scriptEnd.then(end => this.#options.log(name, `the startup script ended (${end})`));
+    void machine.off.then(() => {
+      this.#options.log(name, 'switched off');
+      return metadata.stop();
+    });
+  }
+
+  isOn(id: string): boolean {
+    return this.#vms.get(id)?.machine.isOn ?? false;
+  }
+
+  /** The number of the process group, null while nothing runs. */
+  pid(id: string): number | null {
+    const vm = this.#vms.get(id);
+    return (vm?.machine.isOn && vm.machine.pid) || null;
+  }
+
+  /** What a VM hears of a preemption that comes: its metadata says so, and its operating system begins to shut down. */
+  giveNotice(id: string): void {
+    const vm = this.#vms.get(id);
+    vm?.metadata.announcePreemption();
+    vm?.machine.terminate();
+  }
+
+  stop(id: string): Promise<void> {
+    return this.#inTurn(id, async () => {
+      const vm = this.#vms.get(id);
+      await vm?.machine.kill();
+      await vm?.metadata.stop();
+      this.#vms.delete(id);
+    });
+  }
+
+  /** Switches off for good: the disk is wiped, the logs stay. */
+  async destroy(id: string): Promise<void> {
+    await this.stop(id);
+    await rm(this.#disk(id), {recursive: true, force: true, maxRetries: 5});
+  }
+
+  /** Switches everything off; nothing boots any more. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all([...this.#vms.keys(), ...this.#turns.keys()].map(id => this.stop(id)));
+  }
+
+  #inTurn(id: string, work: () => Promise<void>): Promise<void> {
+    const turn = (this.#turns.get(id) ?? Promise.resolve()).catch(() => {}).then(work);
+    this.#turns.set(id, turn);
+    return turn.finally(() => {
+      if (this.#turns.get(id) === turn) this.#turns.delete(id);
+    });
+  }
+
+  /** Wipes the disks of nodes that are gone. */
+  async sweepDisks(kept: string[]): Promise<void> {
+    const vms = join(this.#options.dir, 'vms');
+    for (const id of readdirSync(vms)) {
+      if (!kept.includes(id)) rmSync(join(vms, id), {recursive: true, force: true});
+    }
+  }
+
+  #countBoot(name: string): number {
+    const row = this.#options.database.get<{count: number}>(
+      `INSERT INTO boots VALUES (?, 1) ON CONFLICT (node) DO UPDATE SET count = count + 1 RETURNING count`,
+      name,
+    );
+    return row?.count ?? 1;
+  }
+}

@@ -1,0 +1,247 @@
+import {z} from 'zod';
+import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings.ts';
+import {NO_BOOTS} from '../domain/fleet/breakers.ts';
+import {isZone} from '../domain/names.ts';
+import {provisioning} from './schemas.ts';
+
+const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
+
+/** A token travels to the hub: encrypted, or not off this machine. */
+function isHubEndpoint(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const {protocol, hostname, username, password, search, hash} = new URL(text);
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
+  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback);
+  return isSafe && `${username}${password}${search}${hash}` === '';
+}
+
+/** For runs that name none, where the deployment does not either. */
+export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
+
+const listOf = (text: string) => text.split(',').map(each => each.trim());
+
+/** `hub`, `hub:ORG/`, `hub:ORG/NAME`, `gs://`, `gs://BUCKET/PREFIX/`, `gs://BUCKET/FOLDER`, `folder`. */
+const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-]*\/.*|folder)$/;
+
+const environment = z.object({
+  GLEANER_PROJECT: z.string().min(1),
+  GLEANER_BUCKET: z.string().min(1),
+  /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
+  GLEANER_STORE: z
+    .string()
+    .regex(/^(firestore(:.+)?|sqlite:.+)$/, 'firestore, firestore:DATABASE or sqlite:FILE')
+    .default('firestore'),
+  GLEANER_WORKER_API: z.url(),
+  GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
+  GLEANER_DEFAULT_MODEL: z.string().min(1).default(DEFAULT_MODEL),
+  /** Where models named `org/name` come from instead of huggingface.co. */
+  GLEANER_HF_ENDPOINT: z
+    .string()
+    .refine(isHubEndpoint, 'an address such as https://huggingface.co, without a user or a query')
+    .optional(),
+  /** The name of the secret that holds a token for the hub; never the token, for whoever sees a node sees its metadata. */
+  GLEANER_HF_TOKEN_SECRET: z
+    .string()
+    .regex(
+      /^projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
+    )
+    .optional(),
+  /** Who the workers are; without it, the Compute Engine default service account. */
+  GLEANER_WORKER_SERVICE_ACCOUNT: z
+    .string()
+    .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
+    .optional(),
+  GLEANER_TICK_JOB: z
+    .string()
+    .regex(/^projects\/[^/]+\/locations\/[^/]+\/jobs\/[^/]+$/, 'projects/P/locations/L/jobs/J'),
+  /** Only on a local cloud: where the three APIs are instead of Google's own addresses. */
+  GLEANER_STORAGE_ENDPOINT: z.url().optional(),
+  GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
+  /** Token that a client of the local cloud sends to write. */
+  GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
+  GLEANER_ZONES: z
+    .string()
+    .default('us-central1-a')
+    .transform(listOf)
+    .refine(
+      zones => zones.every(isZone) && new Set(zones).size === zones.length,
+      'zones such as us-central1-a, each once, with commas between them',
+    ),
+  GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
+  /** Ceilings that no message lifts: see domain/ceilings.ts. TPUs that may live at once. */
+  GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
+  /** Dollars that the deployment may spend in a UTC month. */
+  GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Zones that a message may name; without it, every zone. */
+  GLEANER_ALLOWED_ZONES: z
+    .string()
+    .transform(listOf)
+    .refine(zones => zones.every(isZone), 'zones such as us-central1-a, with commas between them')
+    .optional(),
+  /** Where models may come from; without it the hub and every bucket, and on a local cloud folders too. */
+  GLEANER_MODEL_SOURCES: z
+    .string()
+    .transform(listOf)
+    .refine(
+      sources => sources.every(source => MODEL_SOURCE.test(source)),
+      'hub, hub:ORG/, gs://BUCKET/PREFIX/ or folder, with commas between them',
+    )
+    .optional(),
+  GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
+  GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** A worker without work asks again after so long, or up to a quarter more: few seconds in a pool that people wait for. */
+  GLEANER_POLL_S: seconds(60),
+  /** What all TPUs of the pool may cost together. */
+  GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Whether a zone is asked for nodes at once or through its queue: see domain/fleet/placement.ts. Messages change it. */
+  GLEANER_PROVISIONING: provisioning.default('node'),
+  /** How long a request may wait in a queue: the slot has no other zone meanwhile, and a new request waits from the start. */
+  GLEANER_QUEUE_S: seconds(14_400),
+  GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
+  /**
+   * An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. Beats are most of what the
+   * control plane costs: docs/benchmarks.md.
+   */
+  GLEANER_HEARTBEAT_S: seconds(60),
+  GLEANER_LEASE_S: seconds(240),
+  GLEANER_SILENT_S: seconds(300),
+  /** An agent that beats and does nothing new for so long is replaced: at work, while it compiles, while it loads a model. */
+  GLEANER_STALL_S: seconds(600),
+  GLEANER_COMPILE_S: seconds(900),
+  GLEANER_LOAD_S: seconds(3600),
+  /** Cloud TPU takes minutes to make a node; the agent's first word comes when the script starts. */
+  GLEANER_CREATE_S: seconds(900),
+  GLEANER_BOOT_S: seconds(600),
+  /** Python and its packages, cold. */
+  GLEANER_SETUP_S: seconds(1800),
+  GLEANER_DRAIN_S: seconds(900),
+  GLEANER_REPAIR_S: seconds(900),
+  GLEANER_ASK_AGAIN_S: seconds(180),
+  /** After a stock-out or a quota error the slot waits this long. */
+  GLEANER_CREATE_WAIT_S: seconds(300),
+  /** What a zone's losses and refusals mean for how many nodes it is asked for: see domain/fleet/placement.ts. */
+  GLEANER_QUOTA_WAIT_S: seconds(300),
+  GLEANER_CHURN_WINDOW_S: seconds(1800),
+  GLEANER_SHORT_LIFE_S: seconds(300),
+  GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
+  /** How often the tick compares a stream's checkpoint with the bucket. */
+  GLEANER_AUDIT_S: seconds(900),
+});
+
+type Environment = z.infer<typeof environment>;
+
+function isLocal({GLEANER_STORE}: Environment): boolean {
+  return GLEANER_STORE.startsWith('sqlite:');
+}
+
+function ceilingsOf(given: Environment): Ceilings {
+  const sources = isLocal(given) ? ['hub', 'gs://', 'folder'] : ['hub', 'gs://'];
+  return {
+    max_workers: given.GLEANER_MAX_WORKERS,
+    max_budget_usd: given.GLEANER_MAX_BUDGET_USD ?? null,
+    allowed_zones: given.GLEANER_ALLOWED_ZONES ?? null,
+    model_sources: given.GLEANER_MODEL_SOURCES ?? sources,
+  };
+}
+
+const checked = environment.superRefine((given, {addIssue}) => {
+  const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
+  const {GLEANER_POLL_S: poll, GLEANER_STALL_S: stall} = given;
+  const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
+  if (lease < 2 * beat)
+    refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
+  if (silent < lease)
+    refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
+  if (stall < 2 * poll)
+    refuse(
+      'GLEANER_POLL_S',
+      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
+    );
+  const ceilings = ceilingsOf(given);
+  const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
+  const whyPool = whyPoolRefused({zones, workers_per_zone}, ceilings);
+  if (whyPool) refuse('GLEANER_ZONES', whyPool);
+  if (!isLocal(given) && ceilings.model_sources.includes('folder'))
+    refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
+  const whyModel = whyModelRefused(given.GLEANER_DEFAULT_MODEL, ceilings);
+  if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
+});
+
+export type Config = ReturnType<typeof loadConfig>;
+
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+/** Reads the environment once; throws `ConfigError` that names every variable that is missing or wrong. */
+export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
+  const parsed = checked.safeParse(env);
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map(issue => `  ${issue.path.join('.')}: ${issue.message}`);
+    throw new ConfigError(`Failed to read the configuration. Set these variables:\n${problems.join('\n')}`);
+  }
+  const v = parsed.data;
+  return {
+    project: v.GLEANER_PROJECT,
+    bucket: v.GLEANER_BUCKET,
+    store: v.GLEANER_STORE,
+    worker_api: v.GLEANER_WORKER_API,
+    bundle: v.GLEANER_BUNDLE,
+    default_model: v.GLEANER_DEFAULT_MODEL,
+    worker_service_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
+    /** Metadata of every node, beside what says which worker it is. */
+    worker_metadata: {
+      ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
+      ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),
+    },
+    tick_job: v.GLEANER_TICK_JOB,
+    endpoints: {
+      storage: v.GLEANER_STORAGE_ENDPOINT,
+      tpu: v.GLEANER_TPU_ENDPOINT,
+      scheduler: v.GLEANER_SCHEDULER_ENDPOINT,
+    },
+    pool: {
+      pool: 'tpu',
+      accelerator: v.GLEANER_ACCELERATOR,
+      runtime_version: v.GLEANER_RUNTIME_VERSION,
+      spot: v.GLEANER_SPOT === 'true',
+      provisioning: v.GLEANER_PROVISIONING,
+      zones: v.GLEANER_ZONES,
+      workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
+      version: 0,
+      said: {},
+      budget_usd: v.GLEANER_BUDGET_USD ?? null,
+      spent_usd: 0,
+      poll_s: v.GLEANER_POLL_S,
+      boots: NO_BOOTS,
+    },
+    local_token: v.GLEANER_LOCAL_TOKEN,
+    ceilings: ceilingsOf(v),
+    heartbeat_s: v.GLEANER_HEARTBEAT_S,
+    lease_s: v.GLEANER_LEASE_S,
+    audit_s: v.GLEANER_AUDIT_S,
+    limits: {
+      create_s: v.GLEANER_CREATE_S,
+      boot_s: v.GLEANER_BOOT_S,
+      setup_s: v.GLEANER_SETUP_S,
+      silent_s: v.GLEANER_SILENT_S,
+      stall_s: v.GLEANER_STALL_S,
+      compile_s: v.GLEANER_COMPILE_S,
+      load_s: v.GLEANER_LOAD_S,
+      drain_s: v.GLEANER_DRAIN_S,
+      ask_again_s: v.GLEANER_ASK_AGAIN_S,
+      repair_s: v.GLEANER_REPAIR_S,
+      retry_s: v.GLEANER_CREATE_WAIT_S,
+    },
+    placement: {
+      retry_s: v.GLEANER_CREATE_WAIT_S,
+      quota_s: v.GLEANER_QUOTA_WAIT_S,
+      churn_window_s: v.GLEANER_CHURN_WINDOW_S,
+      short_life_s: v.GLEANER_SHORT_LIFE_S,
+      creates_per_hour: v.GLEANER_CREATES_PER_HOUR,
+      queue_s: v.GLEANER_QUEUE_S,
+    },
+  };
+}

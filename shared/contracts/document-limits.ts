@@ -1,0 +1,253 @@
+/**
+ * What a document, a path and a query may be: the rules of Firestore (Native mode), so that whatever one adapter takes,
+ * every adapter takes. Sizes follow https://firebase.google.com/docs/firestore/storage-size.
+ */
+
+import type {CollectionPath, Document, DocumentPath, Filter, Query, Value} from '../ports.ts';
+import {InvalidDocument} from './errors.ts';
+
+const DOCUMENT_BYTES = 1_048_576;
+/** The most one field may hold: 1 MiB less 89 bytes, because its index entry has to fit as well. */
+const FIELD_BYTES = 1_048_487;
+const NAME_BYTES = 1500;
+const PATH_BYTES = 6144;
+/** Field names and list positions on the way to a value. */
+const DEPTH = 20;
+const INDEX_ENTRIES = 40_000;
+/** Firestore indexes no more than this much of a string, so a longer one cannot be searched for. */
+const SEARCHABLE_BYTES = 1500;
+const ALTERNATIVES = 30;
+
+const RESERVED = /^__.*__$/s;
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+/**
+ * What JSON has to escape. In Node 24 JSON.parse may take an escaped name for another that begins alike
+ * (https://github.com/nodejs/node/issues/63785), so a document that has one would not come back as it was.
+ */
+const ESCAPED = /["\\\p{Cc}]/u;
+const QUERY_FIELD = /^[\w-]+(\.[\w-]+)*$/;
+
+/** Whether a field, or the last field of a dotted path, holds an instant. */
+export function isInstantField(field: string): boolean {
+  return field.endsWith('_at');
+}
+
+/** `2026-01-02T03:04:05.678Z`, in the years 0001 to 9999: what Firestore's timestamp can keep. */
+export function isInstant(value: Value): value is string {
+  if (typeof value !== 'string' || !INSTANT.test(value) || value.startsWith('0000')) return false;
+  const time = Date.parse(value);
+  return !Number.isNaN(time) && new Date(time).toISOString() === value;
+}
+
+export function splitDocumentPath(path: DocumentPath): {collection: CollectionPath; id: string} {
+  const segments = checkPath(path);
+  if (segments.length % 2 === 1) throw invalid(path, 'it names a collection; end it with a document id');
+  const id = segments.at(-1) ?? '';
+  return {collection: path.slice(0, -id.length - 1), id};
+}
+
+export function checkCollectionPath(path: CollectionPath): void {
+  if (checkPath(path).length % 2 === 0)
+    throw invalid(path, 'it names a document; end it with a collection id');
+}
+
+function checkPath(path: string): string[] {
+  if (typeof path !== 'string') throw invalid(String(path), `a path is a string, not ${kindOf(path)}`);
+  const segments = path.split('/');
+  for (const segment of segments) {
+    const fault =
+      segment === '' || segment === '.' || segment === '..'
+        ? 'cannot be a segment of a path'
+        : nameFault(segment);
+    if (fault) throw invalid(brief(path), `${JSON.stringify(brief(segment))} ${fault}`);
+  }
+  if (nameBytes(path) > PATH_BYTES) throw invalid(brief(path), `the path is longer than ${PATH_BYTES} bytes`);
+  return segments;
+}
+
+/** Throws `InvalidDocument` unless every adapter can keep `data` at `path` and give it back as it is. */
+export function checkDocument(path: DocumentPath, data: Document): void {
+  splitDocumentPath(path);
+  if (!isMap(data)) throw invalid(path, `a document is a map of fields, not ${kindOf(data)}`);
+  const count = {indexEntries: 0};
+  let bytes = nameBytes(path) + 32;
+  for (const [field, value] of Object.entries(data)) {
+    const fieldBytes = checkField(path, [], field, value, count);
+    if (fieldBytes - stringBytes(field) > FIELD_BYTES)
+      throw invalid(
+        path,
+        `field ${JSON.stringify(brief(field))} takes more than ${FIELD_BYTES} bytes; split it`,
+      );
+    bytes += fieldBytes;
+  }
+  if (bytes > DOCUMENT_BYTES)
+    throw invalid(path, `it takes ${bytes} bytes and the most is ${DOCUMENT_BYTES}; split it`);
+  if (count.indexEntries > INDEX_ENTRIES)
+    throw invalid(
+      path,
+      `it makes ${count.indexEntries} index entries and the most is ${INDEX_ENTRIES}; split it`,
+    );
+}
+
+type Count = {indexEntries: number};
+
+/** The bytes that the field takes, name included. */
+function checkField(path: DocumentPath, at: string[], field: string, value: unknown, count: Count): number {
+  const here = [...at, field];
+  const fault = fieldNameFault(field);
+  if (fault) throw invalidField(path, here, `its name ${fault}`);
+  if (isInstantField(field) && value !== null && !isInstant(value as Value))
+    throw invalidField(path, here, `a name in _at holds an instant like 2026-01-02T03:04:05.678Z, or null`);
+  const bytes = isInstantField(field) ? 8 : checkValue(path, here, value, count, false);
+  if (isInstantField(field)) count.indexEntries += 2;
+  return stringBytes(field) + (value === null ? 1 : bytes);
+}
+
+function checkValue(path: DocumentPath, at: string[], value: unknown, count: Count, inList: boolean): number {
+  if (at.length > DEPTH) throw invalidField(path, at, `it lies deeper than ${DEPTH} levels`);
+  if (Array.isArray(value)) {
+    if (inList) throw invalidField(path, at, 'a list cannot hold a list; put a map between them');
+    let bytes = 0;
+    for (const [index, item] of value.entries()) {
+      count.indexEntries += 1;
+      bytes += checkValue(path, [...at, String(index)], item, {indexEntries: 0}, true);
+    }
+    return bytes;
+  }
+  if (isMap(value)) {
+    let bytes = 32;
+    for (const [field, item] of Object.entries(value)) bytes += checkField(path, at, field, item, count);
+    return bytes;
+  }
+  count.indexEntries += 2; // one ascending, one descending
+  if (value === null || typeof value === 'boolean') return 1;
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw invalidField(path, at, `${value} is no JSON value`);
+    return 8;
+  }
+  if (typeof value === 'string') {
+    if (!value.isWellFormed()) throw invalidField(path, at, 'the text is not valid Unicode');
+    return stringBytes(value);
+  }
+  throw invalidField(path, at, `${kindOf(value)} is no JSON value`);
+}
+
+/**
+ * Throws `TypeError` for a query that Firestore would refuse, or could answer only with an index that nobody would think of:
+ * the filters other than `==` and `in`, and `order_by`, all name the same field.
+ */
+export function checkQuery(collection: CollectionPath, query: Query): void {
+  checkCollectionPath(collection);
+  const {where = [], order_by, limit, after} = query;
+  let alternatives = 1;
+  for (const filter of where) {
+    checkQueryField(collection, filter.field);
+    const values = filter.op === 'in' ? filter.value : [filter.value];
+    if (!Array.isArray(values) || values.length === 0)
+      throw badQuery(collection, `"in" on ${filter.field} needs a list with at least one value`);
+    if (filter.op === 'in') alternatives *= values.length;
+    for (const value of values) checkFilterValue(collection, filter, value);
+  }
+  if (alternatives > ALTERNATIVES)
+    throw badQuery(collection, `it asks for ${alternatives} alternatives and the most is ${ALTERNATIVES}`);
+  if (order_by) checkQueryField(collection, order_by.field);
+  const ranged = rangeField(query);
+  const ordering = order_by?.field ?? ranged;
+  for (const {field, op} of where)
+    if (op !== '==' && op !== 'in' && field !== ordering)
+      throw badQuery(
+        collection,
+        `a range on ${field} cannot stand beside a range or an order on ${ordering}`,
+      );
+  if (ranged && !order_by && limit !== undefined)
+    throw badQuery(collection, `a limit with a range on ${ranged} needs order_by ${ranged}`);
+  if (after !== undefined && (ordering !== undefined || after === '' || after.includes('/')))
+    throw badQuery(collection, `"after" is the id of a document, and goes with no order and no range`);
+  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit > 0 && limit < 2 ** 31))
+    throw badQuery(collection, `the limit ${limit} is no positive whole number`);
+}
+
+/** Throws `TypeError` for fields that cannot be added up. */
+export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
+  checkCollectionPath(collection);
+  if (fields.length === 0) throw badQuery(collection, 'it adds up no field');
+  for (const field of fields) checkQueryField(collection, field);
+}
+
+/** The field that `<`, `<=`, `>` or `>=` filters on, if any. */
+export function rangeField(query: Query): string | undefined {
+  return query.where?.find(({op}) => op !== '==' && op !== 'in')?.field;
+}
+
+function checkQueryField(collection: CollectionPath, field: string): void {
+  if (!QUERY_FIELD.test(field) || field.split('.').some(name => RESERVED.test(name)))
+    throw badQuery(collection, `${JSON.stringify(field)} is no field name, or field names joined by dots`);
+}
+
+function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value: unknown): void {
+  if (value === null && op === '==') return;
+  const scalar = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
+  if (!scalar || Number.isNaN(value) || Math.abs(Number(value)) === Infinity)
+    throw badQuery(
+      collection,
+      `${field} ${op} ${JSON.stringify(value)}: only text, numbers and booleans compare`,
+    );
+  if (isInstantField(field) && !isInstant(value))
+    throw badQuery(collection, `${field} is an instant, and ${JSON.stringify(value)} is none`);
+  if (typeof value !== 'string') return;
+  if (!value.isWellFormed() || Buffer.byteLength(value) > SEARCHABLE_BYTES)
+    throw badQuery(
+      collection,
+      `the text for ${field} is not valid Unicode, or over ${SEARCHABLE_BYTES} bytes`,
+    );
+}
+
+function fieldNameFault(field: string): string | undefined {
+  if (field === '') return 'is empty';
+  return ESCAPED.test(field) ? 'holds a quote, a backslash or a control character' : nameFault(field);
+}
+
+function nameFault(name: string): string | undefined {
+  if (RESERVED.test(name)) return 'is reserved by Firestore (__…__)';
+  if (!name.isWellFormed()) return 'is not valid Unicode';
+  if (Buffer.byteLength(name) > NAME_BYTES) return `is longer than ${NAME_BYTES} bytes`;
+  return undefined;
+}
+
+function stringBytes(text: string): number {
+  return Buffer.byteLength(text) + 1;
+}
+
+function nameBytes(path: string): number {
+  return path.split('/').reduce((sum, segment) => sum + stringBytes(segment), 16);
+}
+
+function isMap(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  if (typeof value !== 'object') return `a ${typeof value}`;
+  return Array.isArray(value) ? 'a list' : `a ${value.constructor?.name ?? 'foreign object'}`;
+}
+
+function brief(text: string): string {
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+function invalid(path: string, cause: string): InvalidDocument {
+  return new InvalidDocument(`Failed to use ${JSON.stringify(path)}: ${cause}`);
+}
+
+function invalidField(path: string, at: string[], cause: string): InvalidDocument {
+  return new InvalidDocument(
+    `Failed to write ${path}: field ${JSON.stringify(brief(at.join('.')))}: ${cause}`,
+  );
+}
+
+function badQuery(collection: CollectionPath, cause: string): TypeError {
+  return new TypeError(`Failed to query ${collection}: ${cause}`);
+}

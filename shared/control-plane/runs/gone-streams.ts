@@ -1,0 +1,79 @@
+/** Streams whose object is gone from the bucket, while documents or shards of them are left. */
+import {
+  DEFAULT_RUN,
+  isRunId,
+  manifestObject,
+  outputPrefix,
+  parseOutputObject,
+  paths,
+  streamObject,
+} from '../../domain/names.ts';
+import type {Objects} from '../../ports.ts';
+import {abreast} from '../state/concurrency.ts';
+import {streamRecords} from '../state/documents.ts';
+import {runsInBucket, type Sources, type StreamSurvey} from './rebuild.ts';
+
+const OUTPUTS = 'activations/';
+
+/** Every run that has a stream or an output in the bucket, or a document. */
+export async function runsAnywhere({store, objects}: Sources): Promise<string[]> {
+  const documents = await store.query('runs');
+  const runs = [...(await runsInBucket({objects})), ...(await runsWithOutput(objects))];
+  return [...new Set([...runs, ...documents.map(({id}) => id)])].sort();
+}
+
+/** Asks for one name of each run: a run may have a million shards. */
+async function runsWithOutput(objects: Objects): Promise<Set<string>> {
+  const runs = new Set<string>();
+  for (let start = OUTPUTS; ; ) {
+    const [next] = await objects.list(OUTPUTS, {start, limit: 1});
+    if (!next) return runs;
+    const [, segment = '', inside] = next.name.split('/');
+    if (inside !== undefined && isRunId(segment)) {
+      runs.add(segment);
+      // The character after the slash: no other name of this run comes later.
+      start = `${OUTPUTS}${segment}0`;
+    } else {
+      runs.add(DEFAULT_RUN);
+      start = segment.startsWith('tpu_') ? `${OUTPUTS}tpu\`` : `${next.name} `;
+    }
+  }
+}
+
+/** The streams of a run that documents or shards know, beside those whose object `found` has. */
+export async function goneStreams(
+  {store, objects, log}: Sources,
+  run: string,
+  found: readonly StreamSurvey[],
+): Promise<StreamSurvey[]> {
+  const documents = streamRecords.parseAll(await store.query(paths.streams(run)), error =>
+    log('WARNING', error.message, {run}),
+  );
+  const known = new Map(documents.map(document => [document.stream, document]));
+  const streams = new Set(known.keys());
+  if (found.length === 0 && known.size === 0)
+    for (const {name} of await objects.list(manifestObject(run).replace(/manifest\.json$/, 'tpu_'))) {
+      const output = parseOutputObject(name);
+      if (output) streams.add(output.stream);
+    }
+  const present = new Set(found.map(({stream}) => stream));
+  const gone = [...streams].filter(stream => !present.has(stream));
+  const surveys: StreamSurvey[] = [];
+  await abreast(gone, async stream => {
+    const listing = await objects.list(outputPrefix(run, stream));
+    const object = known.get(stream)?.object ?? streamObject(run, stream);
+    const known_shards = known.get(stream)?.total_shards ?? 0;
+    const numbers = new Set(listing.flatMap(({name}) => parseOutputObject(name)?.shard ?? []));
+    const last = [...numbers].reduce((most, number) => Math.max(most, number), known_shards);
+    let first = 1;
+    while (numbers.has(first)) first += 1;
+    const hole = first <= last ? `; shard ${first} is missing, ${numbers.size} of ${last} there` : '';
+    surveys.push({
+      ...{run, stream, object, finding: 'gone'},
+      stored_shards: numbers.size,
+      known_shards,
+      why: `its stream object ${object} is gone${hole}`,
+    });
+  });
+  return surveys.sort((one, other) => (one.stream < other.stream ? -1 : 1));
+}

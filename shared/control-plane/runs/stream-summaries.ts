@@ -1,0 +1,71 @@
+/** Summaries of a run's streams, as their metadata.json has them. */
+
+import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
+import {streamMetadata} from '../../contracts/manifest.ts';
+import {parseJson} from '../../contracts/schemas.ts';
+import {metadataObject, workerIdOf} from '../../domain/names.ts';
+import type {StreamSummary} from '../../domain/run/result.ts';
+import type {Deps} from '../state/deps.ts';
+import {readText} from './run-manifest.ts';
+
+/** Reads under way at once, and the largest metadata.json that is one of them: together they bound the function's memory. */
+const READS = 32;
+const MANY_BYTES = 1024 * 1024;
+/** A larger one is read when nothing else is. */
+const ONE_BYTES = 64 * 1024 * 1024;
+const MAX_REASON = 300;
+
+export type Summary = StreamSummary | {unread: string};
+
+/** Reads the summaries of streams, some at once and each twice where it fails, and gives them in the order of the streams. */
+export async function* summariesOf<S extends {stream: string}>(
+  deps: Deps,
+  run: string,
+  streams: readonly S[],
+  spec_hash: string,
+): AsyncGenerator<[S, Summary]> {
+  const read = ({stream}: S, max_bytes: number) => readSummary(deps, {run, stream}, spec_hash, max_bytes);
+  const first = (stream: S) => read(stream, MANY_BYTES).catch(() => read(stream, MANY_BYTES));
+  for await (const [stream, found] of inOrder(streams, READS, first)) {
+    const summary = found === 'too large' ? await read(stream, ONE_BYTES) : found;
+    yield [stream, summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`} : summary];
+  }
+}
+
+async function readSummary(
+  deps: Deps,
+  {run, stream}: {run: string; stream: string},
+  spec_hash: string,
+  max_bytes: number,
+): Promise<Summary | 'too large'> {
+  try {
+    const text = await readText(deps, metadataObject(run, stream), max_bytes);
+    if (text === undefined) return {unread: 'it is not there'};
+    const summary = parseJson(streamMetadata, text, 'it');
+    if (summary.run !== run || summary.worker_id !== workerIdOf(stream) || summary.spec_hash !== spec_hash)
+      return {unread: 'it is of another stream, run or spec'};
+    return summary;
+  } catch (error) {
+    if (error instanceof ObjectTooLarge) return 'too large';
+    if (error instanceof Rejected) return {unread: error.message.slice(0, MAX_REASON).toWellFormed()};
+    throw error;
+  }
+}
+
+/** Asks about each item, `width` of them at a time, and gives the answers in the order of the items. */
+async function* inOrder<T, A>(
+  items: readonly T[],
+  width: number,
+  ask: (item: T) => Promise<A>,
+): AsyncGenerator<[T, A]> {
+  const asked: [T, Promise<A>][] = [];
+  for (const item of items) {
+    const answer = ask(item);
+    // The failure of an answer is thrown where it is awaited; an answer that is not awaited any more is no crash.
+    answer.catch(() => {});
+    asked.push([item, answer]);
+    const first = asked.length === width ? asked.shift() : undefined;
+    if (first) yield [first[0], await first[1]];
+  }
+  for (const [item, answer] of asked) yield [item, await answer];
+}

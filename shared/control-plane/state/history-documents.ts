@@ -1,0 +1,77 @@
+/** Documents that record what happened: shards, events, control messages, lives of slots, and the place where a listing goes on. */
+import {z} from 'zod';
+import {MAX_EPOCH, MAX_ORDINAL, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../../domain/bounds.ts';
+import {kind} from './document-kind.ts';
+
+const count = z.number().int().min(0);
+const instant = z.iso.datetime();
+const text = z.string();
+
+/** Characters of a text that a message, a name or an error made: a document holds at most 1 MiB. */
+export const MAX_TEXT = 4000;
+
+export const shardRecords = kind(
+  z.looseObject({
+    shard: count,
+    object: text,
+    epoch: z.number().int().min(1).max(MAX_EPOCH),
+    first_sample: count,
+    last_sample: count,
+    samples: count.max(MAX_SHARD_SAMPLES),
+    rejected: count.max(MAX_SHARD_SAMPLES),
+    tokens: count.max(MAX_SHARD_TOKENS),
+    size_bytes: count,
+    spec_hash: text,
+    stream_crc32c: text,
+    final: z.boolean(),
+    stored_at: instant.nullable(),
+  }),
+);
+
+export const eventRecords = kind(
+  z.looseObject({
+    kind: z.enum(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control']),
+    text: text.max(MAX_TEXT),
+    at: instant,
+    expire_at: instant,
+  }),
+);
+
+export const controlRecords = kind(
+  z.looseObject({
+    outcome: z.enum(['applied', 'rejected']),
+    reason: text,
+    message: text.max(MAX_TEXT),
+    at: instant,
+    expire_at: instant,
+  }),
+);
+
+const attempt = z.looseObject({
+  worker: text,
+  incarnation: count.max(MAX_ORDINAL),
+  cause: text,
+  ready_at: instant.nullable(),
+  ended_at: instant,
+  gone_at: instant.optional(),
+  expire_at: instant,
+  costs: z.record(text, z.number()),
+  cost_usd: z.number(),
+});
+
+export type Attempt = z.infer<typeof attempt>;
+
+export const attemptRecords = kind(attempt);
+
+export const listingRecords = kind(z.looseObject({next: text, updated_at: instant}));
+
+/** How far the streams of a run are folded into its result; `state` is the JSON of `Fold` in finish.ts. */
+export const foldRecords = kind(
+  z.looseObject({
+    format: count,
+    after: text,
+    generation: text.nullable(),
+    state: text,
+    updated_at: instant,
+  }),
+);

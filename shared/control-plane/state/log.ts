@@ -1,0 +1,61 @@
+import {AsyncLocalStorage} from 'node:async_hooks';
+import {jsonText} from '../../contracts/printable.ts';
+
+/** What is known of an entry beside its message. The names of `IDS` are those of timeline events. */
+export type LogFields = {[field: string]: string | number | boolean | null | undefined};
+
+export type Log = (severity: 'INFO' | 'WARNING' | 'ERROR', message: string, fields?: LogFields) => void;
+
+/** What a function was called for: every entry that is written meanwhile has it. */
+export type Call = {
+  function: string;
+  /** Of the CloudEvent; for a message on a topic, the message's. */
+  message_id?: string | undefined;
+  /** W3C `traceparent`: 00-TRACE-SPAN-01. */
+  traceparent?: string | undefined;
+};
+
+/** By these, entries are found: Cloud Logging indexes labels. */
+const IDS = ['function', 'run', 'stream', 'worker', 'incarnation', 'epoch', 'message_id', 'object'];
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+const calls = new AsyncLocalStorage<Call>();
+
+export function duringCall<T>(call: Call, work: () => Promise<T>): Promise<T> {
+  return calls.run(call, work);
+}
+
+/**
+ * One JSON line an entry, in the shape that Cloud Logging takes apart: severity, time, message, labels of text, the trace of the
+ * request, and the rest as `jsonPayload`.
+ */
+export function jsonLog(write: (line: string) => void, now: () => number, project: string): Log {
+  return (severity, message, fields = {}) => {
+    const {traceparent, ...call} = calls.getStore() ?? {};
+    const known = Object.entries({...call, ...fields}).filter(
+      ([, value]) => value !== undefined && value !== null,
+    );
+    const ids = known.filter(([field]) => IDS.includes(field));
+    const rest = known.filter(([field]) => !IDS.includes(field));
+    const labels = Object.fromEntries(ids.map(([field, value]) => [field, String(value)]));
+    const entry = {
+      severity,
+      time: new Date(now()).toISOString(),
+      message,
+      ...(ids.length > 0 ? {'logging.googleapis.com/labels': labels} : {}),
+      ...traceOf(traceparent, project),
+      ...Object.fromEntries(rest),
+    };
+    write(`${jsonText(entry)}\n`);
+  };
+}
+
+function traceOf(traceparent: string | undefined, project: string): object {
+  const [, trace, span, flags] = TRACEPARENT.exec(traceparent ?? '') ?? [];
+  if (!trace || !span || !flags) return {};
+  return {
+    'logging.googleapis.com/trace': `projects/${project}/traces/${trace}`,
+    'logging.googleapis.com/spanId': span,
+    'logging.googleapis.com/trace_sampled': (Number.parseInt(flags, 16) & 1) === 1,
+  };
+}

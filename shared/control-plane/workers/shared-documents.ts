@@ -1,0 +1,210 @@
+/**
+ * The documents that decisions about several slots change together: zones, the pool and runs. They are read before anything is
+ * decided, changed in memory, and written once, in the transaction of the decisions.
+ */
+
+import {runAtWork} from '../../domain/billing/cost.ts';
+import type {Months} from '../../domain/billing/monthly-spending.ts';
+import {
+  afterMachineDeath,
+  afterMachineFailedStream,
+  afterTry,
+  afterUnheardBoot,
+  isStopped,
+  mayBoot,
+} from '../../domain/fleet/breakers.ts';
+import type {Zone} from '../../domain/fleet/placement.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {
+  afterCreate,
+  afterLostBoot,
+  afterUnheard,
+  decideSilence,
+  type Verdict,
+} from '../../domain/fleet/silence-brake.ts';
+import type {Run} from '../../domain/run/run.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import type {WorkerDecision} from '../../domain/worker/lifecycle.ts';
+import {type Death, isMachineDeath} from '../../domain/worker/liveness.ts';
+import type {Moment} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../state/deps.ts';
+import {poolRecords, runRecords, spendingRecords, unlessBroken, zoneRecords} from '../state/documents.ts';
+import {tell, tellPaused} from '../state/event-log.ts';
+import {addBill, type Bill, readBill} from './budget.ts';
+import {zoneOf} from './tpu-operations.ts';
+
+export type Shared = {
+  zones: Map<string, Zone>;
+  runs: Map<string, Run>;
+  /** Undefined where its document cannot be read: the next tick makes it again. */
+  pool: Pool | undefined;
+  spending: {months: Months} | undefined;
+  bill: Bill;
+};
+
+/** Facts about the fleet that the brakes of the zones need. */
+export type Hush = {
+  /** Workers of each zone that have spoken. */
+  heard: ReadonlyMap<string, number>;
+  /** Workers that have been silent, and stored nothing, for longer than any brake holds. */
+  lost: ReadonlySet<string>;
+  /** Shards of the runs whose machines died lately: the sums in their documents are those of an earlier tick. */
+  stored: ReadonlyMap<string, number>;
+};
+
+type Turn = WorkerDecision & {
+  before: Worker;
+  change: string | undefined;
+  verdict?: Verdict | undefined;
+};
+
+export async function readShared(
+  deps: Deps,
+  tx: Transaction,
+  turns: readonly Turn[],
+  over: readonly Worker[],
+  now: number,
+): Promise<Shared> {
+  const zones = new Set(
+    turns.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),
+  );
+  const isPoolNeeded =
+    over.length > 0 ||
+    turns.some(
+      ({before, change, death}) =>
+        change === 'asked' || ((death || before.is_probe) && before.hello_at === null),
+    );
+  const deaths = turns.filter(({death}) => death && isMachineDeath(death));
+  const runs = new Set([
+    ...over.flatMap(({costs}) => Object.keys(costs)),
+    ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
+  ]);
+  return {
+    zones: new Map(
+      await Promise.all([...zones].map(async name => [name, await zoneOf(deps, tx, name, now)] as const)),
+    ),
+    runs: new Map(
+      (await Promise.all([...runs].map(run => unlessBroken(deps, () => runRecords.get(tx, run))))).flatMap(
+        run => (run ? [[run.run, run] as const] : []),
+      ),
+    ),
+    pool: isPoolNeeded ? await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
+    spending: over.length > 0 ? await unlessBroken(deps, () => spendingRecords.get(tx)) : undefined,
+    bill: await readBill(deps, tx, over),
+  };
+}
+
+/** Writes the documents that differ from what was read. */
+export function writeShared(tx: Transaction, before: Shared, shared: Shared, now: number): void {
+  const after = addBill(tx, shared, now);
+  for (const zone of after.zones.values())
+    if (zone !== before.zones.get(zone.zone)) zoneRecords.set(tx, zone);
+  for (const run of after.runs.values()) if (run !== before.runs.get(run.run)) runRecords.set(tx, run);
+  if (after.pool && after.pool !== before.pool) poolRecords.set(tx, after.pool);
+  if (after.spending && after.spending !== before.spending) spendingRecords.set(tx, after.spending);
+}
+
+export function changeZone({zones}: Shared, name: string, change: (zone: Zone) => Zone): void {
+  const zone = zones.get(name);
+  if (zone) zones.set(name, change(zone));
+}
+
+/** The verdict of the brake of its zone on a silent worker; undefined for any other. */
+export function judgeSilence(
+  {config}: Deps,
+  shared: Shared,
+  {before, death}: Turn,
+  {heard, lost}: Hush,
+  moment: Moment,
+): Verdict | undefined {
+  const zone = shared.zones.get(before.zone);
+  if (death?.kind !== 'silent' || !zone) return undefined;
+  const {silent_s} = config.limits;
+  const silent = {
+    worker: before,
+    heard: heard.get(zone.zone) ?? 0,
+    isLost: lost.has(before.name),
+    silent_s,
+  };
+  const {verdict, brake} = decideSilence(zone.brake, silent, moment);
+  changeZone(shared, zone.zone, zone => ({...zone, brake}));
+  return verdict;
+}
+
+/**
+ * The facts of a new node, if it may be created: probes always, others while the boots of the pool and of the zone are not stopped.
+ */
+export function grantBoot(
+  {config}: Deps,
+  shared: Shared,
+  name: string,
+  now: number,
+): Pick<Worker, 'is_probe' | 'bundle'> | undefined {
+  const zone = shared.zones.get(name);
+  const {pool} = shared;
+  if (!zone || !pool) return undefined;
+  const {bundle} = config;
+  const isProbe = zone.brake !== null && zone.brake.probes_due > 0;
+  const mayTry = mayBoot(pool.boots, bundle, now) && mayBoot(zone.boots, bundle, now);
+  if (!isProbe && !mayTry) return undefined;
+  if (isProbe)
+    changeZone(shared, name, ({brake, ...zone}) => ({...zone, brake: brake && afterCreate(brake)}));
+  else if (isStopped(pool.boots, bundle) || isStopped(zone.boots, bundle)) {
+    shared.pool = {...pool, boots: afterTry(pool.boots, now)};
+    changeZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, now)}));
+  }
+  return {is_probe: isProbe, bundle};
+}
+
+/** A node ended before it could speak. */
+export function giveBootBack(shared: Shared, worker: Worker): void {
+  const zone = shared.zones.get(worker.zone);
+  if (!zone || !shared.pool) return;
+  const after = afterLostBoot(zone, shared.pool, worker);
+  shared.zones.set(zone.zone, after.zone);
+  shared.pool = after.pool;
+}
+
+/**
+ * Counts a node that was READY and never spoke. A node that spoke before Google repaired it says nothing about boots, and one of an
+ * earlier bundle nothing about those of this one.
+ */
+export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker: Worker, now: number): void {
+  const {bundle} = deps.config;
+  changeZone(shared, worker.zone, zone => ({...zone, brake: zone.brake && afterUnheard(zone.brake, worker)}));
+  if (worker.hello_at !== null || (worker.bundle ?? bundle) !== bundle) return;
+  const about = {kind: 'worker', worker: worker.name} as const;
+  const advice = `one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`;
+  const count = <T extends Zone | Pool>(name: string, document: T): T => {
+    const boots = afterUnheardBoot(document.boots, bundle, now);
+    if (isStopped(boots, bundle) && !isStopped(document.boots, bundle)) {
+      const text = `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; ${advice}`;
+      deps.log('ERROR', text, {worker: worker.name});
+      tell(tx, {...about, text}, now);
+    }
+    return {...document, boots};
+  };
+  changeZone(shared, worker.zone, zone => count(`zone ${zone.zone}`, zone));
+  if (shared.pool) shared.pool = count(`pool ${shared.pool.pool}`, shared.pool);
+}
+
+/** Counts a machine that died at work on a run, and the stream that failed for it, if any. */
+export function countMachineDeath(
+  tx: Transaction,
+  shared: Shared,
+  {before, verdict}: Turn,
+  death: Death,
+  failed: Stream | undefined,
+  stored: ReadonlyMap<string, number>,
+  now: number,
+): void {
+  const run = shared.runs.get(runAtWork(before) ?? '');
+  if (!run) return;
+  const machine = {worker: before.name, cause: death.cause, is_judged: verdict !== 'ends'};
+  const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
+  const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
+  shared.runs.set(run.run, next);
+  tellPaused(tx, run, next, now);
+}

@@ -1,0 +1,170 @@
+import {createHash} from 'node:crypto';
+import type {z} from 'zod';
+import {TpuError} from '../../contracts/errors.ts';
+import type {tpuMessage} from '../../contracts/schemas.ts';
+import {newZone, refusedBy, type Zone} from '../../domain/fleet/placement.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {afterLostBoot} from '../../domain/fleet/silence-brake.ts';
+import {afterLook, createRefused, type WorkerAction} from '../../domain/worker/lifecycle.ts';
+import type {Death} from '../../domain/worker/liveness.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {TpuRequest, Transaction} from '../../ports.ts';
+import {abreast} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {poolRecords, unlessBroken, workerRecords, zoneRecords} from '../state/documents.ts';
+import {tell, tellAlone} from '../state/event-log.ts';
+import {readPool} from '../state/pools.ts';
+import {recordAttempt} from '../state/worker-history.ts';
+import {priceOf, readPrices} from './budget.ts';
+import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from './provider-snapshot.ts';
+
+export type TpuMessage = z.infer<typeof tpuMessage>;
+
+/** Publishes each action, twice where it fails: a message that comes twice is obeyed once. */
+export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
+  await abreast(actions, ({kind, worker, incarnation}) => {
+    const publish = () => deps.bus.publish('tpu', {action: kind, worker, incarnation});
+    return publish().catch(publish);
+  });
+}
+
+/**
+ * Asks Cloud TPU for what a message says, if the slot's document still says so too: a late or repeated message of an
+ * earlier life does nothing. How it went is seen by a later look at the nodes.
+ */
+export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
+  try {
+    await obey(deps, message);
+  } finally {
+    // Whoever asked for a node may have been slow, or have given it up since, and so may an earlier delivery of this: the last look may
+    // be over, and one must find it.
+    if (message.action === 'create') await deps.ticker.on();
+  }
+}
+
+async function obey(deps: Deps, message: TpuMessage): Promise<void> {
+  const worker = await workerRecords.get(deps.store, message.worker);
+  const expected = message.action === 'create' ? 'creating' : 'deleting';
+  if (worker?.phase !== expected || worker.incarnation !== message.incarnation) {
+    deps.log('INFO', `Nothing to ${message.action}: ${message.worker} is ${worker?.phase ?? 'unknown'}`, {
+      ...message,
+    });
+    return;
+  }
+  try {
+    if (message.action === 'create') await createNode(deps, worker);
+    else await deleteNode(deps, worker);
+  } catch (error) {
+    if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
+    deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
+    if (message.action === 'create') await recordRefusal(deps, worker, error);
+    // It is asked for again, as long as the node is there.
+    else await tellAlone(deps, {kind: 'worker', worker: worker.name, text: error.message});
+  }
+}
+
+/** A deployment may have changed the pool since the slot was decided about: then the next look decides, at the price of what is asked. */
+async function createNode(deps: Deps, worker: Worker): Promise<void> {
+  const pool = await readPool(deps);
+  const usd_per_hour = priceOf(await readPrices(deps, pool), pool, worker.zone);
+  if (usd_per_hour === worker.usd_per_hour) {
+    await deps.tpus.create(await nodeRequest(deps, pool, worker));
+    return;
+  }
+  await deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, worker.name);
+    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
+    const now = deps.now();
+    const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
+    const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
+    const zone = await zoneOf(deps, tx, worker.zone, now);
+    await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
+    const text = `${worker.name} is not created: ${cause}; the next look decides again`;
+    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+  });
+}
+
+/** One that nobody has seen READY is looked at first: it may be somebody else's, or have been paid for all the while. */
+async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
+  if (worker.ready_at === null) {
+    const isOurs = worker.provider_state !== null || worker.queue_state !== null;
+    const tpu = await deps.tpus.get(worker.name, worker.zone).catch((error: Error) => {
+      if (!isOurs) throw error;
+      deps.log('WARNING', error.message, {worker: worker.name});
+      return undefined;
+    });
+    if (tpu && !isOurs && isForeign(tpu)) return;
+    await deps.store.transaction(async tx => {
+      const current = await workerRecords.get(tx, worker.name);
+      if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
+      const seen = tpu ? afterLook(current, observationOf(tpu), deps.now()) : current;
+      if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
+    });
+  }
+  await deps.tpus.delete(worker.name, worker.zone);
+}
+
+async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, worker.name);
+    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
+    const now = deps.now();
+    const zone = await zoneOf(deps, tx, worker.zone, now);
+    const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
+    await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
+    const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
+    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+  });
+}
+
+async function refuse(
+  deps: Deps,
+  tx: Transaction,
+  worker: Worker,
+  zone: Zone,
+  death: Death,
+  now: number,
+): Promise<void> {
+  const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
+  const after = pool && afterLostBoot(zone, pool, worker);
+  const refused = createRefused(worker, death.cause, 0, now);
+  zoneRecords.set(tx, after?.zone ?? zone);
+  if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
+  workerRecords.set(tx, refused);
+  recordAttempt(tx, worker, {worker: refused, death}, now);
+}
+
+/** What is known of the zone; a document that somebody broke says nothing. */
+export async function zoneOf(deps: Deps, tx: Transaction, zone: string, now: number): Promise<Zone> {
+  return (await unlessBroken(deps, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
+}
+
+async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {
+  const {config} = deps;
+  return {
+    name: worker.name,
+    zone: worker.zone,
+    accelerator: pool.accelerator,
+    runtime_version: pool.runtime_version,
+    spot: pool.spot,
+    labels: {...MANAGED, 'gleaner-pool': worker.pool, [INCARNATION_LABEL]: String(worker.incarnation)},
+    metadata: {
+      ...config.worker_metadata,
+      'startup-script': await deps.startupScript(),
+      'gleaner-worker': worker.name,
+      'gleaner-incarnation': String(worker.incarnation),
+      'gleaner-api': config.worker_api,
+      'gleaner-bucket': config.bucket,
+      'gleaner-bundle': config.bundle,
+    },
+    queue: queueOf(worker),
+  };
+}
+
+/** A repeated request of one life is the same to Cloud TPU; a life that has its number after the database was lost is another. */
+function queueOf({name, incarnation, phase_since_at, valid_until_at}: Worker): TpuRequest['queue'] {
+  if (valid_until_at === null) return null;
+  const hash = createHash('sha256').update(`${name}#${incarnation} ${phase_since_at}`).digest('hex');
+  const request_id = hash.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*$/, '$1-$2-4$3-8$4-$5');
+  return {valid_until_at, request_id};
+}

@@ -1,0 +1,55 @@
+/** Ceilings of the deployment: no message and no document lifts them. */
+import type {Pool} from './fleet/pool.ts';
+
+export type Ceilings = {
+  max_workers: number;
+  /** Dollars in a UTC month; null is no limit. */
+  max_budget_usd: number | null;
+  /** Null allows every zone. */
+  allowed_zones: readonly string[] | null;
+  /** `hub`, `hub:ORG/`, `gs://BUCKET/PREFIX/`, `folder`; an entry that ends in `/` is a prefix. */
+  model_sources: readonly string[];
+};
+
+/** Why the pool is larger than the deployment allows, or undefined. */
+export function whyPoolRefused(
+  {zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>,
+  {max_workers, allowed_zones}: Ceilings,
+): string | undefined {
+  const others = zones.filter(zone => allowed_zones && !allowed_zones.includes(zone));
+  if (others.length > 0)
+    return `this deployment allows the zones ${allowed_zones?.join(', ')} (GLEANER_ALLOWED_ZONES), not ${others.join(', ')}`;
+  const workers = zones.length * workers_per_zone;
+  if (workers > max_workers)
+    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS)`;
+  return undefined;
+}
+
+/** The pool without the slots that no plan may use; `wantedSlots` counts the others. */
+export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Pool {
+  const isAllowed = (zone: string) => !allowed_zones || allowed_zones.includes(zone);
+  if (pool.zones.every(isAllowed) && pool.workers_per_zone <= max_workers) return pool;
+  return {
+    ...pool,
+    zones: pool.zones.filter(isAllowed),
+    workers_per_zone: Math.min(pool.workers_per_zone, max_workers),
+  };
+}
+
+const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
+
+/** Why workers may not read this model, or undefined. */
+export function whyModelRefused(model: string, {model_sources}: Ceilings): string | undefined {
+  if (model_sources.some(source => isFrom(source, model))) return undefined;
+  return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
+}
+
+/** A name is what the worker takes it for: an address in Cloud Storage, an id on the hub, or else a folder. */
+function isFrom(source: string, model: string): boolean {
+  const kind = model.startsWith('gs://') ? 'gs://' : HUB_ID.test(model) ? 'hub' : 'folder';
+  if (source === kind) return true;
+  const isSameKind = kind === 'hub' ? source.startsWith('hub:') : source.startsWith(kind);
+  if (!isSameKind || kind === 'folder') return false;
+  const [allowed, name] = [source.replace(/^hub:/, ''), model.replace(/\/+$/, '')];
+  return allowed.endsWith('/') ? `${name}/`.startsWith(allowed) : name === allowed;
+}

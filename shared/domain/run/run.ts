@@ -1,0 +1,187 @@
+import {type MachineDeaths, NO_MACHINE_DEATHS} from '../fleet/breakers.ts';
+import type {Said} from '../publish-order.ts';
+import type {StreamStatus} from '../stream/stream.ts';
+import {iso} from '../time.ts';
+
+/** `paused` and `cancelled` are people's words; the others follow from the streams. */
+export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
+
+/** Only what a worker needs to know is in `spec`; it is frozen, with its hash, when the first stream is accepted. */
+export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
+  run: string;
+  status: RunStatus;
+  reason: string | null;
+  spec: Spec | null;
+  spec_hash: string | null;
+  pool: string;
+  priority: number;
+  /** Which TPUs of the pool may work on which stream: see pool.ts. */
+  affinity: 'any' | 'fixed';
+  stream_offset: number;
+  /** Dollars that its work may cost; null is no limit. */
+  budget_usd: number | null;
+  /** What the TPUs that have ended cost it, and what it has cost in all, as of the last tick. */
+  spent_usd: number;
+  cost_usd: number;
+  /** Grows with every message that configured it. */
+  version: number;
+  /** Streams that a message cancelled and none has retried. */
+  cancelled_streams: string[];
+  stopped_at: string | null;
+  said: Said;
+  streams_pending: number;
+  streams_in_progress: number;
+  streams_completed: number;
+  streams_failed: number;
+  total_samples_processed: number;
+  rejected_samples: number;
+  total_tokens: number;
+  total_shards: number;
+  total_bytes: number;
+  created_at: string;
+  updated_at: string;
+};
+
+/** The totals of a run before its first stream. */
+export const NO_STREAMS = {
+  streams_pending: 0,
+  streams_in_progress: 0,
+  streams_completed: 0,
+  streams_failed: 0,
+  total_samples_processed: 0,
+  rejected_samples: 0,
+  total_tokens: 0,
+  total_shards: 0,
+  total_bytes: 0,
+};
+
+/** A run as it begins: no message has changed it, and no machine has died at work on it. */
+export const NO_ORDERS = {
+  version: 0,
+  cancelled_streams: [],
+  stopped_at: null,
+  said: {},
+  ...NO_MACHINE_DEATHS,
+};
+
+/** What the streams of a run are together; `failed` is one of those that failed. */
+export type StreamTotals = typeof NO_STREAMS & {
+  failed: {stream: string; last_error: string | null} | undefined;
+  /** Stream objects that are gone from the bucket: the first, and how many. */
+  gone?: {object: string; count: number} | undefined;
+};
+
+export type StreamFacts = {
+  stream: string;
+  status: StreamStatus;
+  last_error: string | null;
+  total_samples_processed: number;
+  rejected_samples: number;
+  total_tokens: number;
+  total_shards: number;
+  total_bytes: number;
+};
+
+/** A manifest that is older had a document: a function makes both within minutes. */
+export const LOST_AFTER_S = 3600;
+
+/** Why a run that had a document before does not go on by itself, and the command that lets it. */
+export function lostReason(run: string): string {
+  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Look at it, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
+}
+
+/** The number fields of a stream that its run adds up. */
+export const SUMMED = [
+  'total_samples_processed',
+  'rejected_samples',
+  'total_tokens',
+  'total_shards',
+  'total_bytes',
+] as const;
+
+/** Adds a stream to the totals of its run. */
+export function addStream(totals: StreamTotals, stream: StreamFacts): void {
+  totals[`streams_${stream.status}`] += 1;
+  for (const field of SUMMED) totals[field] += stream[field];
+  const {status, last_error} = stream;
+  if (status === 'failed') totals.failed ??= {stream: stream.stream, last_error};
+}
+
+export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
+  const totals: StreamTotals = {...NO_STREAMS, failed: undefined};
+  for (const stream of streams) addStream(totals, stream);
+  return totals;
+}
+
+/** Counts a stream whose object is gone from the bucket. */
+export function addGone(totals: StreamTotals, object: string): void {
+  totals.gone = {object: totals.gone?.object ?? object, count: (totals.gone?.count ?? 0) + 1};
+}
+
+export function goneText({object, count}: {object: string; count: number}): string {
+  const others = count > 1 ? ` and ${count - 1} more are` : ' is';
+  return `${object}${others} gone: verify cannot compare`;
+}
+
+/** Workers may be leased streams of this run. */
+export function isRunnable(run: Run): boolean {
+  return run.status === 'active' && run.spec !== null;
+}
+
+/** A run that may still want TPUs, now or after a `resume`. */
+export function isOpen(run: Run): boolean {
+  return run.status === 'active' || run.status === 'paused';
+}
+
+/** A run that has rejected all of its samples is complete, and probably not as it was meant. */
+function warningOf(
+  {total_samples_processed, rejected_samples}: Run,
+  gone: StreamTotals['gone'],
+): string | null {
+  if (gone) return goneText(gone);
+  if (total_samples_processed > 0 || rejected_samples === 0) return null;
+  return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why`;
+}
+
+/**
+ * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
+ * the first; a finished run becomes active again when a further stream is dropped. A stop stays what it is, and so does a pause
+ * until all streams are complete: what failed may be revived, and then still waits for `resume`.
+ * `known_usd`: what a look knows that it has cost, with the lives that go on. `ending` keeps a run open whose streams have all
+ * ended, and says why.
+ */
+export function summarizeRun(
+  run: Run,
+  {failed, gone, ...totals}: StreamTotals,
+  known_usd: number,
+  now: number,
+  ending?: string,
+): Run {
+  // A slow look knows less than another that came after it: what was spent stays spent.
+  const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
+  const next: Run = {...run, ...exact(totals), cost_usd};
+  const ended = next.streams_completed + next.streams_failed;
+  const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
+  if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
+    const unfinished = next.streams_pending + next.streams_in_progress;
+    if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
+    else if (!failed) next.status = 'completed';
+    else if (run.status !== 'paused') next.status = 'failed';
+    const isHeld = next.status === 'paused' && run.status === 'paused';
+    if (failed && !(isHeld && run.reason))
+      next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
+    else if (!isHeld && next.status === 'completed') next.reason = warningOf(next, gone);
+    else if (!isHeld) next.reason = unfinished > 0 ? null : (ending ?? null);
+  }
+  const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
+  return changed ? {...next, updated_at: iso(now)} : run;
+}
+
+/** A sum above the largest exact number stays at it: the run must stay readable, whatever its shards say. */
+export function exact<T extends {[field: string]: number}>(totals: T): T {
+  const bounded = Object.entries(totals).map(([field, sum]) => [
+    field,
+    Math.min(sum, Number.MAX_SAFE_INTEGER),
+  ]);
+  return Object.fromEntries(bounded) as T;
+}

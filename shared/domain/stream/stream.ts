@@ -1,0 +1,186 @@
+import {streamId} from '../names.ts';
+import type {Said} from '../publish-order.ts';
+import {iso} from '../time.ts';
+import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
+
+/**
+ * One JSONL object as work. `pending`: nobody has it. `in_progress`: a lease is out. `completed`: the final shard is stored.
+ * `failed`: parked with `last_error`; nothing retries it by itself.
+ */
+export type StreamStatus = 'pending' | 'in_progress' | 'completed' | 'failed';
+
+/**
+ * The right of one worker incarnation to work on a stream for as long as the worker is heard. The worker's document says the same,
+ * and no change to either leaves the other behind, so a heartbeat reads and writes the worker alone. Epochs only grow, so an
+ * old one shows itself.
+ */
+export type Lease = {worker: string; incarnation: number; epoch: number};
+
+export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
+
+/** The fields of the seeds' checkpoint, of the object, and of the lease, at the top level of one document. */
+export type Stream = Content &
+  Progress & {
+    run: string;
+    stream: string;
+    worker_id: number;
+    dataset_path: string;
+    model_path: string;
+    status: StreamStatus;
+    epoch: number;
+    lease: Lease | null;
+    /** Failures of the stream's own fault; preemptions and infrastructure never count. */
+    failures: number;
+    /** Faults of machines since the last shard was stored. */
+    faults: number;
+    last_error: string | null;
+    said: Said;
+    /** Names a shard whose epoch was never granted: no lease is granted before a `rebuild` of the run. */
+    blocked_reason: string | null;
+    created_at: string;
+    updated_at: string;
+  };
+
+/** Three failures of its own fault park a stream. */
+export const MAX_FAILURES = 3;
+
+/** So many machines in a row that fail before they store a shard park it too: they would go on for ever, and cost money. */
+export const MAX_FAULTS = 5;
+
+export function newStream(
+  run: string,
+  worker_id: number,
+  content: Content,
+  at: {bucket: string; model: string; now: number},
+): Stream {
+  return {
+    run,
+    stream: streamId(worker_id),
+    worker_id,
+    ...content,
+    dataset_path: `gs://${at.bucket}/${content.object}`,
+    model_path: at.model,
+    status: 'pending',
+    epoch: 0,
+    lease: null,
+    ...NOTHING_STORED,
+    failures: 0,
+    faults: 0,
+    last_error: null,
+    said: {},
+    blocked_reason: null,
+    created_at: iso(at.now),
+    updated_at: iso(at.now),
+  };
+}
+
+export type Registration =
+  | {kind: 'unchanged'; why: string}
+  | {kind: 'changed'; stream: Stream; why: string}
+  | {kind: 'refused'; stream: Stream | null; reason: string};
+
+/**
+ * A stream object was finalised where the run has this index already. The same content again changes nothing but the
+ * generation to fetch. New content is taken while nothing was ever leased; after that it is refused and an unfinished stream
+ * fails, because its shards would mix two contents. A completed one stays what it is.
+ */
+export function registerAgain(stream: Stream, content: Content, now: number): Registration {
+  if (content.object !== stream.object)
+    return {
+      kind: 'refused',
+      stream: null,
+      reason: `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
+    };
+  if (BigInt(content.generation) <= BigInt(stream.generation))
+    return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
+  if (stream.blocked_reason !== null) return {kind: 'refused', stream: null, reason: stream.blocked_reason};
+  const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
+  if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
+    return {
+      kind: 'changed',
+      stream: {
+        ...stream,
+        ...(stream.status === 'failed' ? again : {}),
+        generation: content.generation,
+        updated_at: iso(now),
+      },
+      why: `the same content was uploaded again${stream.status === 'failed' ? ', and is tried again' : ''}`,
+    };
+  if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
+    return {
+      kind: 'changed',
+      stream: {...stream, ...content, ...again, updated_at: iso(now)},
+      why: 'the stream was replaced before anything of it was stored',
+    };
+  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
+  if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};
+  return {
+    kind: 'refused',
+    stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},
+    reason,
+  };
+}
+
+/** Of several objects with one index: the one that what is stored was made of, or else the one that was there first. */
+export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
+  objects: readonly T[],
+  stored_crc32c: string | undefined,
+): T | undefined {
+  const isStored = ({crc32c}: T) => Number(crc32c === stored_crc32c);
+  const [first] = [...objects].sort(
+    (a, b) =>
+      isStored(b) - isStored(a) || a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name),
+  );
+  return first;
+}
+
+export function isUnfinished(stream: Stream): boolean {
+  return stream.status === 'pending' || stream.status === 'in_progress';
+}
+
+/** The bucket's word is final: a stream whose last shard is stored is completed, whatever its lease or failures say. */
+export function withProgress(stream: Stream, progress: Progress, now: number): Stream {
+  if (progress.total_shards <= stream.total_shards && progress.finished === stream.finished) return stream;
+  return {
+    ...stream,
+    ...progress,
+    faults: 0,
+    ...(progress.finished ? COMPLETED : {}),
+    updated_at: iso(now),
+  };
+}
+
+const COMPLETED = {status: 'completed', lease: null, last_error: null, blocked_reason: null} as const;
+
+/**
+ * The stream with what the bucket holds, also where that is less than it said: its worker goes on. The next grant is above the epoch
+ * of every shard.
+ */
+export function withRebuilt(
+  stream: Stream,
+  {progress, epoch}: {progress: Progress; epoch: number},
+  now: number,
+): Stream {
+  const {status, last_error, blocked_reason} = stream;
+  const rebuilt: Stream = {
+    ...stream,
+    ...progress,
+    epoch: Math.max(stream.epoch, epoch),
+    faults: progress.total_shards > stream.total_shards ? 0 : stream.faults,
+    blocked_reason: null,
+    updated_at: iso(now),
+  };
+  if (progress.finished) return {...rebuilt, ...COMPLETED};
+  const wasBlocked = blocked_reason !== null && blocked_reason === last_error;
+  if (wasBlocked) return {...rebuilt, status: 'pending', last_error: null};
+  return {...rebuilt, status: status === 'completed' ? 'pending' : status};
+}
+
+/** The stream without a lease until a `rebuild` explains the shard. A stream that was parked before keeps that reason. */
+export function blockedBy(stream: Stream, shard: Shard, now: number): Stream {
+  const blocked_reason = `${shard.object} has epoch ${shard.epoch}, and ${stream.epoch} is the largest that was granted: a worker of a lost database or a foreign program stored it. Delete the shard if it is foreign; then publish {"action": "rebuild", "run": "${stream.run}"}`;
+  if (stream.blocked_reason === blocked_reason) return stream;
+  const failedBefore = stream.status === 'failed' && stream.last_error !== stream.blocked_reason;
+  const last_error = failedBefore ? stream.last_error : blocked_reason;
+  return {...stream, status: 'failed', lease: null, last_error, blocked_reason, updated_at: iso(now)};
+}

@@ -1,0 +1,155 @@
+import {isOlderThan} from '../time.ts';
+import type {Limits, Observation} from './lifecycle.ts';
+import {
+  isBadHost,
+  isBrokenBy,
+  nodeStanding,
+  queueStanding,
+  type Refusal,
+  symptomText,
+} from './provider-states.ts';
+import {isServedFor, type Moment} from './served-time.ts';
+import type {Worker} from './worker.ts';
+
+/**
+ * Why an incarnation ended before its work did. `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its
+ * setup took too long. `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
+ * `crashed`: the agent released its stream with a failure of its machine. `silent`: the agent stopped speaking. `hung`: the agent
+ * speaks and makes no progress; the stream may be the reason for both. `asked`: a message asked for it.
+ */
+export type Death = {
+  kind: 'taken' | 'setup' | 'unheard' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
+  cause: string;
+  /** Its zone gave no node for it, and why. */
+  refusal?: Refusal;
+};
+
+/** Whether the death says something about the run that the machine worked on. */
+export function isMachineDeath({kind}: Death): boolean {
+  return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
+}
+
+/** Why the node must be replaced, or undefined while it may live. `worker` shows what was observed already. */
+export function causeOfDeath(
+  worker: Worker,
+  observation: Observation,
+  limits: Limits,
+  moment: Moment,
+): Death | undefined {
+  const {now, served} = moment;
+  if (worker.fault !== null)
+    return {kind: isBadHost(worker.fault) ? 'broken' : 'crashed', cause: `its agent said: ${worker.fault}`};
+  if (observation.kind === 'absent') return vanished(worker, limits, now);
+  if (observation.kind === 'found') {
+    const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
+    if (death) return death;
+  }
+  // As it was seen last, also where nobody can look now.
+  if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
+  const isLate = (limit_s: number) => isServedFor(served, worker.phase_since_at, limit_s);
+  switch (worker.phase) {
+    case 'creating':
+      return notReady(worker, limits, now);
+    case 'booting':
+      if (worker.heartbeat_at === null) {
+        const cause = `it is READY but said nothing within ${limits.boot_s} s`;
+        return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
+      }
+      return withClues(worker, silence(worker, limits, moment)) ?? longSetup(isLate(limits.setup_s), limits);
+    default:
+      return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
+  }
+}
+
+/**
+ * A node that was asked for and never shown may still come, for a while. A node that was shown while it was made and is absent now
+ * has failed late: zones without capacity often answer so.
+ */
+function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
+  if (worker.phase !== 'creating') return {kind: 'taken', cause: 'it vanished from Cloud TPU'};
+  if (worker.provider_state === null && worker.queue_state === null) return notReady(worker, limits, now);
+  return {
+    kind: 'setup',
+    cause: 'it vanished while it was made: its operation failed late',
+    refusal: 'no-capacity',
+  };
+}
+
+/** How long it may take until the node is READY: in the queue until its request ends, and then as long as any other. */
+function notReady(worker: Worker, limits: Limits, now: number): Death | undefined {
+  const {valid_until_at} = worker;
+  if (queueStanding(worker) === 'waiting' && nodeStanding(worker) === null && valid_until_at !== null) {
+    if (!isOlderThan(valid_until_at, 0, now)) return undefined;
+    return {
+      kind: 'setup',
+      cause: `the queue gave it nothing until ${valid_until_at}`,
+      refusal: 'no-capacity',
+    };
+  }
+  const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
+  if (!isOlderThan(since, limits.create_s, now)) return undefined;
+  return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
+}
+
+function longSetup(isLate: boolean, {setup_s}: Limits): Death | undefined {
+  return isLate ? {kind: 'setup', cause: `its setup took longer than ${setup_s} s`} : undefined;
+}
+
+function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
+  if (!isServedFor(served, worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s)) return undefined;
+  return {kind: 'silent', cause: `it has said nothing for ${limits.silent_s} s`};
+}
+
+/** An agent that beats and does nothing new, not even ask for work: it hangs. Compiling and loading are slow, and end too. */
+function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
+  const {activity, work} = worker;
+  const limit_s =
+    activity === 'compiling' ? limits.compile_s : activity === 'loading' ? limits.load_s : limits.stall_s;
+  if (!isServedFor(served, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;
+  return {
+    kind: 'hung',
+    cause: `it has stood still for ${limit_s} s (${[activity, work].filter(Boolean).join(', ')})`,
+  };
+}
+
+/** What Cloud TPU knows of the node's trouble is told with it, and takes the blame where no stream can have caused it. */
+function withClues({health, symptoms}: Worker, death: Death | undefined): Death | undefined {
+  if (!death) return undefined;
+  const ill = health === 'TIMEOUT' || health === 'UNHEALTHY_TENSORFLOW' ? [`its health is ${health}`] : [];
+  const clues = [...ill, ...symptoms.map(symptomText)];
+  if (clues.length === 0) return death;
+  const kind = isBrokenBy(symptoms) ? 'broken' : death.kind;
+  return {kind, cause: `${death.cause}; ${clues.join('; ')}`};
+}
+
+/** Google mends it: its silence says nothing, and waiting is cheaper than a new node, within a limit. */
+function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death | undefined {
+  if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;
+  const {provider_state, health} = worker;
+  const what = provider_state === 'READY' ? health : provider_state;
+  return {kind: 'taken', cause: `it has been ${what} for over ${limits.repair_s} s`};
+}
+
+function faultOfNode(worker: Worker): Death | undefined {
+  const {provider_state} = worker;
+  if (nodeStanding(worker) !== 'over') return undefined;
+  return {
+    kind: 'taken',
+    cause: provider_state === 'PREEMPTED' ? 'it was preempted' : `its state is ${provider_state}`,
+  };
+}
+
+/** A queued resource whose node is lost is never fulfilled again, and one that failed keeps its place: both must go. */
+function faultOfQueue(worker: Worker, {queued}: Observation & {kind: 'found'}): Death | undefined {
+  if (!queued || queueStanding({queue_state: queued.state}) !== 'over') return undefined;
+  const {state, initiator, error} = queued;
+  if (state === 'FAILED') {
+    const reason = error?.message ?? 'no reason given';
+    const cause = `its queued resource FAILED: ${reason}`;
+    return worker.phase === 'creating'
+      ? {kind: 'setup', cause, refusal: error?.kind ?? 'no-capacity'}
+      : {kind: 'taken', cause};
+  }
+  const by = initiator === 'SERVICE' ? ' by Cloud TPU' : initiator === 'USER' ? ' by somebody' : '';
+  return {kind: 'taken', cause: `its queued resource is ${state}${by}`};
+}

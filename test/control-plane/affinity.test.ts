@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const [A0, A1] = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
+const TWO_SLOTS = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2'};
+
+/** Two TPUs, and a run whose streams 005 and 006 are theirs, one each. */
+async function aFixedWorld(lines: [number, number]): Promise<World> {
+  const world = new World(TWO_SLOTS);
+  world.objects.put('datasets/my-run/run.json', '{"affinity": "fixed", "stream_offset": 5}');
+  for (const [index, count] of lines.entries())
+    if (count > 0) world.drop('my-run', 5 + index, someLines(count, `s${index}`));
+  await world.deliverAll();
+  return world;
+}
+
+const works = async (world: World, stream: string) => (await world.stream('my-run', stream))?.lease?.worker;
+
+describe('one stream a worker (affinity: fixed)', () => {
+  it('gives each worker its own stream, and another TPU that is free does not take it', async () => {
+    const world = await aFixedWorld([4, 30]);
+    await world.until('the second stream', async () => (await works(world, '006')) === A1, 9, 1);
+    assert.equal(await works(world, '005'), A0);
+    await world.until(
+      'the first to be done',
+      async () => (await world.stream('my-run', '005'))?.finished === true,
+    );
+    world.tpus.node(A1).state = 'PREEMPTED';
+    await world.tick();
+    assert.equal(await works(world, '006'), undefined);
+    for (const agent of world.agents.values()) await agent.step();
+    assert.equal(await works(world, '006'), undefined, 'nobody else takes it');
+    await world.until('its own again', async () => (await works(world, '006')) === A1, 9, 1);
+    assert.ok(((await world.worker(A1))?.incarnation ?? 0) > 1);
+    assert.ok(((await world.stream('my-run', '006'))?.total_shards ?? 0) > 0, 'it resumes');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '005', someLines(4, 's0'));
+    await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));
+  });
+
+  it('makes only the TPU that the stream is for', async () => {
+    const world = await aFixedWorld([0, 4]);
+    await world.untilAsleep();
+    assert.deepEqual([...new Set(world.tpus.made.map(made => String(made).split('#')[0]))], [A1]);
+    await world.assertStoredOnce('my-run', '006', someLines(4, 's1'));
+  });
+
+  it('lets a stream without a slot wait, says so, and beats for nothing; a larger pool takes it up', async () => {
+    const world = await aFixedWorld([2, 0]);
+    world.drop('my-run', 7, someLines(2, 'c'));
+    world.drop('my-run', 4, someLines(2, 'd'));
+    await world.untilAsleep();
+    const told = (await world.timeline('stream')).join('\n');
+    assert.match(told, /my-run\/005 accepted: \d+ bytes; it is for tpu-us-central1-a-0/);
+    assert.match(told, /my-run\/007 accepted: .* no TPU with number 2, which is its own .*: scale the pool/);
+    assert.match(told, /my-run\/004 accepted: .* no TPU with number -1/);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    world.control({action: 'scale', workers_per_zone: 3});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '007', someLines(2, 'c'));
+    assert.equal((await world.stream('my-run', '004'))?.status, 'pending');
+  });
+
+  it('says which streams wait when the pool becomes too small for them', async () => {
+    const world = await aFixedWorld([30, 30]);
+    world.control({action: 'scale', workers_per_zone: 1});
+    await world.deliverAll();
+    const told = (await world.timeline('run')).join();
+    assert.match(told, /1 streams of run my-run wait, the first is 006: .* scale the pool/);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '005', someLines(30, 's0'));
+    assert.equal((await world.stream('my-run', '006'))?.status, 'pending');
+  });
+
+  it('shares its pool with runs whose streams are for anybody', async () => {
+    const world = await aFixedWorld([0, 8]);
+    world.drop('other', 0, someLines(8));
+    await world.until(
+      'both at work',
+      async () => {
+        const other = (await world.stream('other', '000'))?.lease?.worker;
+        return other === A0 && (await works(world, '006')) === A1;
+      },
+      9,
+      1,
+    );
+    await world.untilAsleep();
+    await world.assertStoredOnce('other', '000', someLines(8));
+  });
+
+  it('is not lost with the database', async () => {
+    const world = await aFixedWorld([4, 30]);
+    await world.until(
+      'some',
+      async () => ((await world.stream('my-run', '006'))?.total_shards ?? 0) > 1,
+      20,
+      1,
+    );
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    await world.untilAsleep();
+    await world.resume('my-run');
+    await world.untilAsleep();
+    const {affinity, stream_offset} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([affinity, stream_offset], ['fixed', 5]);
+    await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));
+  });
+});

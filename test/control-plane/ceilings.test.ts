@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import type {Filter} from '../../shared/ports.ts';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_WORKERS: '2'};
+const USD_PER_MINUTE = (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN) / 60;
+
+function dropStreams(world: World, count: number, lines: number): void {
+  for (let index = 0; index < count; index++) world.drop('my-run', index, someLines(lines));
+}
+
+async function send(world: World, message: object) {
+  const id = world.control(message);
+  await world.deliverAll();
+  const record = await world.store.get(`control/${id}`);
+  return {outcome: record?.outcome, reason: String(record?.reason)};
+}
+
+function edit(world: World, path: string, changes: object): Promise<void> {
+  return world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
+}
+
+describe('ceilings that no message lifts', () => {
+  it('a pool document that was edited by hand makes no more TPUs than GLEANER_MAX_WORKERS', async () => {
+    const world = new World(TWO);
+    dropStreams(world, 6, 20);
+    assert.match((await send(world, {action: 'scale', workers_per_zone: 3})).reason, /GLEANER_MAX_WORKERS/);
+    await send(world, {action: 'scale', workers_per_zone: 1});
+    await edit(world, 'pools/tpu', {workers_per_zone: 1000});
+    await world.minutes(5, 1);
+    assert.equal(world.tpus.nodes.size, 2);
+  });
+
+  it('a pool document that names another zone makes no TPU there', async () => {
+    const world = new World({...TWO, GLEANER_ALLOWED_ZONES: 'us-central1-a'});
+    assert.match(
+      (await send(world, {action: 'scale', zones: ['us-east1-c']})).reason,
+      /GLEANER_ALLOWED_ZONES/,
+    );
+    await send(world, {action: 'scale', workers_per_zone: 1});
+    await edit(world, 'pools/tpu', {zones: ['us-east1-c', 'us-central1-a']});
+    dropStreams(world, 4, 20);
+    await world.minutes(5, 1);
+    assert.deepEqual([...world.tpus.nodes.keys()], ['tpu-us-central1-a-0']);
+  });
+
+  it('TPUs of a zone that the pool has left count until they are gone', async () => {
+    const world = new World(TWO);
+    dropStreams(world, 6, 40);
+    await world.until('two', () => world.tpus.nodes.size === 2, 9, 1);
+    await send(world, {action: 'scale', zones: ['europe-west4-b']});
+    for (let minute = 0; minute < 20; minute++) {
+      await world.minute(1);
+      assert.ok(world.tpus.nodes.size <= 2, JSON.stringify(world.tpus.states()));
+    }
+    assert.ok(
+      [...world.tpus.nodes.keys()].some(name => name.includes('europe')),
+      'they were replaced in time',
+    );
+  });
+
+  const usd = 8 * USD_PER_MINUTE;
+  for (const {what, settings, spec} of [
+    {what: 'GLEANER_MAX_WORKERS allows', settings: {}, spec: undefined},
+    {what: 'the budget of a run pays the end of', settings: {}, spec: {budget_usd: usd}},
+    {what: 'the budget of the pool pays the end of', settings: {GLEANER_BUDGET_USD: usd}, spec: undefined},
+    {what: 'the month pays the end of', settings: {GLEANER_MAX_BUDGET_USD: usd}, spec: undefined},
+  ])
+    it(`two ticks at once, one of them with an older pool, make no more TPUs than ${what}`, async () => {
+      const isCeiling = what.startsWith('GLEANER');
+      const money = Object.fromEntries(
+        Object.entries(settings).map(([name, value]) => [name, String(value)]),
+      );
+      const world = new World({...TWO, ...(isCeiling ? {} : {GLEANER_MAX_WORKERS: '100'}), ...money});
+      if (spec) world.objects.put('datasets/my-run/run.json', JSON.stringify(spec));
+      await send(world, {action: 'scale', workers_per_zone: 0});
+      dropStreams(world, 4, 20);
+      await world.deliverAll();
+      await edit(world, 'pools/tpu', {workers_per_zone: 2});
+      const other = {...world.deps};
+      const {store} = world.deps;
+      let isFirst = true;
+      world.deps.store = {
+        ...store,
+        count: async (collection: string, where?: Filter[]) => {
+          // The plan has read the pool, the zones and the workers, and asks for its nodes after this.
+          if (collection.endsWith('/streams') && isFirst) {
+            isFirst = false;
+            const slow = world.deps;
+            world.deps = other;
+            await edit(world, 'pools/tpu', {zones: ['europe-west4-b']});
+            await world.tick();
+            world.deps = slow;
+          }
+          return store.count(collection, where);
+        },
+      };
+      world.now += 60_000;
+      await world.tick();
+      assert.equal(isFirst, false);
+      const creating = {field: 'phase', op: '==', value: 'creating'} as const;
+      const workers = await world.store.query('workers', {where: [creating]});
+      assert.deepEqual(workers.map(({id}) => id).sort(), ['tpu-europe-west4-b-0', 'tpu-europe-west4-b-1']);
+    });
+
+  it('a month that is spent pauses every run, takes its TPUs, and makes none again', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 400);
+    await world.untilAsleep(60);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused');
+    assert.match(run.reason ?? '', /of the deployment's month, .*raise GLEANER_MAX_BUDGET_USD/);
+    const spending = await world.store.get('system/spending');
+    const months = spending?.months as Record<string, number>;
+    assert.ok(Math.abs((months['2026-01'] ?? 0) - run.spent_usd) < 1e-9, JSON.stringify(months));
+    // The unused part of the reserve for deleting may pay for a further node.
+    for (let again = 0; again < 5; again++) {
+      await send(world, {action: 'resume', run: 'my-run'});
+      await send(world, {action: 'scale', budget_usd: 1e6});
+      await world.untilAsleep(20);
+      assert.equal((await world.run('my-run'))?.status, 'paused');
+    }
+    const made = [...world.tpus.made];
+    await send(world, {action: 'resume', run: 'my-run'});
+    await world.minutes(3, 1);
+    assert.deepEqual(world.tpus.made, made);
+    const {spent_usd = Number.NaN} = (await world.run('my-run')) ?? {};
+    assert.ok(spent_usd <= 20 * USD_PER_MINUTE, `${spent_usd / USD_PER_MINUTE} minutes`);
+  });
+
+  it('the next month allows as much again', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 60);
+    await world.untilAsleep(60);
+    assert.equal((await world.run('my-run'))?.status, 'paused');
+    world.now = Date.parse('2026-02-01T00:00:01.000Z');
+    await send(world, {action: 'resume', run: 'my-run'});
+    await world.until('work goes on', () => world.tpus.nodes.size > 0, 9, 1);
+  });
+
+  it('a run whose model is from another source than allowed does not begin, and says why', async () => {
+    const world = new World({...TWO, GLEANER_MODEL_SOURCES: 'hub:Qwen/'});
+    world.objects.put('datasets/my-run/run.json', '{"model": "gs://private/model"}');
+    dropStreams(world, 1, 4);
+    await world.deliverAll();
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([run.status, run.spec], ['failed', null]);
+    assert.match(run.reason ?? '', /run.json: model "gs:\/\/private\/model" .*GLEANER_MODEL_SOURCES/);
+  });
+
+  it('a run whose model is not allowed any more is paused before a worker is given a stream', async () => {
+    const world = new World(TWO);
+    world.objects.put('datasets/my-run/run.json', '{"model": "other/model"}');
+    dropStreams(world, 1, 4);
+    await world.deliverAll();
+    world.redeploy({GLEANER_MODEL_SOURCES: 'hub:Qwen/'});
+    await world.untilAsleep(20);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused');
+    assert.match(run.reason ?? '', /model "other\/model"/);
+    assert.equal((await world.stream('my-run', '000'))?.epoch, 0);
+  });
+});

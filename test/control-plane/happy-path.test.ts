@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import {BAD_LINE, someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const A1 = 'tpu-us-central1-a-1';
+
+describe('the whole path', () => {
+  it('turns dropped streams into shards, stored once each, and then nothing is left and nothing ticks', async () => {
+    const world = new World();
+    const texts = [
+      someLines(7, 'a'),
+      `${someLines(3, 'b')}${BAD_LINE}\n${someLines(1, 'c')}`,
+      '{"text":"one"}',
+    ];
+    for (const [index, text] of texts.entries()) world.drop('my-run', index, text);
+    await world.deliverAll();
+    assert.deepEqual(world.asked(), [`create ${A0}#1`, `create ${A1}#1`, 'create tpu-europe-west4-b-0#1']);
+    assert.ok(world.tickerOn);
+    await world.untilAsleep();
+    for (const [index, text] of texts.entries()) await world.assertStoredOnce('my-run', `00${index}`, text);
+    const run = await world.run('my-run');
+    assert.equal(run?.status, 'completed');
+    assert.deepEqual(
+      [run?.streams_completed, run?.total_samples_processed, run?.rejected_samples, run?.total_shards],
+      [3, 12, 1, 8],
+    );
+    assert.equal(world.tpus.made.length, 3, 'each slot was made once');
+    const manifest = JSON.parse(world.objects.text('activations/my-run/manifest.json'));
+    assert.deepEqual([manifest.run, manifest.spec_hash], ['my-run', run?.spec_hash]);
+  });
+
+  it('keeps streams without a run in the run "default", in the words of the seeds', async () => {
+    const world = new World();
+    world.drop('default', 7, someLines(3));
+    await world.untilAsleep();
+    await world.assertStoredOnce('default', '007', someLines(3));
+    assert.deepEqual(world.objects.names('activations/tpu_7/'), [
+      'activations/tpu_7/metadata.json',
+      'activations/tpu_7/shard_0001.safetensors',
+      'activations/tpu_7/shard_0002.safetensors',
+    ]);
+    const {
+      worker_id,
+      last_processed_sample_idx,
+      total_samples_processed,
+      total_shards,
+      dataset_path,
+      model_path,
+      status,
+    } = (await world.stream('default', '007')) ?? {};
+    assert.deepEqual(
+      {
+        worker_id,
+        last_processed_sample_idx,
+        total_samples_processed,
+        total_shards,
+        dataset_path,
+        model_path,
+        status,
+      },
+      {
+        worker_id: 7,
+        last_processed_sample_idx: 2,
+        total_samples_processed: 3,
+        total_shards: 2,
+        dataset_path: 'gs://bucket/datasets/stream_007.jsonl',
+        model_path: 'Qwen/Qwen2.5-0.5B',
+        status: 'completed',
+      },
+    );
+  });
+
+  it('wakes for a further stream of a run that was done, and makes the slot with the next number', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    world.drop('my-run', 1, someLines(3, 'later'));
+    await world.deliverAll();
+    assert.ok(world.tickerOn);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    await world.assertStoredOnce('my-run', '001', someLines(3, 'later'));
+    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
+  });
+
+  it('works on more streams than there are slots, one after the other, and on two runs at once', async () => {
+    const world = new World();
+    for (let index = 0; index < 7; index++) world.drop('one', index, someLines(4, `one ${index}`));
+    for (let index = 0; index < 3; index++) world.drop('two', index, someLines(4, `two ${index}`));
+    await world.untilAsleep(120);
+    for (let index = 0; index < 7; index++)
+      await world.assertStoredOnce('one', `00${index}`, someLines(4, `one ${index}`));
+    for (let index = 0; index < 3; index++)
+      await world.assertStoredOnce('two', `00${index}`, someLines(4, `two ${index}`));
+    assert.equal(world.tpus.made.length, 4, 'no more than the pool has');
+  });
+
+  it('gives up TPUs as the work becomes less, and never one that works', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(40));
+    world.drop('my-run', 1, someLines(2));
+    await world.until('one TPU less', () => world.tpus.made.length === 2 && world.tpus.nodes.size === 1);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'in_progress');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+    assert.deepEqual(world.zombies, []);
+    assert.equal(world.tpus.made.length, 2);
+  });
+
+  it('leaves the life of every TPU behind: what ended it, what it did, where its log is', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    const [attempt] = await world.store.query(`workers/${A0}/attempts`);
+    assert.deepEqual(
+      [attempt?.id, attempt?.data.cause, attempt?.data.log],
+      ['000001', 'not needed any more', `logs/${A0}/1.log`],
+    );
+  });
+
+  it('does the same for an event that comes twice, late, or in another order', async () => {
+    const world = new World();
+    const name = world.drop('my-run', 0, someLines(5));
+    await world.until('work', async () => (await world.stream('my-run', '000'))?.status === 'in_progress');
+    const before = await world.describe();
+    const dropped = world.published.filter(({data}) => JSON.stringify(data).includes(name));
+    world.queue.push(...dropped, ...dropped.toReversed());
+    await world.deliverAll();
+    assert.equal(await world.describe(), before);
+    await world.untilAsleep();
+    const done = await world.describe();
+    world.queue.push(...world.published);
+    await world.untilAsleep();
+    assert.equal(await world.describe(), done, 'every message again, after the end');
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
+  it('completes when no event arrives and two of three messages are lost: the tick makes up for them', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(5));
+    world.drop('my-run', 1, someLines(5));
+    world.tickerOn = true;
+    let asked = 0;
+    const lose = () => {
+      const kept = world.queue.filter(({topic}) => topic === 'tpu' && asked++ % 3 === 2);
+      world.queue.splice(0, world.queue.length, ...kept);
+    };
+    for (let minute = 0; minute < 60 && world.tickerOn; minute++) {
+      lose();
+      await world.minute();
+      lose();
+    }
+    await world.untilAsleep(0);
+    for (const stream of ['000', '001']) await world.assertStoredOnce('my-run', stream, someLines(5));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+});

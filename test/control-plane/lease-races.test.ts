@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+
+type Given = {lease: {run: string; stream: string; epoch: number} | null};
+
+/** A TPU that is READY and has begun its setup; the test speaks for its agent. */
+async function aReadyWorld() {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(20));
+  await world.until('it is READY', () => world.agents.has(A0), 9, 1);
+  const agent = world.agent(A0);
+  agent.silent = true;
+  const sender = {worker: A0, incarnation: agent.incarnation, host: 0};
+  const ask = async () => (await world.api({action: 'lease', ...sender, loaded: null})).body as Given;
+  const beat = async (lease: Given['lease'], phase = 'running') =>
+    (await world.api({action: 'heartbeat', ...sender, phase, lease, progress: null})).body;
+  const release = (lease: Given['lease']) =>
+    world.api({action: 'release', ...sender, lease, outcome: 'drained', failure: null});
+  await beat(null, 'setup');
+  return {world, ask, beat, release};
+}
+
+describe('a worker', () => {
+  it('that asks again, because the answer was lost, holds nothing against its stream', async () => {
+    const {world, ask} = await aReadyWorld();
+    for (let time = 1; time <= 8; time++) {
+      world.now += 1000;
+      assert.equal((await ask()).lease?.epoch, time);
+    }
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.faults], ['in_progress', 0]);
+  });
+
+  it('is not told to drain by a late word of a run that is paused', async () => {
+    const {world, ask, beat, release} = await aReadyWorld();
+    const {lease: first} = await ask();
+    world.drop('other', 0, someLines(20));
+    world.control({action: 'pause', run: 'my-run'});
+    await world.deliverAll();
+    assert.equal((await beat(first)).action, 'drain');
+    await release(first);
+    const {lease: second} = await ask();
+    assert.equal(second?.run, 'other');
+    assert.equal((await beat(first)).action, 'stop');
+    assert.equal((await beat(second)).action, 'continue');
+  });
+});
+
+describe('a stream that is complete', () => {
+  it('is found so after a lost Store, also by who comes after one that died before it counted', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.untilAsleep();
+    world.now += 3_600_000;
+    world.drop('my-run', 0, someLines(30));
+    await world.untilAsleep();
+    const made = world.tpus.made.length;
+    await world.wipe();
+    const list = world.objects.list.bind(world.objects);
+    let asked = 0;
+    world.objects.list = async (prefix, options) => {
+      if (prefix.startsWith('activations/my-run/tpu_0') && asked++ === 1) throw new Error('unavailable');
+      return list(prefix, options);
+    };
+    world.tickerOn = true;
+    await assert.rejects(world.tick(), /unavailable/);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    await world.tick();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+    await world.untilAsleep();
+    assert.equal(world.tpus.made.length, made, 'a run that lost its document asks for no TPU');
+  });
+
+  it('is not that of a run which is begun anew under its name with another spec', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.untilAsleep();
+    await world.store.transaction(async tx => {
+      tx.delete('runs/my-run');
+      tx.delete('runs/my-run/streams/000');
+    });
+    await world.deps.objects.delete('activations/my-run/manifest.json');
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({layers: [0]}));
+    world.drop('my-run', 0, someLines(20));
+    await world.minutes(3);
+    const stream = await world.stream('my-run', '000');
+    assert.equal(stream?.status, 'failed');
+    assert.match(stream?.last_error ?? '', /was made with spec/);
+  });
+});
+
+describe('a stream whose document is lost', () => {
+  it('is made again by one look, also when another stream has come to its run meanwhile', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.deliverAll();
+    await world.tick();
+    await world.wipe();
+    world.drop('my-run', 1, someLines(20));
+    await world.deliverAll();
+    assert.equal(await world.stream('my-run', '000'), undefined);
+    await world.tick();
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+  });
+});

@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import {duringCall, jsonLog} from '../../shared/control-plane/state/log.ts';
+import {someLines} from '../support/agent.ts';
+import {at, T0} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+const LABELS = 'logging.googleapis.com/labels';
+
+describe('the log', () => {
+  const lines: string[] = [];
+  const log = jsonLog(
+    line => void lines.push(line),
+    () => T0,
+    'my-project',
+  );
+  const written = () => JSON.parse(lines.splice(0).join(''));
+
+  it('is one JSON line an entry, with what is searched for as labels of text', () => {
+    log('WARNING', 'a lease\nran out', {
+      run: 'my-run',
+      stream: '007',
+      epoch: 3,
+      worker: undefined,
+      left_s: 2,
+    });
+    assert.equal(lines.length, 1);
+    assert.equal(lines[0]?.indexOf('\n'), (lines[0]?.length ?? 0) - 1);
+    assert.deepEqual(written(), {
+      severity: 'WARNING',
+      time: at(0),
+      message: 'a lease\nran out',
+      [LABELS]: {run: 'my-run', stream: '007', epoch: '3'},
+      left_s: 2,
+    });
+    log('INFO', 'nothing');
+    assert.deepEqual(written(), {severity: 'INFO', time: at(0), message: 'nothing'});
+  });
+
+  it('is printable, and one line, whatever it names', () => {
+    const message = '\u001b[2J\u009b2J\u202e\u2028\u2029 red';
+    log('ERROR', message);
+    assert.match(lines[0] ?? '', /^[\x20-\x7e]+\n$/);
+    assert.equal(written().message, message);
+  });
+
+  it('says for which call of which function, and belongs to its trace', async () => {
+    const [trace, span] = ['4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7'];
+    const call = {function: 'on-control', message_id: '17', traceparent: `00-${trace}-${span}-01`};
+    await duringCall(call, async () => {
+      await Promise.resolve();
+      log('ERROR', 'no', {run: 'my-run'});
+    });
+    assert.deepEqual(written(), {
+      severity: 'ERROR',
+      time: at(0),
+      message: 'no',
+      [LABELS]: {function: 'on-control', message_id: '17', run: 'my-run'},
+      'logging.googleapis.com/trace': `projects/my-project/traces/${trace}`,
+      'logging.googleapis.com/spanId': span,
+      'logging.googleapis.com/trace_sampled': true,
+    });
+    await duringCall({function: 'on-tick', traceparent: 'not one'}, async () => log('INFO', 'yes'));
+    assert.deepEqual(written()[LABELS], {function: 'on-tick'});
+    log('INFO', 'outside');
+    assert.equal(written()[LABELS], undefined);
+  });
+
+  it('of two calls at once keeps them apart', async () => {
+    const call = (message_id: string) =>
+      duringCall({function: 'on-object', message_id}, async () => {
+        await new Promise(resolve => setImmediate(resolve));
+        log('INFO', message_id);
+      });
+    await Promise.all([call('1'), call('2')]);
+    for (const line of lines.splice(0)) {
+      const entry = JSON.parse(line);
+      assert.equal(entry[LABELS].message_id, entry.message);
+    }
+  });
+});
+
+describe('the timeline', () => {
+  it('has the same ids, and what is kept of a run goes by itself one day', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const id = world.control({action: 'configure', run: 'my-run', priority: 1});
+    await world.deliverAll();
+    world.tpus.node(A0).state = 'PREEMPTED';
+    await world.untilAsleep();
+    const events = (await world.store.query('events', {order_by: {field: 'at'}})).map(({data}) => data);
+    const one = (text: RegExp) =>
+      events.find(event => text.test(String(event.text))) ?? assert.fail(String(text));
+    assert.equal(one(/Control message applied/).message_id, id);
+    const granted = one(/works on my-run\/000 from sample 0/);
+    assert.deepEqual([granted.run, granted.stream, granted.worker, granted.epoch], ['my-run', '000', A0, 1]);
+    const lost = one(/is lost: it was preempted/);
+    assert.deepEqual([lost.run, lost.stream, lost.worker, lost.epoch], ['my-run', '000', A0, 1]);
+    const attempts = (await world.store.query(`workers/${A0}/attempts`)).map(({data}) => data);
+    assert.equal(attempts.length, 2);
+    assert.equal(attempts[0]?.cause_kind, 'taken');
+    const kept = await world.store.query('control');
+    for (const {expire_at, at, ended_at} of [...events, ...attempts, ...kept.map(({data}) => data)])
+      assert.ok(String(expire_at) > String(at ?? ended_at), JSON.stringify(expire_at));
+  });
+
+  it('says that a run is active again, and why', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    world.drop('my-run', 1, someLines(2));
+    await world.untilAsleep();
+    assert.ok((await world.timeline('run')).includes('Run my-run is active again: stream 001 came'));
+  });
+});

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import {type Look, NOT_LOOKED, observe} from '../../shared/control-plane/workers/provider-snapshot.ts';
+import {iso} from '../../shared/domain/time.ts';
+import {someLines} from '../support/agent.ts';
+import {aWorker} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const HUB = {
+  GLEANER_HF_ENDPOINT: 'https://mirror.example',
+  GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/hub-token',
+};
+
+describe('a node', () => {
+  for (const [name, set, expected] of [
+    ['the hub and the name of its secret', HUB, ['https://mirror.example', 'projects/p/secrets/hub-token']],
+    ['nothing of a hub where none is set', {}, [undefined, undefined]],
+  ] as const)
+    it(`is told ${name}, beside who it is`, async () => {
+      const world = new World({...set, GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
+      world.drop('my-run', 0, someLines(5, 's0'));
+      await world.until('make a node', () => world.tpus.made.length > 0, 9, 1);
+      const {metadata} = world.tpus.node('tpu-us-central1-a-0');
+      assert.deepEqual([metadata['gleaner-hf-endpoint'], metadata['gleaner-hf-token-secret']], expected);
+      assert.equal(metadata['gleaner-worker'], 'tpu-us-central1-a-0');
+      assert.equal(metadata['gleaner-bucket'], 'bucket');
+    });
+});
+
+describe('a list of nodes that leaves the worker out', () => {
+  const LOOKED_MS = 1_000_000;
+  const look: Look = {...NOT_LOOKED, at_ms: LOOKED_MS};
+  const rows = [
+    {
+      later: 'the worker was asked for later',
+      phase: 'creating',
+      phase_ms: LOOKED_MS + 1,
+      provider_ms: null,
+      shows: 'unknown',
+    },
+    {
+      later: 'its deletion began later',
+      phase: 'deleting',
+      phase_ms: LOOKED_MS + 1,
+      provider_ms: null,
+      shows: 'unknown',
+    },
+    {
+      later: 'another list showed it later',
+      phase: 'booting',
+      phase_ms: 0,
+      provider_ms: LOOKED_MS + 1,
+      shows: 'unknown',
+    },
+    {
+      later: 'nothing has changed since',
+      phase: 'booting',
+      phase_ms: 0,
+      provider_ms: LOOKED_MS,
+      shows: 'missing',
+    },
+  ] as const;
+  for (const {later, phase, phase_ms, provider_ms, shows} of rows)
+    it(`shows a ${phase} worker as ${shows}: ${later}`, () => {
+      const provider_since_at = provider_ms === null ? null : iso(provider_ms);
+      const worker = aWorker({phase, phase_since_at: iso(phase_ms), provider_since_at});
+      assert.equal(observe(look, worker).kind, shows);
+    });
+});

@@ -1,0 +1,262 @@
+import assert from 'node:assert/strict';
+import {readdirSync, readFileSync} from 'node:fs';
+import {lookAtEverything} from '../../shared/control-plane/handlers/tick.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {tell} from '../../shared/control-plane/state/event-log.ts';
+import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
+import {someLines} from '../support/agent.ts';
+import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const A0 = 'tpu-us-central1-a-0';
+const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+
+/** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
+async function forge(world: World, shard: number, given: Record<string, string>): Promise<string> {
+  const {spec_hash} = (await world.run('my-run')) ?? assert.fail();
+  const {crc32c} = (await world.stream('my-run', '000')) ?? assert.fail();
+  const name = `activations/my-run/tpu_0/shard_000${shard}.safetensors`;
+  const own = {stream: '000', shard: String(shard), spec_hash: String(spec_hash), stream_crc32c: crc32c};
+  world.objects.put(name, 'rubbish', shardMetadataOf({...own, ...given}));
+  await world.deliverAll();
+  return name;
+}
+
+describe('a document that no reader accepts', () => {
+  const writes: {name: string; says: RegExp; write: (tx: Parameters<typeof streamRecords.set>[0]) => void}[] =
+    [
+      {
+        name: 'a stream of too large an epoch',
+        says: /Refused to write runs\/my-run\/streams\/007: epoch: Too big/,
+        write: tx => streamRecords.set(tx, aStream({epoch: MAX_LEASE_EPOCH + 1})),
+      },
+      {
+        name: 'a run whose tokens cannot be counted exactly',
+        says: /Refused to write runs\/my-run: total_tokens/,
+        write: tx => runRecords.set(tx, aRun({total_tokens: Number.MAX_SAFE_INTEGER + 1})),
+      },
+      {
+        name: 'a worker with half an incarnation',
+        says: /Refused to write workers\/tpu-us-central1-a-0: incarnation/,
+        write: tx => workerRecords.set(tx, aWorker({incarnation: 1.5})),
+      },
+      {
+        name: 'an event of an unknown kind',
+        says: /Refused to write events\/\w+: kind/,
+        write: tx => tell(tx, {kind: 'rumour' as 'run', text: 'x'}, T0),
+      },
+    ];
+  for (const {name, says, write} of writes)
+    it(`is not written: ${name}, and its transaction changes nothing`, async () => {
+      const {store} = new World();
+      const both = store.transaction(async tx => {
+        runRecords.set(tx, aRun({run: 'other'}));
+        write(tx);
+      });
+      await assert.rejects(both, says);
+      assert.equal(await store.get('runs/other'), undefined);
+    });
+
+  it('has no way around its schema: only document-kind.ts writes documents', () => {
+    const folder = new URL('../../shared/control-plane/', import.meta.url);
+    const files = readdirSync(folder, {recursive: true, encoding: 'utf8'}).filter(file =>
+      file.endsWith('.ts'),
+    );
+    const writers = files.filter(file =>
+      /\btx\.(set|create)\(/.test(readFileSync(new URL(file, folder), 'utf8')),
+    );
+    assert.deepEqual(writers, ['state/document-kind.ts']);
+  });
+});
+
+describe('a shard that no lease explains', () => {
+  it('completes no stream that was never leased', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.deliver();
+    const name = await forge(world, 1, {epoch: '1', final: 'true'});
+    const {status, total_shards, last_error} = (await world.stream('my-run', '000')) ?? {};
+    assert.deepEqual([status, total_shards], ['failed', 0]);
+    assert.ok(
+      last_error?.includes(`${name} has epoch 1, and 0 is the largest that was granted`),
+      String(last_error),
+    );
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+  });
+
+  it('is counted after a rebuild, and the next grant is above its epoch', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const plan = {first_sample: '0', last_sample: '1', samples: '2', rejected: '0', final: 'false'};
+    await forge(world, 1, {...plan, epoch: '7'});
+    assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /epoch 7, and 1 is the largest/);
+    world.control({action: 'retry', run: 'my-run', stream: '000'});
+    await world.minutes(2);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'failed', 'a retry grants nothing');
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const {status, epoch, total_shards} = (await world.stream('my-run', '000')) ?? {};
+    assert.deepEqual({status, epoch, total_shards}, {status: 'pending', epoch: 7, total_shards: 1});
+    await world.until('a grant', async () => (await world.stream('my-run', '000'))?.lease != null, 9, 1);
+    assert.equal((await world.stream('my-run', '000'))?.epoch, 8);
+  });
+
+  it('parks its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    world.control({action: 'pause', run: 'my-run'});
+    await forge(world, 2, {epoch: '7', final: 'false'});
+    await world.untilAsleep();
+    const statuses = async () => [
+      (await world.run('my-run'))?.status,
+      (await world.stream('my-run', '000'))?.status,
+    ];
+    assert.deepEqual(await statuses(), ['paused', 'failed']);
+    await world.objects.delete('activations/my-run/tpu_0/shard_0002.safetensors');
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    assert.deepEqual(await statuses(), ['paused', 'pending']);
+    await world.resume('my-run');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  for (const epoch of ['0', '1000001', '9007199254740991'])
+    it(`of epoch ${epoch} fails its stream by name, and the run stays readable`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(20));
+      await world.deliver();
+      const name = await forge(world, 1, {epoch});
+      const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
+      assert.equal(status, 'failed');
+      assert.ok(
+        last_error?.startsWith(`${name} is not valid: epoch: expected a whole number from 1 to 1000000`),
+      );
+      await world.untilAsleep();
+      assert.equal((await world.run('my-run'))?.status, 'failed');
+    });
+});
+
+describe('half a character in the checksum of a shard', () => {
+  it('fails its stream by name, and the run stays readable', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const name = await forge(world, 1, {stream_crc32c: '\ud800'});
+    const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
+    assert.deepEqual([status, last_error?.includes(`${name} is not valid: stream_crc32c`)], ['failed', true]);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+  });
+});
+
+describe('numbers that are too large', () => {
+  it('as the tokens of a shard fail its stream by name, and the run stays readable', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const name = await forge(world, 1, {tokens: '9007199254740991'});
+    const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
+    assert.equal(status, 'failed');
+    assert.ok(last_error?.startsWith(`${name} is not valid: tokens`), String(last_error));
+    await world.untilAsleep();
+    assert.deepEqual((await world.run('my-run'))?.total_tokens, 0);
+  });
+
+  it('as the epoch of a heartbeat are refused, and its stream stays readable', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const from = {worker: A0, incarnation: 1, host: 0};
+    const lease = {run: 'my-run', stream: '000', epoch: Number.MAX_SAFE_INTEGER};
+    const {status, body} = await world.api({
+      action: 'heartbeat',
+      ...from,
+      phase: 'running',
+      lease,
+      progress: null,
+    });
+    assert.equal(status, 400);
+    assert.match(String(body.error), /lease.epoch: expected at most 2000000/);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(2));
+  });
+
+  it('as the sums of many streams leave the totals of their run at the largest exact number', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliver();
+    await world.store.transaction(async tx => {
+      const total_tokens = Number.MAX_SAFE_INTEGER;
+      for (const stream of ['001', '002'])
+        streamRecords.set(tx, aStream({stream, status: 'failed', total_tokens}));
+    });
+    await lookAtEverything(world.deps);
+    assert.equal((await world.run('my-run'))?.total_tokens, Number.MAX_SAFE_INTEGER);
+  });
+});
+
+describe('the totals of a run that has ended', () => {
+  /** A worker has just stored shards whose events are still on their way. */
+  async function aWorldWithLateShards(): Promise<World> {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    for (let step = 0; step < 4; step++) await world.agent(A0).step();
+    return world;
+  }
+  const totals = async (world: World) => {
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.deepEqual([run?.status, stream?.status], ['failed', 'failed']);
+    assert.equal(run?.total_samples_processed, stream?.total_samples_processed);
+    assert.equal(run?.total_shards, stream?.total_shards);
+    return stream?.total_shards ?? 0;
+  };
+
+  it('have the shards whose events come after its end', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverAll();
+    await world.tick();
+    const before = await totals(world);
+    world.queue.push(...late);
+    await world.deliverAll();
+    assert.ok((await totals(world)) > before);
+  });
+
+  it('have the shards that were counted between the last tick and a stop', async () => {
+    const world = await aWorldWithLateShards();
+    await world.deliverAll();
+    const {total_shards} = (await world.stream('my-run', '000')) ?? {};
+    assert.notEqual((await world.run('my-run'))?.total_shards, total_shards);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    assert.equal((await world.run('my-run'))?.total_shards, total_shards);
+  });
+
+  it('have the shards that are counted while a tick ends it', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverAll();
+    const {query} = world.deps.store;
+    let isCounted = false;
+    world.deps.store.query = async (collection, options) => {
+      const found = await query(collection, options);
+      // The tick has read the streams, and has not ended the run yet.
+      if (collection === 'runs/my-run/streams' && !options?.where && !isCounted) {
+        isCounted = true;
+        world.queue.push(...late);
+        await world.deliverAll();
+      }
+      return found;
+    };
+    await world.tick();
+    assert.ok(isCounted);
+    assert.ok((await totals(world)) > 0);
+  });
+});

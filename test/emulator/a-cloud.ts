@@ -1,0 +1,98 @@
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../emulator/cloud.ts';
+import {urlWithToken} from '../../emulator/guard.ts';
+
+const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url));
+export const triggers = fixture('triggers.json');
+export const functionsModule = fixture('functions.ts');
+
+/** The address of a cloud for a request that writes. */
+export const door = ({url, token}: LocalCloud) => urlWithToken(url, token);
+
+/** What a function of the fixture wrote down. */
+export type Seen = {
+  function: string;
+  pid: number;
+  at: number;
+  id: string;
+  type: string;
+  source: string;
+  text: string;
+  job?: string;
+  data: {
+    bucket: string;
+    name: string;
+    size: string;
+    crc32c: string;
+    generation: string;
+    message?: {messageId: string; data: string; attributes: Record<string, string>};
+  };
+};
+
+/** Folders and clouds of one test, all gone after it. */
+export class Scratch {
+  readonly #dirs: string[] = [];
+  readonly #clouds: LocalCloud[] = [];
+  readonly log: string[] = [];
+
+  dir(): string {
+    const dir = mkdtempSync(join(tmpdir(), 'gleaner-local-'));
+    this.#dirs.push(dir);
+    return dir;
+  }
+
+  async cloud(options: Partial<LocalCloudOptions> = {}): Promise<LocalCloud> {
+    const log = (line: {source: string; text: string}) => this.log.push(`${line.source}: ${line.text}`);
+    const cloud = await startLocalCloud({dir: this.dir(), port: 0, triggers, create_ms: 20, log, ...options});
+    this.#clouds.push(cloud);
+    return cloud;
+  }
+
+  /** A cloud whose functions are the fixture's; `seen` reads what reached them. */
+  async cloudWithFunctions(
+    options: Partial<LocalCloudOptions> = {},
+  ): Promise<{cloud: LocalCloud; seen: () => Seen[]}> {
+    const dir = options.dir ?? this.dir();
+    const file = join(dir, 'seen.jsonl');
+    const cloud = await this.cloud({
+      dir,
+      function_host: {module: functionsModule, env: {SEEN: file}},
+      ...options,
+    });
+    return {cloud, seen: () => readLines(file)};
+  }
+
+  async end(): Promise<void> {
+    for (const cloud of this.#clouds.splice(0)) await cloud.close();
+    for (const dir of this.#dirs.splice(0)) rmSync(dir, {recursive: true, force: true, maxRetries: 3});
+    this.log.length = 0;
+  }
+}
+
+export function readLines(file: string): Seen[] {
+  let text = '';
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch {
+    return [];
+  }
+  const lines = text.split('\n').slice(0, -1);
+  return lines.map(line => JSON.parse(line) as Seen);
+}
+
+/** Looks again and again until it holds; how long that takes is not what is tested. */
+export async function until<T>(
+  what: string,
+  look: () => T | undefined | Promise<T | undefined>,
+): Promise<NonNullable<T>> {
+  const deadline = Date.now() + 12_000;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > deadline) throw new Error(`Waited in vain until ${what}`);
+    await new Promise(resolve => setTimeout(resolve, 10));
+  }
+}

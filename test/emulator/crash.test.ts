@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict';
+import {type ChildProcess, spawn} from 'node:child_process';
+import {createHash} from 'node:crypto';
+import {once} from 'node:events';
+import {readdirSync, readFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {createInterface} from 'node:readline';
+import {fileURLToPath} from 'node:url';
+import type {LocalCloud} from '../../emulator/cloud.ts';
+import {door, functionsModule, readLines, Scratch, triggers, until} from './a-cloud.ts';
+
+const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
+const rounds = 6;
+
+/** An object's bytes follow from its name, so a half one shows. */
+function bytesOf(name: string): Buffer<ArrayBuffer> {
+  const seed = createHash('sha256').update(name).digest();
+  return Buffer.concat(Array.from({length: 40 + (seed[0] ?? 0) * 20}, () => seed));
+}
+
+describe('a local cloud that is killed with -9', () => {
+  const scratch = new Scratch();
+  const children: ChildProcess[] = [];
+  afterEach(async () => {
+    for (const child of children.splice(0)) child.kill('SIGKILL');
+    await scratch.end();
+  });
+
+  const aCloudProcess = async (dir: string): Promise<{child: ChildProcess; url: string}> => {
+    const options = {
+      ...{dir, port: 0, triggers, create_ms: 5, tick_interval_ms: 20},
+      function_host: {module: functionsModule, env: {SEEN: join(dir, 'seen.jsonl')}},
+    };
+    const child = spawn(process.execPath, [program, JSON.stringify(options)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.push(child);
+    const [line] = (await once(createInterface({input: child.stdout}), 'line')) as [string];
+    return {child, url: door(JSON.parse(line) as LocalCloud)};
+  };
+
+  /** Uploads one object after another in one of three ways until the cloud is gone; adds each that was acknowledged. */
+  const keepUploading = async (url: string, prefix: string, acknowledged: string[]): Promise<void> => {
+    const o = `${url}/upload/storage/v1/b/gleaner-local/o`;
+    for (let n = 0; ; n++) {
+      const name = `${prefix}-${n}`;
+      const body = bytesOf(name);
+      try {
+        let answer: Response;
+        if (n % 3 === 0) {
+          const begun = await fetch(`${o}?uploadType=resumable&name=${name}`, {method: 'POST'});
+          const location = begun.headers.get('location') ?? '';
+          const half = body.subarray(0, 500);
+          const headers = {'content-range': `bytes 0-499/${body.length}`};
+          await fetch(location, {method: 'PUT', body: half, headers, redirect: 'manual'});
+          const range = `bytes 500-${body.length - 1}/${body.length}`;
+          answer = await fetch(location, {
+            method: 'PUT',
+            body: body.subarray(500),
+            headers: {'content-range': range},
+          });
+        } else {
+          answer = await fetch(`${o}?uploadType=media&name=${name}&ifGenerationMatch=0`, {
+            method: 'POST',
+            body,
+          });
+        }
+        if (answer.status === 200 && (await answer.json())) acknowledged.push(name);
+      } catch {
+        return;
+      }
+    }
+  };
+
+  const keepPublishing = async (url: string, acknowledged: string[]): Promise<void> => {
+    const body = JSON.stringify({messages: [{data: 'eA=='}]});
+    for (;;) {
+      try {
+        const answer = await fetch(`${url}/v1/projects/gleaner-local/topics/control:publish`, {
+          method: 'POST',
+          body,
+        });
+        acknowledged.push(...((await answer.json()) as {messageIds: string[]}).messageIds);
+      } catch {
+        return;
+      }
+    }
+  };
+
+  const alive = (pids: number[]) =>
+    pids.filter(pid => {
+      try {
+        return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+      } catch {
+        return false;
+      }
+    });
+
+  it('loses nothing it acknowledged, keeps nothing by halves, leaves no VM, and delivers what was pending', async () => {
+    const dir = scratch.dir();
+    const objects: string[] = [];
+    const messages: string[] = [];
+    const script = '#!/bin/bash\ntrap "" TERM HUP\nsleep 1000 & echo "pids $$ $!"; wait';
+    for (let round = 0; round < rounds; round++) {
+      const {child, url} = await aCloudProcess(dir);
+      if (round === 0) {
+        await fetch(`${url}/v2/projects/gleaner-local/locations/us-central1-a/nodes?nodeId=vm`, {
+          method: 'POST',
+          body: JSON.stringify({
+            acceleratorType: 'v5litepod-1',
+            runtimeVersion: 'v2-alpha-tpuv5-lite',
+            metadata: {'startup-script': script},
+          }),
+        });
+      }
+      const work = [
+        ...[1, 2, 3].map(n => keepUploading(url, `round${round}-${n}`, objects)),
+        keepPublishing(url, messages),
+      ];
+      const log = join(dir, 'logs', `vm-${round + 1}.log`);
+      const booted = await until(`the VM booted in round ${round}`, () => {
+        const found = readdirSync(join(dir, 'logs')).includes(`vm-${round + 1}.log`);
+        return found ? (/pids (\d+) (\d+)/.exec(readFileSync(log, 'utf8')) ?? undefined) : undefined;
+      });
+      const pids = booted.slice(1).map(Number);
+      assert.equal(alive(pids).length, 2);
+      // In the midst of the work, and at another moment of it each time.
+      const [objects_then, messages_then] = [objects.length, messages.length];
+      await until('work is under way', () => {
+        return objects.length >= objects_then + 2 + round && messages.length > messages_then;
+      });
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      await Promise.all(work);
+      await until('the VM is gone with its cloud', () => alive(pids).length === 0);
+    }
+
+    const {url} = await aCloudProcess(dir);
+    const listed = new Map<string, {size: string; generation: string}>();
+    for (let token = ''; ; ) {
+      const page = (await (await fetch(`${url}/storage/v1/b/gleaner-local/o?pageToken=${token}`)).json()) as {
+        items: {name: string; size: string; generation: string}[];
+        nextPageToken?: string;
+      };
+      for (const item of page.items) listed.set(item.name, item);
+      if (!page.nextPageToken) break;
+      token = page.nextPageToken;
+    }
+    assert.deepEqual(
+      objects.filter(name => !listed.has(name)),
+      [],
+      'acknowledged objects that are lost',
+    );
+    for (const name of listed.keys()) {
+      const answer = await fetch(`${url}/gleaner-local/${name}`);
+      assert.ok(Buffer.from(await answer.arrayBuffer()).equals(bytesOf(name)), `${name} is not whole`);
+    }
+    assert.deepEqual(
+      readdirSync(join(dir, 'blobs')).toSorted(),
+      [...listed.values()].map(({generation}) => generation).toSorted(),
+      'blobs that no object has, or objects without a blob',
+    );
+    await until('nothing is pending', async () => {
+      const {deliveries_pending} = (await (await fetch(`${url}/_local`)).json()) as {
+        deliveries_pending: number;
+      };
+      return deliveries_pending === 0;
+    });
+    const seen = readLines(join(dir, 'seen.jsonl'));
+    const heard = new Set(
+      seen.map(event => (event.function === 'on-object' ? event.data.generation : event.id)),
+    );
+    assert.deepEqual(
+      [...listed.values()].filter(({generation}) => !heard.has(generation)),
+      [],
+      'objects that on-object never heard of',
+    );
+    assert.deepEqual(
+      messages.filter(id => !heard.has(id)),
+      [],
+      'messages that never arrived',
+    );
+  }).timeout(120_000);
+
+  it('takes its function host with it', async () => {
+    const dir = scratch.dir();
+    const {child, url} = await aCloudProcess(dir);
+    const body = JSON.stringify({messages: [{data: 'eA=='}]});
+    await fetch(`${url}/v1/projects/gleaner-local/topics/control:publish`, {method: 'POST', body});
+    const [event] = await until('the function ran', () => {
+      const lines = readLines(join(dir, 'seen.jsonl'));
+      return lines.length > 0 ? lines : undefined;
+    });
+    const pid = event?.pid ?? 0;
+    assert.deepEqual(alive([pid]), [pid]);
+    child.kill('SIGKILL');
+    await until('the host is gone', () => alive([pid]).length === 0);
+  });
+
+  it('goes on with a resumable upload where it was', async () => {
+    const dir = scratch.dir();
+    const first = await aCloudProcess(dir);
+    const o = `${first.url}/upload/storage/v1/b/gleaner-local/o`;
+    const metadata = JSON.stringify({metadata: {shard: '1'}});
+    const begun = await fetch(`${o}?uploadType=resumable&name=big&ifGenerationMatch=0`, {
+      method: 'POST',
+      body: metadata,
+    });
+    const location = begun.headers.get('location') ?? '';
+    const bytes = bytesOf('big');
+    const half = {'content-range': `bytes 0-999/${bytes.length}`};
+    await fetch(location, {method: 'PUT', body: bytes.subarray(0, 1000), headers: half, redirect: 'manual'});
+    first.child.kill('SIGKILL');
+    await once(first.child, 'exit');
+
+    const second = await aCloudProcess(dir);
+    assert.equal(second.url, first.url, 'the clients know the address');
+    const asked = await fetch(location, {
+      method: 'PUT',
+      headers: {'content-range': `bytes */${bytes.length}`},
+      redirect: 'manual',
+    });
+    assert.deepEqual([asked.status, asked.headers.get('range')], [308, 'bytes=0-999']);
+    const rest = {'content-range': `bytes 1000-${bytes.length - 1}/${bytes.length}`};
+    const done = await fetch(location, {method: 'PUT', body: bytes.subarray(1000), headers: rest});
+    const resource = (await done.json()) as {md5Hash: string; metadata: object};
+    assert.equal(resource.md5Hash, createHash('md5').update(bytes).digest('base64'));
+    assert.deepEqual(resource.metadata, {shard: '1'});
+  });
+});

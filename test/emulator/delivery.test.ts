@@ -1,0 +1,220 @@
+import assert from 'node:assert/strict';
+import {join} from 'node:path';
+import {DatabaseSync} from 'node:sqlite';
+import type {LocalCloud} from '../../emulator/cloud.ts';
+import {door, Scratch, type Seen, until} from './a-cloud.ts';
+
+type Info = {
+  deliveries_pending: number;
+  dead_letters: {id: string; topic: string; last_error: string; attempts: number}[];
+};
+
+describe('events to functions', () => {
+  const scratch = new Scratch();
+  afterEach(() => scratch.end());
+
+  const put = (cloud: LocalCloud, name: string, body = 'x') =>
+    fetch(
+      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      {
+        method: 'POST',
+        body,
+      },
+    );
+  const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
+    const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
+    const answer = await fetch(`${door(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
+      method: 'POST',
+      body: JSON.stringify({messages}),
+    });
+    return ((await answer.json()) as {messageIds: string[]}).messageIds;
+  };
+  const info = async (cloud: LocalCloud) => (await (await fetch(`${cloud.url}/_local`)).json()) as Info;
+  const idle = (cloud: LocalCloud) =>
+    until('nothing is pending', async () => (await info(cloud)).deliveries_pending === 0);
+
+  it('tell on-object of every new object, overwrites and copies too, as Eventarc does', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello');
+    await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello again');
+    await until('both arrived', () => seen().length === 2);
+    const [first, second] = seen() as [Seen, Seen];
+    assert.equal(first.type, 'google.cloud.storage.object.v1.finalized');
+    assert.equal(first.source, `//storage.googleapis.com/projects/_/buckets/${cloud.bucket}`);
+    const {bucket, name, size, crc32c, generation} = first.data;
+    assert.deepEqual(
+      {bucket, name, size, crc32c},
+      {bucket: cloud.bucket, name: 'datasets/ä run/"stream" 000%.jsonl', size: '5', crc32c: 'mnG7TA=='},
+    );
+    assert.ok(Number(second.data.generation) > Number(generation));
+  });
+
+  it('tell nobody of a failed upload', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const bad = await fetch(
+      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`,
+      {
+        method: 'POST',
+        body: 'x',
+        headers: {'x-goog-hash': 'crc32c=AAAAAA=='},
+      },
+    );
+    assert.equal(bad.status, 400);
+    await put(cloud, 'good');
+    await until('the good one arrived', () => seen().length > 0);
+    assert.deepEqual(
+      seen().map(event => event.data.name),
+      ['good'],
+    );
+  });
+
+  it('bring each message to the function of its topic, with Pub/Sub words', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const [one, two] = await publish(cloud, 'control', '{"n":1}', '{"n":2}');
+    const [three] = await publish(cloud, 'tpu', '{"n":3}');
+    await until('all arrived', () => seen().length === 3);
+    const got = seen().map(({function: name, id, text}) => `${name} ${id} ${text}`);
+    assert.deepEqual(
+      got.toSorted(),
+      [`on-control ${one} {"n":1}`, `on-control ${two} {"n":2}`, `on-tpu ${three} {"n":3}`].toSorted(),
+    );
+    const [event] = seen() as [Seen];
+    assert.match(
+      event.source,
+      /^\/\/pubsub\.googleapis\.com\/projects\/gleaner-local\/topics\/(control|tpu)$/,
+    );
+    assert.equal(event.type, 'google.cloud.pubsub.topic.v1.messagePublished');
+    assert.equal(event.data.message?.messageId, event.id);
+  });
+
+  it('come again when a function refuses, and let others pass meanwhile', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const [refused] = await publish(cloud, 'control', '"refuse"');
+    const [taken] = await publish(cloud, 'control', '"take"');
+    await until('it came a third time', () => seen().filter(event => event.id === refused).length >= 3);
+    assert.equal(seen().filter(event => event.id === taken).length, 1);
+    assert.equal((await info(cloud)).deliveries_pending, 1);
+    const database = new DatabaseSync(join(cloud.dir, 'cloud.db'), {readOnly: true});
+    const row = database.prepare('SELECT attempts FROM bus_messages WHERE id = ?').get(refused ?? '') as {
+      attempts: number;
+    };
+    database.close();
+    assert.ok(row.attempts >= 2);
+  });
+
+  it('survive a function that takes its whole host down', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const [first] = await publish(cloud, 'control', '"crash"');
+    await until('it ran in two hosts', () => {
+      const pids = seen()
+        .filter(event => event.id === first)
+        .map(event => event.pid);
+      return new Set(pids).size >= 2;
+    });
+    const [next] = await publish(cloud, 'tpu', '"after"');
+    await until('the next event arrived all the same', () => seen().some(event => event.id === next));
+  });
+
+  it('wait on disk while there is no host, and arrive when one comes', async () => {
+    const dir = scratch.dir();
+    const first = await scratch.cloud({dir});
+    await put(first, 'early');
+    await publish(first, 'control', '"early"');
+    assert.equal((await info(first)).deliveries_pending, 2);
+    await first.close();
+    const {cloud, seen} = await scratch.cloudWithFunctions({dir});
+    await idle(cloud);
+    assert.deepEqual(
+      seen()
+        .map(event => event.function)
+        .toSorted(),
+      ['on-control', 'on-object'],
+    );
+  });
+
+  it('wait, uncounted, while the module of the functions is broken', async () => {
+    const dir = scratch.dir();
+    const cloud = await scratch.cloud({dir, function_host: {module: join(dir, 'missing.ts')}});
+    await publish(cloud, 'control', '"x"');
+    await until(
+      'the host failed twice',
+      () => scratch.log.filter(line => line.includes('host ended')).length >= 2,
+    );
+    assert.ok(scratch.log.some(line => line.includes('missing.ts')));
+    const answer = await fetch(`${door(cloud)}/functions/worker-api`);
+    assert.equal(answer.status, 503);
+    const {deliveries_pending, dead_letters} = await info(cloud);
+    assert.deepEqual({deliveries_pending, dead_letters}, {deliveries_pending: 1, dead_letters: []});
+  });
+
+  it('reach HTTP functions with method, path, query, headers and body whole', async () => {
+    const {cloud} = await scratch.cloudWithFunctions();
+    const answer = await fetch(`${door(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
+      method: 'POST',
+      body: JSON.stringify({action: 'lease'}),
+      headers: {'content-type': 'application/json', authorization: 'Bearer token'},
+    });
+    assert.deepEqual(await answer.json(), {
+      ...{method: 'POST', path: '/deep/er', query: {a: '1', b: ' '}},
+      ...{authorization: 'Bearer token', body: {action: 'lease'}},
+    });
+    for (const name of ['on-object', 'on-tick', 'nothing']) {
+      assert.equal((await fetch(`${door(cloud)}/functions/${name}`)).status, 404);
+    }
+  });
+
+  describe('under faults', () => {
+    it('that drop: nothing arrives, and each is on record', async () => {
+      const {cloud, seen} = await scratch.cloudWithFunctions();
+      await cloud.fault('drop', 'object');
+      await put(cloud, 'lost');
+      const [kept] = await publish(cloud, 'control', '"kept"');
+      await until('the message arrived', () => seen().some(event => event.id === kept));
+      assert.equal(seen().length, 1);
+      const database = new DatabaseSync(join(cloud.dir, 'cloud.db'), {readOnly: true});
+      const rows = database.prepare('SELECT function, target, event FROM dropped_events').all();
+      database.close();
+      const [row] = rows as {function: string; target: string; event: string}[];
+      assert.equal(rows.length, 1);
+      assert.deepEqual([row?.function, row?.target], ['on-object', 'object']);
+      assert.equal(JSON.parse(row?.event ?? '{}').data.name, 'lost');
+    });
+
+    it('that double: every event arrives twice under one id', async () => {
+      const {cloud, seen} = await scratch.cloudWithFunctions();
+      await cloud.fault('double', 'control');
+      const ids = await publish(cloud, 'control', '"a"', '"b"');
+      await put(cloud, 'single');
+      await until('all arrived', () => seen().length === 5);
+      for (const id of ids) assert.equal(seen().filter(event => event.id === id).length, 2);
+    });
+
+    it('that reorder: everything arrives, in another order', async () => {
+      const {cloud, seen} = await scratch.cloudWithFunctions();
+      await cloud.fault('reorder', 'all');
+      const ids = await publish(cloud, 'control', ...Array.from({length: 30}, (_, n) => `"${n}"`));
+      await idle(cloud);
+      const arrived = seen().map(event => event.id);
+      assert.deepEqual(arrived.toSorted(), ids.toSorted());
+      assert.notDeepEqual(arrived, ids);
+    });
+
+    it('that are cleared: all is as before', async () => {
+      const {cloud, seen} = await scratch.cloudWithFunctions();
+      await cloud.fault('drop', 'all');
+      await cloud.fault('clear', 'drop');
+      const [id] = await publish(cloud, 'control', '"a"');
+      await until('it arrived', () => seen().some(event => event.id === id));
+    });
+  });
+
+  it('are not lost by a host that is killed in mid-delivery', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const ids = await publish(cloud, 'control', ...Array.from({length: 8}, () => '"hang at first"'));
+    await until('all began', () => seen().length === 8);
+    process.kill(seen()[0]?.pid ?? 0, 'SIGKILL');
+    await until('all came again', () => seen().length >= 16);
+    await idle(cloud);
+    for (const id of ids) assert.ok(seen().filter(event => event.id === id).length >= 2);
+  });
+});

@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import {execFile, spawnSync} from 'node:child_process';
+import {randomBytes} from 'node:crypto';
+import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {promisify} from 'node:util';
+import type {LocalCloud} from '../../emulator/cloud.ts';
+import {Scratch, type Seen, until} from './a-cloud.ts';
+
+describe('gcloud on the local cloud', function () {
+  // Each command takes Python a second to start, and several on a busy machine.
+  this.timeout(240_000);
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  let seen: () => Seen[];
+  let dir: string;
+  let env: NodeJS.ProcessEnv;
+  before(async function () {
+    if (spawnSync('gcloud', ['--version']).error) {
+      console.log('  skipped: gcloud is not installed');
+      this.skip();
+    }
+    ({cloud, seen} = await scratch.cloudWithFunctions());
+    dir = scratch.dir();
+    env = {
+      ...process.env,
+      CLOUDSDK_CONFIG: join(dir, 'config'),
+      CLOUDSDK_CORE_PROJECT: cloud.project,
+      CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
+      CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: join(cloud.dir, 'token'),
+      CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
+      CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
+      CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
+      // What it does with large files, asked of small ones.
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED: 'true',
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_THRESHOLD: '10M',
+      CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_COMPONENT_SIZE: '5M',
+      CLOUDSDK_STORAGE_SLICED_OBJECT_DOWNLOAD_THRESHOLD: '10M',
+      CLOUDSDK_STORAGE_RESUMABLE_THRESHOLD: '1M',
+    };
+  });
+  after(() => scratch.end());
+
+  const gcloud = async (command: string, ...more: string[]): Promise<string> => {
+    const args = command.replaceAll('BUCKET', `gs://${cloud.bucket}`).replaceAll('DIR', dir).split(' ');
+    const {stdout} = await promisify(execFile)('gcloud', [...args, ...more], {env});
+    return stdout.trim();
+  };
+
+  it('copies a file up, lists, shows, describes and copies it down', async () => {
+    const text = '{"text":"one"}\n{"text":"two"}\n';
+    writeFileSync(join(dir, 'x.jsonl'), text);
+    await gcloud('storage cp DIR/x.jsonl BUCKET/datasets/my-run/stream_000.jsonl');
+    assert.equal(await gcloud('storage ls BUCKET'), `gs://${cloud.bucket}/datasets/`);
+    const name = `gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`;
+    assert.equal(await gcloud('storage ls BUCKET/datasets/**'), name);
+    assert.equal(`${await gcloud('storage cat BUCKET/datasets/my-run/stream_000.jsonl')}\n`, text);
+    await gcloud('storage cp BUCKET/datasets/my-run/stream_000.jsonl DIR/down.jsonl');
+    assert.equal(readFileSync(join(dir, 'down.jsonl'), 'utf8'), text);
+    await assert.rejects(
+      gcloud('storage cp --if-generation-match=0 DIR/x.jsonl BUCKET/datasets/my-run/stream_000.jsonl'),
+      /pre-conditions/,
+    );
+    await assert.rejects(gcloud('storage cat BUCKET/nothing'), /matched no objects/);
+    assert.ok(seen().some(event => event.data?.name === 'datasets/my-run/stream_000.jsonl'));
+  });
+
+  it('copies folders both ways, and removes them @long', async () => {
+    mkdirSync(join(dir, 'folder', 'deep'), {recursive: true});
+    for (const name of ['a', 'deep/b', 'empty'])
+      writeFileSync(join(dir, 'folder', name), name === 'empty' ? '' : name);
+    await gcloud('storage cp -r DIR/folder BUCKET/up/');
+    mkdirSync(join(dir, 'back'));
+    await gcloud('storage cp -r BUCKET/up/folder DIR/back');
+    assert.deepEqual(readdirSync(join(dir, 'back'), {recursive: true}).map(String).toSorted(), [
+      'folder',
+      'folder/a',
+      'folder/deep',
+      'folder/deep/b',
+      'folder/empty',
+    ]);
+    assert.equal(readFileSync(join(dir, 'back/folder/deep/b'), 'utf8'), 'deep/b');
+    await gcloud('storage mv BUCKET/up/folder/a BUCKET/up/moved');
+    await gcloud('storage rm BUCKET/up/moved');
+    await assert.rejects(gcloud('storage rm BUCKET/up/moved'), /matched no objects/);
+    await gcloud('storage rm -r BUCKET/up');
+    await assert.rejects(gcloud('storage ls BUCKET/up'), /matched no objects/);
+  });
+
+  it('copies what is large enough to go in parts, and streams of unknown length @long', async () => {
+    const bytes = randomBytes(20 << 20);
+    writeFileSync(join(dir, 'large'), bytes);
+    await gcloud('storage cp DIR/large BUCKET/large');
+    await gcloud('storage cp BUCKET/large DIR/large2');
+    assert.ok(readFileSync(join(dir, 'large2')).equals(bytes));
+    const whole = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o/large`);
+    const {componentCount} = (await whole.json()) as {componentCount: number};
+    assert.ok(componentCount > 1, 'it went up in parts');
+    const listed = (await gcloud('storage ls BUCKET/**')).split('\n');
+    assert.deepEqual(listed, [
+      `gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`,
+      `gs://${cloud.bucket}/large`,
+    ]);
+    const args = [
+      '-c',
+      `head -c 9000000 "$0" | gcloud storage cp - gs://${cloud.bucket}/streamed`,
+      join(dir, 'large'),
+    ];
+    await promisify(execFile)('bash', args, {env});
+    const streamed = await fetch(`${cloud.url}/${cloud.bucket}/streamed`);
+    assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 9_000_000)));
+  });
+
+  it('publishes messages, and hears which topics there are', async () => {
+    const message = '{"action":"pause","run":"my-run"}';
+    await gcloud('pubsub topics publish control', `--message=${message}`, '--attribute=who=me');
+    const event = await until('it arrived', () => seen().find(candidate => candidate.text === message));
+    assert.equal(event.function, 'on-control');
+    assert.deepEqual(event.data.message?.attributes, {who: 'me'});
+    await assert.rejects(
+      gcloud('pubsub topics publish weather --message=x'),
+      /NOT_FOUND.*weather.*control, tpu/,
+    );
+    assert.match(await gcloud('pubsub topics list'), /topics\/control/);
+  });
+
+  it('creates, lists, describes and deletes TPUs, and sees why not', async () => {
+    writeFileSync(join(dir, 'startup.sh'), '#!/bin/bash\necho from gcloud; sleep 1000\n');
+    const zone = '--zone=us-central1-a';
+    const node = `tpu-us-central1-a-0 ${zone} --accelerator-type=v5litepod-1 --version=v2-alpha-tpuv5-lite --spot`;
+    const create = `compute tpus tpu-vm create ${node} --metadata=who=me`;
+    await gcloud(`${create} --metadata-from-file=startup-script=DIR/startup.sh`);
+    await until('its VM runs the script', () => {
+      const logs = join(cloud.dir, 'logs');
+      return readdirSync(logs).some(file => readFileSync(join(logs, file), 'utf8').includes('from gcloud'));
+    });
+    assert.match(
+      await gcloud(`compute tpus tpu-vm list ${zone}`),
+      /tpu-us-central1-a-0 +us-central1-a +v5litepod-1 .*READY/,
+    );
+    const described = JSON.parse(
+      await gcloud(`compute tpus tpu-vm describe tpu-us-central1-a-0 ${zone} --format=json`),
+    );
+    assert.deepEqual([described.state, described.metadata.who], ['READY', 'me']);
+    await assert.rejects(gcloud(create), /ALREADY_EXISTS/);
+    await gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`);
+    assert.equal(await gcloud(`compute tpus tpu-vm list ${zone}`), '');
+    await assert.rejects(gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`), /NOT_FOUND/);
+    await cloud.fault('stockout', 'us-central1-a');
+    await assert.rejects(gcloud(create), /no more capacity in the zone/);
+  });
+
+  it('queues TPUs, sees them wait and become active, and deletes them', async () => {
+    const name = 'tpu-us-east5-b-0';
+    const zone = '--zone=us-east5-b';
+    const create = `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`;
+    const describe = `compute tpus queued-resources describe ${name} ${zone} --format=json`;
+    const isIn = async (state: string) => {
+      const {queued_resources} = (await (await fetch(`${cloud.url}/_local`)).json()) as Record<string, []>;
+      return JSON.stringify(queued_resources).includes(state);
+    };
+    await cloud.fault('stockout', 'us-east5-b');
+    await gcloud(create);
+    await until('it waits', () => isIn('WAITING_FOR_RESOURCES'));
+    assert.equal(JSON.parse(await gcloud(describe)).state.state, 'WAITING_FOR_RESOURCES');
+    await cloud.fault('clear', 'stockout');
+    await until('it is active', () => isIn('ACTIVE'));
+    const active = JSON.parse(await gcloud(describe));
+    assert.deepEqual([active.tpu.nodeSpec[0].nodeId, active.spot], [name, {}]);
+    assert.match(
+      await gcloud(`compute tpus queued-resources list ${zone}`),
+      /tpu-us-east5-b-0 +us-east5-b .*v5litepod-1 +ACTIVE/,
+    );
+    await assert.rejects(gcloud(create), /ALREADY_EXISTS/);
+    const remove = `compute tpus queued-resources delete ${name} ${zone}`;
+    await assert.rejects(gcloud(remove), /delete its node first, or use force/);
+    await gcloud(`${remove} --force`);
+    assert.equal(await gcloud(`compute tpus queued-resources list ${zone}`), '');
+    assert.equal(await gcloud(`compute tpus tpu-vm list ${zone}`), '');
+  });
+});

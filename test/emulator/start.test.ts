@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
+import {createServer} from 'node:net';
+import {join} from 'node:path';
+import {LocalCloudError} from '../../emulator/cloud.ts';
+import {door, Scratch, until} from './a-cloud.ts';
+
+describe('starting and ending a local cloud', () => {
+  const scratch = new Scratch();
+  afterEach(() => scratch.end());
+
+  const refusal = (code: LocalCloudError['code'], says: RegExp) => (error: unknown) => {
+    assert.ok(error instanceof LocalCloudError, String(error));
+    assert.equal(error.code, code);
+    assert.match(error.message, says);
+    return true;
+  };
+
+  it('says that a port is taken, and leaves the folder free', async () => {
+    const stranger = createServer().listen(0, '127.0.0.1');
+    await new Promise(done => stranger.once('listening', done));
+    const {port} = stranger.address() as {port: number};
+    const dir = scratch.dir();
+    await assert.rejects(
+      scratch.cloud({dir, port}),
+      refusal('port-in-use', new RegExp(`127.0.0.1:${port}.*--port`)),
+    );
+    stranger.close();
+    await scratch.cloud({dir});
+  });
+
+  it('says that a folder is in use, and by whom', async () => {
+    const first = await scratch.cloud();
+    const message = new RegExp(`process ${process.pid}, ${first.url}.*--dir`);
+    await assert.rejects(scratch.cloud({dir: first.dir}), refusal('dir-in-use', message));
+    await assert.rejects(scratch.cloud({dir: first.dir, storage_only: true}), refusal('dir-in-use', message));
+    await first.close();
+    await scratch.cloud({dir: first.dir});
+  });
+
+  it('says that a folder cannot be used', async () => {
+    const file = join(scratch.dir(), 'file');
+    writeFileSync(file, '');
+    await assert.rejects(
+      scratch.cloud({dir: file}),
+      refusal('dir-unusable', /it is a file; choose a folder with --dir/),
+    );
+    await assert.rejects(scratch.cloud({dir: '/proc/none'}), refusal('dir-unusable', /\/proc\/none/));
+  });
+
+  it('says that a file there is no database of ours', async () => {
+    const dir = scratch.dir();
+    writeFileSync(join(dir, 'cloud.db'), 'this is not a database, whatever its name says. '.repeat(20));
+    await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', /cloud\.db/));
+  });
+
+  it('says what is wrong with the triggers', async () => {
+    const dir = scratch.dir();
+    const triggers = join(dir, 'triggers.json');
+    await assert.rejects(scratch.cloud({dir, triggers}), refusal('bad-triggers', /triggers\.json/));
+    writeFileSync(triggers, '{"functions":[{"name":"x","trigger":{"kind":"moon"}}]}');
+    await assert.rejects(scratch.cloud({dir, triggers}), refusal('bad-triggers', /kind/));
+  });
+
+  it('comes back on the port that it had, and on another when that is taken', async () => {
+    const first = await scratch.cloud();
+    await first.close();
+    const second = await scratch.cloud({dir: first.dir});
+    assert.equal(second.port, first.port);
+    assert.equal(second.pubsub_endpoint, first.pubsub_endpoint);
+    await second.close();
+    const stranger = createServer().listen(first.port, '127.0.0.1');
+    await new Promise(done => stranger.once('listening', done));
+    const third = await scratch.cloud({dir: first.dir});
+    assert.notEqual(third.port, first.port);
+    stranger.close();
+  });
+
+  it('tells at /_local where everything is and how it stands', async () => {
+    const cloud = await scratch.cloud({project: 'my-project', bucket: 'my-bucket'});
+    const {url, dir, pubsub_endpoint} = cloud;
+    assert.deepEqual(await (await fetch(`${url}/_local`)).json(), {
+      ...{
+        url,
+        dir,
+        pubsub_endpoint,
+        project: 'my-project',
+        bucket: 'my-bucket',
+        store_file: join(dir, 'state.db'),
+      },
+      ...{tpus: [], queued_resources: [], ticker: 'off', faults: [], deliveries_pending: 0, dead_letters: []},
+    });
+  });
+
+  it('takes faults over HTTP, and says what there is when it does not know one', async () => {
+    const cloud = await scratch.cloud();
+    const fault = async (body: string) => {
+      const answer = await fetch(`${door(cloud)}/_local/faults`, {method: 'POST', body});
+      return {status: answer.status, text: await answer.text()};
+    };
+    assert.match((await fault('{"kind":"stockout","target":"us-central1-a"}')).text, /no more capacity/);
+    for (const [body, says] of [
+      ['{"kind":"flood"}', /Unknown fault \\"flood\\"; `gleaner local fault help` lists/],
+      ['{"kind":"stockout","target":"mars-north1-a"}', /mars-north1-a.*us-central1-a/],
+      ['{"kind":"preempt","target":"nobody"}', /Unknown TPU \\"nobody\\"/],
+      ['{"kind":"drop","target":"rain"}', /Unknown target \\"rain\\".*object, control, tpu/],
+      ['{"kind":"drop","target":"object=2"}', /Bad rate \\"2\\"/],
+      ['{"kind":"drop","target":"object="}', /Bad rate \\"\\"/],
+      ['{"kind":"slow-create","target":"all=-1"}', /Bad amount \\"-1\\"/],
+      ['{"kind":"clear","target":"everything"}', /Cannot clear \\"everything\\"/],
+      ['{"kind":7}', /kind/],
+      ['nonsense', /Failed to parse/],
+    ] as const) {
+      const answer = await fault(body);
+      assert.equal(answer.status, 400, body);
+      assert.match(answer.text, says);
+    }
+    assert.match((await fault('{"kind":"clear","target":"all"}')).text, /cleared 1 fault"/);
+  });
+
+  it('remembers lasting faults', async () => {
+    const first = await scratch.cloud();
+    await first.fault('drop', 'object=0.5');
+    await first.close();
+    const second = await scratch.cloud({dir: first.dir});
+    const {faults} = (await (await fetch(`${second.url}/_local`)).json()) as {faults: object[]};
+    assert.deepEqual(faults, [{kind: 'drop', target: 'object', amount: 0.5}]);
+  });
+
+  it('ends on request, and leaves nothing running', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    await fetch(`${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
+      method: 'POST',
+      body: 'a',
+    });
+    const host = await until('its function host has a call', () => seen()[0]?.pid);
+    await fetch(`${door(cloud)}/_local/shutdown`, {method: 'POST'});
+    await cloud.closed;
+    await assert.rejects(fetch(`${cloud.url}/_local`));
+    assert.throws(() => process.kill(host, 0), {code: 'ESRCH'});
+    await cloud.close();
+  });
+
+  it('has storage and nothing else when asked for no more', async () => {
+    const cloud = await scratch.cloud({storage_only: true});
+    assert.equal((await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}`)).status, 200);
+    assert.equal((await fetch(`${cloud.url}/v1/projects/${cloud.project}/topics`)).status, 404);
+    await assert.rejects(cloud.fault('stockout', 'all'), refusal('bad-fault', /storage only/));
+  });
+
+  it('sweeps what an interrupted upload left, and nothing else', async () => {
+    const first = await scratch.cloud();
+    const upload = `${door(first)}/upload/storage/v1/b/${first.bucket}/o`;
+    await fetch(`${upload}?uploadType=media&name=kept`, {method: 'POST', body: 'kept'});
+    const begun = await fetch(`${upload}?uploadType=resumable&name=later`, {method: 'POST'});
+    const location = begun.headers.get('location') ?? '';
+    await fetch(location, {method: 'PUT', body: 'half', headers: {'content-range': 'bytes 0-3/8'}});
+    await first.close();
+    writeFileSync(join(first.dir, 'blobs', '123'), 'an orphan');
+    writeFileSync(join(first.dir, 'uploads', 'draft-x'), 'half of somet');
+    mkdirSync(join(first.dir, 'vms', '42'), {recursive: true});
+
+    const second = await scratch.cloud({dir: first.dir});
+    assert.equal(existsSync(join(first.dir, 'blobs', '123')), false);
+    assert.equal(existsSync(join(first.dir, 'uploads', 'draft-x')), false);
+    assert.equal(existsSync(join(first.dir, 'vms', '42')), false);
+    const answer = await fetch(location, {
+      method: 'PUT',
+      body: ' and',
+      headers: {'content-range': 'bytes 4-7/8'},
+    });
+    assert.equal(answer.status, 200);
+    const read = async (name: string) => (await fetch(`${second.url}/${second.bucket}/${name}`)).text();
+    assert.equal(await read('later'), 'half and');
+    assert.equal(await read('kept'), 'kept');
+    await until(
+      'the upload is away',
+      () => !existsSync(join(first.dir, 'uploads', location.split('upload_id=')[1] ?? '')),
+    );
+  });
+});

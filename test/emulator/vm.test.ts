@@ -1,0 +1,234 @@
+import assert from 'node:assert/strict';
+import {existsSync, readdirSync, readFileSync} from 'node:fs';
+import {join} from 'node:path';
+import type {LocalCloud} from '../../emulator/cloud.ts';
+import {door, Scratch, until} from './a-cloud.ts';
+
+const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
+
+describe('a TPU VM', () => {
+  const scratch = new Scratch();
+  afterEach(() => scratch.end());
+
+  const boot = async (cloud: LocalCloud, script: string, metadata: Record<string, string> = {}) => {
+    const answer = await fetch(`${door(cloud)}${nodes}?nodeId=vm`, {
+      method: 'POST',
+      body: JSON.stringify({
+        acceleratorType: 'v5litepod-1',
+        runtimeVersion: 'v2-alpha-tpuv5-lite',
+        metadata: {'startup-script': script, ...metadata},
+      }),
+    });
+    assert.equal(answer.status, 200, await answer.text());
+  };
+  const printed = (cloud: LocalCloud, boot_number = 1) => {
+    const file = join(cloud.dir, 'logs', `vm-${boot_number}.log`);
+    return existsSync(file) ? readFileSync(file, 'utf8') : '';
+  };
+  const told = (cloud: LocalCloud, mark: RegExp) =>
+    until(`the VM prints ${mark}`, () => mark.exec(printed(cloud)) ?? undefined);
+  const isAlive = (pid: number) => {
+    try {
+      process.kill(pid, 0);
+      // A zombie that nobody has collected yet counts as gone.
+      return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    } catch {
+      return false;
+    }
+  };
+  const pidsIn = (text: string) => [...text.matchAll(/^pid (\d+)\n/gm)].map(match => Number(match[1]));
+  const family = `#!/bin/bash
+trap '' TERM
+echo pid $$
+bash -c 'trap "" TERM HUP INT; echo pid $$; sleep 1000 & echo pid $!; wait; wait' &
+nohup sleep 1000 >/dev/null 2>&1 &
+echo pid $!
+wait`;
+  const familyOf = (cloud: LocalCloud) =>
+    until('all four have told their pids', () => {
+      const pids = pidsIn(printed(cloud));
+      return pids.length === 4 ? pids : undefined;
+    });
+
+  it('has an environment of its own, and of ours only the way to the network', async () => {
+    process.env.SECRET_OF_THE_USER = 'hush';
+    process.env.PIP_TEST_ONLY = 'passed';
+    try {
+      const cloud = await scratch.cloud({vm_env: {EXTRA: 'given'}});
+      await boot(cloud, '#!/bin/bash\nenv | sort; pwd; echo done');
+      const text = (await told(cloud, /.*done/s))[0];
+      const env = Object.fromEntries(text.split('\n').map(line => line.split(/=(.*)/s).slice(0, 2)));
+      const [id = ''] = readdirSync(join(cloud.dir, 'vms'));
+      const disk = join(cloud.dir, 'vms', id);
+      assert.equal(env.GLEANER_HOME, disk);
+      assert.equal(env.HOME, disk);
+      assert.equal(env.STORAGE_EMULATOR_HOST, cloud.url);
+      assert.match(env.GCE_METADATA_HOST ?? '', /^127\.0\.0\.1:\d+\/[0-9a-f]{32}$/);
+      assert.match(env.UV_CACHE_DIR ?? '', /gleaner\/uv$/);
+      assert.deepEqual(
+        [env.EXTRA, env.PIP_TEST_ONLY, env.SECRET_OF_THE_USER],
+        ['given', 'passed', undefined],
+      );
+      assert.ok(text.includes(`\n${disk}\n`));
+    } finally {
+      delete process.env.SECRET_OF_THE_USER;
+      delete process.env.PIP_TEST_ONLY;
+    }
+  });
+
+  it('dies as a whole when it is preempted, whatever its processes ignore', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, family);
+    const pids = await familyOf(cloud);
+    assert.ok(pids.every(isAlive));
+    await cloud.fault('preempt', 'vm');
+    await until('all are gone', () => !pids.some(isAlive));
+  });
+
+  it('dies as a whole when the cloud is closed', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, family);
+    const pids = await familyOf(cloud);
+    await cloud.close();
+    await until('all are gone', () => !pids.some(isAlive));
+  });
+
+  it('stays READY with nothing running when its script ends, and keeps what the script left in the background', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, '#!/bin/bash\nsleep 1000 & echo pid $!; echo done; exit 3');
+    const pids = pidsIn((await told(cloud, /.*done/s))[0]);
+    await until('the end is noticed', () =>
+      scratch.log.some(line => line === 'vm: the startup script ended (exit code 3)'),
+    );
+    assert.ok(pids.every(isAlive));
+    const node = await (await fetch(`${cloud.url}${nodes}/vm`)).json();
+    assert.equal((node as {state: string}).state, 'READY');
+    await cloud.fault('dead', 'vm');
+    await until('all are gone', () => !pids.some(isAlive));
+  });
+
+  it('that someone kills from outside is noticed, and the node stays READY', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, family);
+    const [leader = 0] = await familyOf(cloud);
+    process.kill(-leader, 'SIGKILL');
+    await until('it is noticed', async () => {
+      const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
+        tpus: {state: string; is_running: boolean}[];
+      };
+      return tpus[0]?.state === 'READY' && !tpus[0].is_running;
+    });
+  });
+
+  it('without a startup script boots and does nothing', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, '');
+    await until('the script ended', () =>
+      scratch.log.some(line => line.startsWith('vm: the startup script ended')),
+    );
+  });
+
+  it('runs a script in the language that its first line names', async () => {
+    const cloud = await scratch.cloud();
+    await boot(cloud, '#!/usr/bin/env python3\nprint("from python")');
+    await told(cloud, /from python/);
+  });
+
+  describe('metadata server', () => {
+    const serverOf = async (cloud: LocalCloud, metadata: Record<string, string> = {}) => {
+      await boot(cloud, '#!/bin/bash\necho "server $GCE_METADATA_HOST"; sleep 1000', metadata);
+      const host = (await told(cloud, /server (\S+)/))[1];
+      return (path: string, headers: Record<string, string> = {'metadata-flavor': 'Google'}) =>
+        fetch(`http://${host}/computeMetadata/v1/${path}`, {headers, redirect: 'manual'});
+    };
+
+    it('has what the agent asks for', async () => {
+      const cloud = await scratch.cloud();
+      const get = await serverOf(cloud, {
+        'gleaner-worker': 'tpu-us-central1-a-0',
+        'gleaner-incarnation': '3',
+      });
+      const text = async (path: string) => (await get(path)).text();
+      assert.equal(await text('instance/attributes/gleaner-worker'), 'tpu-us-central1-a-0');
+      assert.equal(await text('instance/attributes/gleaner-incarnation'), '3');
+      assert.equal(await text('instance/attributes/agent-worker-number'), '0');
+      assert.equal(await text('instance/attributes/accelerator-type'), 'v5litepod-1');
+      assert.equal(await text('instance/preempted'), 'FALSE');
+      assert.equal(await text('instance/name'), 'vm');
+      assert.equal(await text('instance/zone'), 'projects/1/zones/us-central1-a');
+      assert.equal(await text('instance/maintenance-event'), 'NONE');
+      assert.equal(await text('project/project-id'), 'gleaner-local');
+      assert.equal(await text('universe/universe-domain'), 'googleapis.com');
+      const attributes = JSON.parse(await text('instance/attributes/?recursive=true&alt=json'));
+      assert.equal(attributes['gleaner-worker'], 'tpu-us-central1-a-0');
+      assert.ok((await text('instance/attributes/')).split('\n').includes('gleaner-incarnation'));
+    });
+
+    it('gives tokens in the shapes of Google', async () => {
+      const cloud = await scratch.cloud();
+      const get = await serverOf(cloud);
+      const account = 'instance/service-accounts/default';
+      assert.match(
+        await (await get(`${account}/email`)).text(),
+        /^worker@gleaner-local\.iam\.gserviceaccount\.com$/,
+      );
+      const token = (await (await get(`${account}/token`)).json()) as {
+        access_token: string;
+        token_type: string;
+      };
+      assert.equal(token.token_type, 'Bearer');
+      assert.equal(token.access_token, cloud.token);
+      const jwt = await (await get(`${account}/identity?audience=https%3A%2F%2Fapi&format=full`)).text();
+      const payload = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
+      assert.equal(payload.aud, 'https://api');
+      assert.equal(payload.google.compute_engine.instance_name, 'vm');
+      const info = (await (await get(`${account}/?recursive=true`)).json()) as {
+        email: string;
+        scopes: string[];
+      };
+      assert.equal(info.email, 'worker@gleaner-local.iam.gserviceaccount.com');
+      assert.deepEqual(info.scopes, ['https://www.googleapis.com/auth/cloud-platform']);
+    });
+
+    it('answers only who knows the header, and says 404 for what is not there', async () => {
+      const get = await serverOf(await scratch.cloud());
+      assert.equal((await get('instance/name', {})).status, 403);
+      assert.equal(
+        (await get('instance/name', {'metadata-flavor': 'Google', 'x-forwarded-for': '1.2.3.4'})).status,
+        403,
+      );
+      for (const path of [
+        'instance/attributes/nothing',
+        'instance/attributes/__proto__',
+        'instance/attributes/constructor',
+      ]) {
+        const answer = await get(path);
+        assert.equal(answer.status, 404, path);
+        assert.equal(answer.headers.get('metadata-flavor'), 'Google');
+      }
+      assert.equal((await get('%ff')).status, 400);
+      const folder = await get('instance/attributes');
+      assert.deepEqual(
+        [folder.status, folder.headers.get('location')?.replace(/^\/[0-9a-f]+/, '')],
+        [301, '/computeMetadata/v1/instance/attributes/'],
+      );
+    });
+
+    it('wakes who waits for a change of preempted', async () => {
+      const cloud = await scratch.cloud({preemption_notice_ms: 10_000});
+      const script = `#!/bin/bash
+trap '' TERM
+url=http://$GCE_METADATA_HOST/computeMetadata/v1/instance/preempted
+m() { curl -s -H Metadata-Flavor:Google "$url?$1"; echo " $1"; }
+m 'wait_for_change=true&timeout_sec=1'
+etag=$(curl -sI -H Metadata-Flavor:Google $url | tr -d '\r' | sed -n 's/^etag: //p')
+echo waiting
+m "wait_for_change=true&last_etag=$etag"
+sleep 1000`;
+      await boot(cloud, script);
+      await told(cloud, /^FALSE wait_for_change=true&timeout_sec=1\nwaiting/m);
+      await cloud.fault('preempt-with-notice', 'vm');
+      await told(cloud, /^TRUE wait_for_change=true&last_etag=\w+/m);
+    });
+  });
+});

@@ -1,0 +1,188 @@
+/** What every part of a world shares: its seed, its clock, its services, its faults, and what was seen and noted. */
+import type {Config} from '../../shared/contracts/config.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {aConfig, T0} from '../support/builders.ts';
+import {SimObjects, SimTpus} from './cloud.ts';
+import {CALM, type Faults} from './faults.ts';
+import {Invariants} from './invariants.ts';
+import {Chance, Clockwork} from './kernel.ts';
+import {SimStore} from './store.ts';
+
+export const MINUTE_MS = 60_000;
+
+/** The list price of the default accelerator. */
+const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
+
+/** Short limits: a world lives for an hour or two. */
+const LIMITS = {
+  GLEANER_HEARTBEAT_S: '30',
+  GLEANER_POLL_S: '20',
+  GLEANER_LEASE_S: '120',
+  GLEANER_SILENT_S: '180',
+  GLEANER_AUDIT_S: '60',
+  GLEANER_STALL_S: '400',
+  GLEANER_COMPILE_S: '400',
+  GLEANER_LOAD_S: '400',
+  GLEANER_CREATE_S: '400',
+  GLEANER_BOOT_S: '240',
+  GLEANER_SETUP_S: '600',
+  GLEANER_DRAIN_S: '300',
+  GLEANER_REPAIR_S: '600',
+  GLEANER_ASK_AGAIN_S: '150',
+  GLEANER_CREATE_WAIT_S: '200',
+  GLEANER_QUEUE_S: '900',
+};
+const ZONES = ['us-central1-a', 'europe-west4-b'];
+
+/** What a world may be made smaller by, besides leaving out kinds of faults. */
+export const SIMPLER = [
+  'queue',
+  'budget',
+  'second zone',
+  'second slot',
+  'second run',
+  'second stream',
+  'long storm',
+];
+
+export type Options = {
+  /** Kinds of faults, and things of `SIMPLER`, that this world does not have. */
+  without?: ReadonlySet<string>;
+  trace?: boolean;
+  /** The calls of services, counted over all functions, at which the caller dies: N before it is done, N + 0.5 after. */
+  crashes?: ReadonlySet<number>;
+  /** One run of one zone, instead of what the seed draws: so many slots, and streams of so many lines. */
+  plan?: {slots: number; lines: readonly number[]};
+};
+
+export class Setting {
+  readonly chance: Chance;
+  readonly clockwork = new Clockwork(T0);
+  readonly store = new SimStore(this.clockwork);
+  readonly objects: SimObjects;
+  readonly tpus: SimTpus;
+  readonly config: Config;
+  readonly invariants: Invariants;
+  /** The deployment began with a budget for a month, which people may have raised since. */
+  readonly hasMonthBudget: boolean;
+  /** The stream objects that were dropped, each with every content that it was given. */
+  readonly streams = new Map<string, string[]>();
+  /** What a stream object held, by its name and checksum. */
+  readonly contents = new Map<string, string>();
+  /** What happened, and how often: faults, states, messages. See coverage.ts. */
+  readonly seen = new Map<string, number>();
+  readonly trace: string[] = [];
+  readonly options: Options;
+  /** How many nodes a zone may be asked for in an hour. */
+  readonly mostCreates: number;
+  /** A handler that has not ended by then is called again, beside itself if it is only slow. */
+  readonly ack_deadline_ms: number;
+  /** The faults of now, and those that the storm has or had. */
+  faults: Faults = CALM;
+  storm: Faults = CALM;
+  /** worker-api answers neither workers nor the tick. */
+  isApiOut = false;
+
+  constructor(seed: number, options: Options) {
+    this.chance = new Chance(seed);
+    this.options = options;
+    this.objects = new SimObjects(this.clockwork);
+    this.tpus = new SimTpus(this);
+    this.mostCreates = this.chance.pick([2, 3, 4, 8]);
+    this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
+    const drawn = ZONES.slice(0, this.count('second zone', 2));
+    const zones = options.plan ? ZONES.slice(0, 1) : drawn;
+    for (const zone of zones) this.tpus.zone(zone);
+    const slots = this.count('second slot', 2);
+    this.config = aConfig({
+      ...LIMITS,
+      GLEANER_ZONES: zones.join(','),
+      GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
+      GLEANER_CREATES_PER_HOUR: String(this.mostCreates),
+      ...this.#budget(),
+      ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
+      GLEANER_PROVISIONING: this.#provisioning(),
+    });
+    this.hasMonthBudget = this.config.ceilings.max_budget_usd !== null;
+    this.invariants = new Invariants(this);
+  }
+
+  /** In some worlds the pool has money for some minutes of one TPU, and gets more in the calm. */
+  #budget(): Record<string, string> {
+    const [isPoor, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
+    return isPoor && !this.options.plan && !this.options.without?.has('budget')
+      ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+      : {};
+  }
+
+  /** In some worlds the deployment may have no more workers than its pool begins with, or money for a month of minutes. */
+  #ceilings(workers: number): Record<string, string> {
+    const [isFull, isPoor, hours] = [
+      this.chance.happens(0.3),
+      this.chance.happens(0.1),
+      this.chance.between(0.05, 1),
+    ];
+    if (this.options.plan) return {};
+    return {
+      ...(isFull ? {GLEANER_MAX_WORKERS: String(workers)} : {}),
+      ...(isPoor && !this.options.without?.has('budget')
+        ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+        : {}),
+    };
+  }
+
+  #provisioning(): string {
+    const provisioning = this.chance.pick(['node', 'node', 'queued-resource', 'auto']);
+    if (this.options.plan || this.options.without?.has('queue')) return 'node';
+    this.see(`provisioning: ${provisioning}`);
+    return provisioning;
+  }
+
+  /** How many there are of something, at least one. Drawn also when more than one is left out, so that nothing else changes. */
+  count(second: string, most: number): number {
+    const count = this.chance.integer(1, most);
+    return this.options.without?.has(second) ? 1 : count;
+  }
+
+  get isCalm(): boolean {
+    return this.faults === CALM;
+  }
+
+  see(what: string): void {
+    this.seen.set(what, (this.seen.get(what) ?? 0) + 1);
+  }
+
+  /** Whether a fault of this kind happens here and now. */
+  strikes(kind: keyof Faults, probability = this.faults[kind]): boolean {
+    const strikes = this.chance.happens(probability);
+    if (strikes) this.see(`fault: ${kind}`);
+    return strikes;
+  }
+
+  minutes(low: number, high: number): number {
+    return this.chance.between(low, high) * MINUTE_MS;
+  }
+
+  after(delay_ms: number, run: () => void): void {
+    this.clockwork.after(delay_ms, run);
+  }
+
+  /** Puts a stream into the bucket. */
+  drop(name: string, text: string): void {
+    const known = this.streams.get(name) ?? [];
+    this.streams.set(name, known.includes(text) ? known : [...known, text]);
+    const {crc32c} = this.objects.put(name, text);
+    this.contents.set(`${name}#${crc32c}`, text);
+  }
+
+  /** The runs of which a stream was dropped. */
+  runs(): Set<string> {
+    return new Set([...this.streams.keys()].map(name => name.split('/')[1] ?? ''));
+  }
+
+  note(text: () => string): void {
+    if (!this.options.trace) return;
+    const seconds = ((this.clockwork.now - T0) / 1000).toFixed(2);
+    this.trace.push(`${seconds.padStart(9)} s  ${text()}`);
+  }
+}

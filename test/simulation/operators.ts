@@ -1,0 +1,210 @@
+/** What people do: they drop streams, drop them again, overwrite them, and send messages, good ones and nonsense. */
+
+import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
+import {paths, streamObject} from '../../shared/domain/names.ts';
+import type {Document} from '../../shared/ports.ts';
+import type {Setting} from './context.ts';
+import type {Delivery} from './delivery.ts';
+import {aStreamOf} from './streams.ts';
+
+const MOST_MESSAGES = 8;
+
+export class People {
+  readonly #setting: Setting;
+  readonly #delivery: Delivery;
+  readonly #tries = new Map<string, number>();
+
+  constructor(setting: Setting, delivery: Delivery) {
+    this.#setting = setting;
+    this.#delivery = delivery;
+  }
+
+  planDrops(): void {
+    const {chance, options} = this.#setting;
+    if (options.plan) {
+      for (const [stream, lines] of options.plan.lines.entries()) this.#planStream(0, stream, lines);
+      return;
+    }
+    for (let run = 0, runs = this.#setting.count('second run', 2); run < runs; run++)
+      for (let stream = 0, streams = this.#setting.count('second stream', 3); stream < streams; stream++)
+        this.#planStream(run, stream, chance.integer(1, 9));
+  }
+
+  #planStream(run: number, stream: number, lines: number): void {
+    const {chance} = this.#setting;
+    const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
+    const name = streamObject(`run-${run}`, `00${stream}`);
+    const text = aStreamOf(lines, `${run}/${stream}`, bad);
+    this.#setting.after(this.#setting.minutes(0, 12), () => this.#drop(name, text));
+    if (chance.happens(0.1)) this.#setting.after(this.#setting.minutes(12, 30), () => this.#drop(name, text));
+    if (this.#setting.strikes('overwrite')) {
+      const other = aStreamOf(chance.integer(1, 9), `${run}/${stream} anew`, undefined);
+      this.#setting.after(this.#setting.minutes(0, 30), () => this.#drop(name, other));
+    }
+  }
+
+  #drop(name: string, text: string): void {
+    this.#setting.note(() => `somebody drops ${name}`);
+    this.#setting.drop(name, text);
+  }
+
+  planMessages(): void {
+    const {chance, faults} = this.#setting;
+    for (let count = 0; chance.happens(faults.meddling) && count < MOST_MESSAGES; count++)
+      this.#setting.after(this.#setting.minutes(1, 35), () => {
+        if (this.#setting.isCalm) return;
+        this.#setting.see('fault: meddling');
+        if (chance.happens(0.15)) this.#say(this.#nonsense(), 'rejected');
+        else this.#order();
+      });
+  }
+
+  /** A node in the pool's zone that is none of ours, under a name as we give them; not while one of ours was just there. */
+  planForeign(): void {
+    const {chance, store, tpus} = this.#setting;
+    if (!this.#setting.strikes('foreign')) return;
+    const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
+    this.#setting.after(this.#setting.minutes(0, 25), () => {
+      const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
+      if (phase === 'gone' || phase === 'creating') tpus.addForeign(name, 'us-central1-a');
+    });
+  }
+
+  /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */
+  #order(): void {
+    const {chance} = this.#setting;
+    const message = this.#anOrder();
+    this.#say(message);
+    const contrary = this.#contraryOf(message);
+    if (contrary && chance.happens(0.5))
+      this.#setting.after(10_000 * chance.next(), () => this.#say(contrary));
+  }
+
+  #contraryOf(message: Document): Document | undefined {
+    switch (message.action) {
+      case 'pause':
+        return {...message, action: 'resume'};
+      case 'resume':
+        return {...message, action: 'pause'};
+      case 'delete':
+        return {...message, action: 'recreate'};
+      case 'recreate':
+        return {...message, action: 'delete'};
+      case 'configure':
+        return {...message, budget_usd: 0.2};
+      case 'scale':
+        return {...message, workers_per_zone: 2};
+      default:
+        return undefined;
+    }
+  }
+
+  #anOrder(): Document {
+    const {chance, config, tpus} = this.#setting;
+    const run = `run-${chance.integer(0, 1)}`;
+    const stream = `00${chance.integer(0, 2)}`;
+    const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
+    const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
+    return chance.pick<Document>([
+      {action: 'pause', run},
+      {action: 'pause', run},
+      {action: 'resume', run},
+      {action: 'resume', run},
+      {action: 'start', run},
+      chance.happens(0.6) ? {action: 'stop', run} : {action: 'retry', run},
+      {action: 'retry', run, stream},
+      {action: 'cancel', run, stream},
+      {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
+      {action: 'recreate', worker},
+      {action: 'delete', worker},
+      {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
+      {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
+    ]);
+  }
+
+  #nonsense(): Document {
+    return this.#setting.chance.pick<Document>([
+      {action: 'dance'},
+      {action: `${'dance'.repeat(20).slice(0, 98)}💃`},
+      {action: 'pause'},
+      {action: 'pause', run: 'run-0', at: 'noon'},
+      {action: 'scale', workers_per_zone: -1},
+      {action: 'stop', run: 'run-9'},
+      {action: 'delete', worker: 'tpu-us-central1-a-99'},
+    ]);
+  }
+
+  #say(message: Document, outcome?: 'rejected'): void {
+    this.#setting.note(() => `somebody says ${JSON.stringify(message)}`);
+    if (message.action === 'stop') this.#regret(String(message.run));
+    this.#setting.invariants.expectRecord(this.#delivery.send('control', message), outcome);
+  }
+
+  /** A stop is final, whatever is said after it. */
+  #regret(run: string): void {
+    const {chance, invariants} = this.#setting;
+    invariants.onStop(run);
+    if (chance.happens(0.5)) return;
+    const action = chance.pick(['start', 'resume', 'pause', 'retry']);
+    this.#setting.after(this.#setting.minutes(1, 10), () => this.#say({action, run}));
+  }
+
+  /** After the database was lost: an operator rebuilds at once, late or not at all, and may begin with runs instead of nodes. */
+  planRecovery(): void {
+    const {chance} = this.#setting;
+    if (chance.happens(0.3)) return;
+    this.#setting.after(this.#setting.minutes(0, 20), () => {
+      if (chance.happens(0.8)) this.#say({action: 'rebuild'});
+      else for (const run of this.#setting.runs()) this.#say({action: 'start', run});
+    });
+  }
+
+  /** Streams that were dropped and are not complete, unless their run was stopped. */
+  unfinished(): {name: string; run: string; stream: string; document: Document | undefined}[] {
+    const {store, streams} = this.#setting;
+    return [...streams.keys()].flatMap(name => {
+      const [, run = '', file = ''] = name.split('/');
+      const stream = file.slice(7, 10);
+      const document = store.peek(paths.stream(run, stream));
+      const isOver = document?.status === 'completed' || store.peek(paths.run(run))?.status === 'cancelled';
+      return isOver ? [] : [{name, run, stream, document}];
+    });
+  }
+
+  /** Gives what only people can give, while a stream needs it: money, slots, the word to go on, and another try. */
+  care(): void {
+    const unfinished = this.unfinished();
+    if (unfinished.length === 0) return;
+    const {config, store, tpus} = this.#setting;
+    const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
+    if (pool.budget_usd !== null || pool.workers_per_zone === 0)
+      this.#say({action: 'scale', budget_usd: null, workers_per_zone: 1, zones: [...tpus.zones.keys()]});
+    for (const {name} of slotsOf(pool))
+      if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
+    // Who deploys may raise what no message can.
+    config.ceilings.max_budget_usd = null;
+    for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
+    for (const {name, run, stream, document} of unfinished) {
+      const info = this.#setting.objects.info(name);
+      if (typeof document?.blocked_reason === 'string') this.#say({action: 'rebuild', run});
+      else if (document?.status === 'failed') this.#tryAgain(name, run, stream);
+      else if (document?.generation !== info?.generation) this.#say({action: 'start', run});
+    }
+  }
+
+  #revive(run: string): void {
+    const found = this.#setting.store.peek(paths.run(run));
+    if (found && found.budget_usd !== null) this.#say({action: 'configure', run, budget_usd: null});
+    if (found?.status === 'paused') this.#say({action: 'resume', run});
+  }
+
+  /** Says so, or uploads it again, each of its contents in turn: only one fits the shards that are stored. */
+  #tryAgain(name: string, run: string, stream: string): void {
+    const contents = this.#setting.streams.get(name) ?? [];
+    const tries = this.#tries.get(name) ?? 0;
+    this.#tries.set(name, tries + 1);
+    const content = contents[tries % contents.length] ?? '';
+    if (contents.length === 1 && this.#setting.chance.happens(0.5)) this.#say({action: 'retry', run, stream});
+    else this.#drop(name, content);
+  }
+}

@@ -1,0 +1,222 @@
+/** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
+import type {Request, Response} from '@google-cloud/functions-framework';
+import {iso} from '../../shared/domain/time.ts';
+import type {Document} from '../../shared/ports.ts';
+import {type Answer, SimAgent} from './agent.ts';
+import {type SimNode, TAKEN} from './cloud.ts';
+import type {Codes} from './code.ts';
+import {MINUTE_MS, type Setting} from './context.ts';
+import type {Said} from './invariants/violations.ts';
+import type {Process, Processes} from './processes.ts';
+
+const REQUEST_TIMEOUT_MS = MINUTE_MS;
+export const ILL = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
+/** Of nodes that work all the same. */
+export const SYMPTOMS = [
+  'LOW_MEMORY',
+  'OUT_OF_MEMORY',
+  'HBM_OUT_OF_MEMORY',
+  'EXECUTE_TIMED_OUT',
+  'PROJECT_ABUSE',
+];
+/** What one shows that Google mends or moves. */
+export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
+
+/** `cut` says from when until when its network is away. */
+type Machine = {process: Process; agent: SimAgent; cut: {from: number; to: number}};
+
+export class Machines {
+  readonly #setting: Setting;
+  readonly #functions: Processes;
+  readonly #codes: Codes;
+  readonly #machines = new Map<SimNode, Machine>();
+  readonly #zombies: Process[] = [];
+
+  constructor(setting: Setting, functions: Processes, codes: Codes) {
+    this.#setting = setting;
+    this.#functions = functions;
+    this.#codes = codes;
+    setting.tpus.onReady = node => this.#boot(node);
+    setting.tpus.onGone = node => this.#end(node, 'its node is gone');
+  }
+
+  #boot(node: SimNode): void {
+    const setting = this.#setting;
+    const {clockwork, chance, faults} = setting;
+    this.#planLoss(node);
+    const isStuck = setting.strikes('stillborn');
+    if (isStuck && chance.happens(0.5)) return;
+    const isBad = setting.strikes('bad_host');
+    if (isBad) this.#show(node, 'MESH_BUILD_FAIL');
+    const incarnation = Number(node.metadata['gleaner-incarnation']);
+    const code = this.#codes.today;
+    const process: Process = {
+      name: `${node.name}#${incarnation}`,
+      isDead: false,
+      skew_ms: 0,
+      taken: new Map(),
+      specs: new Map(),
+      code,
+    };
+    const drift = 1 + faults.drift * chance.between(-1, 1);
+    if (drift !== 1) setting.see('fault: drift');
+    const from = setting.strikes('cut') ? clockwork.now + setting.minutes(1, 20) : Number.POSITIVE_INFINITY;
+    const cut = {from, to: from + setting.minutes(1, 8)};
+    const agent = new SimAgent(node.name, incarnation, {
+      api: body => this.#ask(process, cut, body),
+      objects: setting.objects.through(this.#extractorCalls(process, cut)),
+      sleep: ms => new Promise(resolve => setting.after(ms * drift, () => process.isDead || resolve())),
+      seconds: (low, high) => setting.chance.between(low, high),
+      setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
+      fault: () => {
+        if (isBad)
+          return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
+        return setting.strikes('machine_fault') ? 'the disk is full' : null;
+      },
+      isLying: () => setting.strikes('lie'),
+    });
+    if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
+      setting.see('two at once: a second machine of a slot');
+    this.#machines.set(node, {process, agent, cut});
+    void agent.live();
+  }
+
+  /** An extractor may hang or die alone: its process says that it lives, and nothing comes of it. */
+  #extractorCalls(machine: Process, cut: Machine['cut']) {
+    const extractor = {...machine};
+    const call = this.#functions.calls(extractor);
+    return <T>(verb: string, effect: () => T) => {
+      extractor.isDead ||= machine.isDead;
+      if (this.#isCut(cut)) return Promise.reject(new Error(`${verb}: no network`));
+      return call(verb, effect);
+    };
+  }
+
+  #planLoss(node: SimNode): void {
+    const {chance, faults} = this.#setting;
+    if (faults.preemption > 0) {
+      const hours = -Math.log(1 - chance.next()) / faults.preemption;
+      this.#setting.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
+    }
+    if (this.#setting.strikes('ill'))
+      this.#setting.after(this.#setting.minutes(0, 20), () => this.#fallIll(node));
+    if (!this.#setting.strikes('repair')) return;
+    this.#setting.after(this.#setting.minutes(1, 20), () => {
+      if (!this.#isThere(node) || node.state !== 'READY') return;
+      this.#setting.tpus.turn(node, chance.pick(PASSING));
+      if (chance.happens(0.3)) {
+        this.#end(node, 'nobody mends it');
+        return;
+      }
+      this.#setting.after(this.#setting.minutes(1, 15), () => {
+        if (PASSING.includes(node.state)) this.#setting.tpus.turn(node, 'READY');
+      });
+    });
+  }
+
+  /** Cloud TPU says that something is wrong with a node that works; only of maintenance it says that it comes back. */
+  #fallIll(node: SimNode): void {
+    if (!this.#isThere(node)) return;
+    node.health = this.#setting.chance.pick(ILL);
+    this.#setting.see(`a node is said to be: ${node.health}`);
+    this.#show(node, this.#setting.chance.pick(SYMPTOMS));
+    this.#setting.after(this.#setting.minutes(1, 15), () => {
+      node.health = 'HEALTHY';
+    });
+  }
+
+  #show(node: SimNode, symptom: string): void {
+    node.symptoms.push({symptom, details: '', created_at: iso(this.#setting.clockwork.now)});
+    this.#setting.see(`a node is said to be: ${symptom}`);
+  }
+
+  #isCut({from, to}: Machine['cut']): boolean {
+    const {now} = this.#setting.clockwork;
+    return from <= now && now < to && !this.#setting.isCalm;
+  }
+
+  #isThere(node: SimNode): boolean {
+    return this.#setting.tpus.nodes.get(node.name) === node && !this.#setting.isCalm;
+  }
+
+  /** A zone takes all its nodes back at once. */
+  storm(zone: string): void {
+    for (const node of this.#setting.tpus.nodes.values())
+      if (node.zone === zone && node.state === 'READY')
+        this.#setting.after(this.#setting.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
+  }
+
+  #take(node: SimNode): void {
+    const setting = this.#setting;
+    if (setting.faults.preemption > 0) setting.see('fault: preemption');
+    setting.note(() => `${node.name} is taken away`);
+    if (setting.strikes('notice')) void this.#machines.get(node)?.agent.preempted();
+    if (setting.strikes('vanish')) {
+      setting.tpus.remove(node);
+      return;
+    }
+    if (setting.strikes('deaf')) {
+      this.#end(node, 'it hangs, and its node stays READY');
+      return;
+    }
+    setting.after(setting.chance.between(0, 30_000), () => {
+      if (!this.#isThere(node) || node.state === 'DELETING') return;
+      setting.tpus.turn(node, setting.chance.pick(TAKEN));
+      setting.tpus.taken(node);
+      this.#end(node, node.state);
+    });
+  }
+
+  /** The machine of the node stops; or it works on for a while and does not know that it is none any more. */
+  #end(node: SimNode, why: string): void {
+    const machine = this.#machines.get(node);
+    if (!machine) return;
+    this.#machines.delete(node);
+    this.#setting.note(() => `${node.name} ends: ${why}`);
+    const end = () => {
+      machine.process.isDead = true;
+    };
+    const isZombie = this.#setting.strikes('zombie');
+    if (isZombie) this.#zombies.push(machine.process);
+    this.#setting.after(isZombie ? this.#setting.minutes(1, 25) : 0, end);
+  }
+
+  /** A request over the network: it may not arrive, or late, its answer may not, and its function may die meanwhile. */
+  #ask(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
+    const setting = this.#setting;
+    return new Promise(resolve => {
+      // A promise that is settled takes no second answer.
+      const answer = (given: Answer) => from.isDead || resolve(given);
+      const isLate = setting.strikes('late');
+      setting.after(isLate ? setting.minutes(1, 20) : this.#functions.latency(), () => {
+        if (from.isDead && !isLate) return;
+        const isCut = this.#isCut(cut);
+        if (isCut || setting.isApiOut || setting.strikes('refusal')) answer({status: 503, body: {}});
+        else this.#serve(body, answer);
+      });
+      setting.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
+    });
+  }
+
+  #serve(body: object, answer: (given: Answer) => void): void {
+    const setting = this.#setting;
+    const process = this.#functions.instance();
+    setting.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
+    const response = {
+      statusCode: 0,
+      status: (status: number) => Object.assign(response, {statusCode: status}),
+      json: (json: object) => {
+        const {statusCode: status} = response;
+        setting.invariants.onAnswer(body as Said, status, json as Document);
+        if (!setting.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
+      },
+    };
+    setting.invariants.onAsked(body as Said);
+    const deps = this.#functions.deps(process, {said: body as Said});
+    process.code.workerApi(deps, {body} as Request, response as unknown as Response).catch(error => {
+      setting.note(() => `${process.name} fails: ${error.message}`);
+      setting.invariants.onFailure(error);
+      answer({status: 500, body: {}});
+    });
+  }
+}

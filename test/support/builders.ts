@@ -1,0 +1,161 @@
+/** A document of each kind as tests start from it: a good one, with what the test is about changed. */
+
+import {type Config, loadConfig} from '../../shared/contracts/config.ts';
+import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
+import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
+import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Found, Limits} from '../../shared/domain/worker/lifecycle.ts';
+import type {Moment} from '../../shared/domain/worker/served-time.ts';
+import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Tpu} from '../../shared/ports.ts';
+
+/** When every test begins. */
+export const T0 = Date.parse('2026-01-02T03:04:05.000Z');
+export const SPEC_HASH = 'a'.repeat(64);
+export const CRC = 'AAAAAA==';
+
+/** An instant so many seconds after the beginning. */
+export function at(seconds: number): string {
+  return iso(T0 + seconds * 1000);
+}
+
+export function aStream(changes: Partial<Stream> = {}): Stream {
+  const content = {
+    object: 'datasets/my-run/stream_007.jsonl',
+    generation: '1000',
+    size_bytes: 100,
+    crc32c: CRC,
+  };
+  return {...newStream('my-run', 7, content, {bucket: 'bucket', model: 'tiny', now: T0}), ...changes};
+}
+
+export function aLeasedStream(changes: Partial<Stream> = {}): Stream {
+  return aStream({
+    status: 'in_progress',
+    epoch: 3,
+    lease: {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3},
+    ...changes,
+  });
+}
+
+export function aRun(changes: Partial<Run> = {}): Run {
+  return {
+    run: 'my-run',
+    status: 'active',
+    reason: null,
+    spec: {model: 'tiny'},
+    spec_hash: SPEC_HASH,
+    pool: 'tpu',
+    priority: 0,
+    affinity: 'any',
+    stream_offset: 0,
+    budget_usd: null,
+    ...NO_ORDERS,
+    spent_usd: 0,
+    cost_usd: 0,
+    ...NO_STREAMS,
+    created_at: at(0),
+    updated_at: at(0),
+    ...changes,
+  };
+}
+
+/** A worker of the slot that its name says, in its second life. */
+export function aWorker(changes: Partial<Worker> = {}): Worker {
+  const name = changes.name ?? 'tpu-us-central1-a-0';
+  const slot = parseWorkerName(name);
+  if (!slot) throw new Error(`${name} is no worker name`);
+  return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation: 2, ...changes};
+}
+
+/** What a look shows of a slot: the node of `aWorker` in this state, without a queued resource, unless the changes say otherwise. */
+export function found(state: string | null, changes: Partial<Found> = {}): Found {
+  const node = {state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], created_at: at(0)};
+  return {kind: 'found', ...node, ...changes};
+}
+
+/** The same in the list of all TPUs, with the labels of that life. */
+export function aTpu(changes: Partial<Tpu> = {}): Tpu {
+  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '2'};
+  return {
+    ...{name: 'tpu-us-central1-a-0', zone: 'us-central1-a', state: 'READY', health: 'HEALTHY', labels},
+    ...{symptoms: [], queued: null, created_at: at(0), ...changes},
+  };
+}
+
+/** Shard `shard` of stream my-run/007, with ten samples, of which one is rejected, unless the changes say otherwise. */
+export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
+  return {
+    shard,
+    epoch: 1,
+    object: shardObject('my-run', '007', shard, 'safetensors'),
+    first_sample: (shard - 1) * 10,
+    last_sample: shard * 10 - 1,
+    samples: 9,
+    rejected: 1,
+    tokens: 100,
+    spec_hash: SPEC_HASH,
+    stream_crc32c: CRC,
+    final: false,
+    size_bytes: 1000,
+    ...changes,
+  };
+}
+
+/** The custom metadata of shard 1 of stream my-run/007, as its object has it. */
+export function shardMetadataOf(changes: Record<string, string> = {}): Record<string, string> {
+  return {
+    schema: 'gleaner/1',
+    run: 'my-run',
+    stream: '007',
+    shard: '1',
+    epoch: '1',
+    first_sample: '0',
+    last_sample: '9',
+    samples: '9',
+    rejected: '1',
+    tokens: '100',
+    spec_hash: SPEC_HASH,
+    stream_crc32c: CRC,
+    final: 'true',
+    ...changes,
+  };
+}
+
+/** A moment at which worker-api has been answering all the time. */
+export function moment(now: number): Moment {
+  return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
+}
+
+/** The least that must be set. */
+export const ENVIRONMENT = {
+  GLEANER_PROJECT: 'project',
+  GLEANER_BUCKET: 'bucket',
+  GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
+  GLEANER_BUNDLE: 'c'.repeat(64),
+  GLEANER_TICK_JOB: 'projects/project/locations/us-central1/jobs/tick',
+};
+
+export function aConfig(set: Record<string, string> = {}): Config {
+  return loadConfig({...ENVIRONMENT, ...set});
+}
+
+export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC, epoch: 1};
+export {NOTHING_STORED};
+
+/** Seconds; the limits of most tests of a slot. */
+export const LIMITS: Limits = {
+  create_s: 900,
+  boot_s: 600,
+  setup_s: 1800,
+  silent_s: 240,
+  stall_s: 600,
+  compile_s: 900,
+  load_s: 3600,
+  drain_s: 900,
+  ask_again_s: 180,
+  repair_s: 900,
+  retry_s: 300,
+};

@@ -1,0 +1,75 @@
+/** A fleet at work in a test world, and what tests ask about it. */
+
+import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {someLines} from './agent.ts';
+import {World} from './control-plane-harness.ts';
+
+export const ZONE = 'us-central1-a';
+export const RUN = 'my-run';
+
+/** So many workers in each zone, each at work on a long stream of its own. */
+export async function aFleet(workers: number, set: Record<string, string> = {}): Promise<World> {
+  const world = new World({
+    GLEANER_ZONES: ZONE,
+    GLEANER_WORKERS_PER_ZONE: String(workers),
+    GLEANER_MAX_WORKERS: '1000',
+    GLEANER_STALL_S: '86400',
+    GLEANER_LOAD_S: '86400',
+    GLEANER_CREATES_PER_HOUR: '1000',
+    ...set,
+  });
+  const count = workers * (set.GLEANER_ZONES ?? ZONE).split(',').length;
+  for (let index = 0; index < count; index++) world.drop(RUN, index, someLines(400, `s${index}`));
+  const areAtWork = () =>
+    world.agents.size === count && [...world.agents.values()].every(({state}) => state === 'working');
+  await world.until('work', areAtWork, 15, 1);
+  return world;
+}
+
+export async function workersOf(world: World): Promise<Worker[]> {
+  const stored = await world.store.query('workers');
+  return Promise.all(stored.map(async ({id}) => (await world.worker(id)) as Worker));
+}
+
+export const zoneOf = (world: World, zone = ZONE) => zoneRecords.get(world.store, zone);
+export const brakeOf = async (world: World) => (await zoneOf(world))?.brake ?? null;
+
+/** The workers of a zone whose first node is there. */
+export const firstLives = async (world: World, zone = ZONE) =>
+  (await workersOf(world)).filter(
+    worker =>
+      worker.zone === zone &&
+      worker.incarnation === 1 &&
+      worker.phase !== 'deleting' &&
+      worker.phase !== 'gone',
+  );
+
+/** How often streams of the run were charged for their machines. */
+export async function faults(world: World): Promise<number> {
+  const streams = await world.store.query(`runs/${RUN}/streams`);
+  return streams.reduce((sum, {data}) => sum + Number(data.faults), 0);
+}
+
+export const errors = (world: World, pattern: RegExp) =>
+  world.logs.filter(({severity, message}) => severity === 'ERROR' && pattern.test(message));
+
+/** Silences the agents that `isSilent` names from now on. */
+export function silence(world: World, isSilent: (name: string) => boolean = () => true): void {
+  for (const [name, agent] of world.agents) agent.silent ||= isSilent(name);
+}
+
+/** Minutes in which agents say that they live, and do nothing else. */
+export const wait = (world: World, minutes: number) => world.minutes(minutes, 0);
+
+/** Stops the creates of the zone, as five boots in a row that stayed unheard do. */
+export async function stopCreates(world: World): Promise<void> {
+  const now = iso(world.now);
+  const {bundle} = world.deps.config;
+  const boots = {unheard: 5, unheard_at: now, stopped_at: now, tried_at: null, bundle};
+  await world.store.transaction(async tx => {
+    const zone = await zoneRecords.get(tx, ZONE);
+    if (zone) zoneRecords.set(tx, {...zone, boots});
+  });
+}

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import {listAlerts} from '../../../cli/run-view.ts';
+import {poolRecords, zoneRecords} from '../../../shared/control-plane/state/documents.ts';
+import {afterUnheardBoot, NO_BOOTS} from '../../../shared/domain/fleet/breakers.ts';
+import {newZone} from '../../../shared/domain/fleet/placement.ts';
+import {decideSilence, withHeld} from '../../../shared/domain/fleet/silence-brake.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import {aConfig, at, aWorker, moment, T0} from '../../support/builders.ts';
+
+describe('the alerts of gleaner status', () => {
+  it('name held workers with their dollars, and stopped creates', async () => {
+    const store = openSqliteStore(':memory:', () => 0);
+    const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
+    const silent = {worker, heard: 1, isLost: false, silent_s: 300};
+    const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
+    const boots = [1, 2, 3, 4, 5].reduce(found => afterUnheardBoot(found, 'bundle', T0), NO_BOOTS);
+    await store.transaction(async tx => {
+      zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
+      zoneRecords.set(tx, newZone('us-east5-b', T0));
+      poolRecords.set(tx, {...aConfig().pool, boots});
+    });
+    assert.deepEqual(await listAlerts(store), [
+      'us-central1-a holds 2 silent workers for $2.50 an hour until a new worker speaks',
+      `creates of pool tpu are stopped since ${at(0)}: 5 nodes in a row never spoke`,
+    ]);
+    await store.close();
+  });
+});

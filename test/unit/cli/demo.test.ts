@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import {spawnSync} from 'node:child_process';
+import {existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {gleaner} from '../../e2e/home.ts';
+
+const KEPT = '.gleaner/demo/kept';
+
+/** The results of an earlier demo in the default folder of `cwd`. */
+function leaveDemo(cwd: string): void {
+  mkdirSync(join(cwd, '.gleaner/demo'), {recursive: true});
+  writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');
+  writeFileSync(join(cwd, KEPT), 'a shard');
+}
+
+describe('gleaner demo', () => {
+  let cwd: string;
+  beforeEach(() => {
+    cwd = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));
+    leaveDemo(cwd);
+  });
+  afterEach(() => rmSync(cwd, {recursive: true, force: true}));
+
+  for (const [config, says] of [
+    ['{bad', /^gleaner: m\/config\.json is not JSON: .*\n$/],
+    ['null', /^gleaner: m\/config\.json is not valid: expected an object, got null\n$/],
+    ['{"hidden_size": "many"}', /^gleaner: m\/config\.json is not valid: hidden_size: expected a number/],
+  ] as const)
+    it(`keeps the results of the earlier demo where config.json of the model is ${config}`, async () => {
+      mkdirSync(join(cwd, 'm'));
+      writeFileSync(join(cwd, 'm/config.json'), config);
+      const {code, stderr} = await gleaner(['demo', '--model', 'm'], {cwd});
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+      assert.ok(existsSync(join(cwd, KEPT)));
+    });
+
+  it('keeps the results of the earlier demo where no Python environment can be made, and prints plain lines', async () => {
+    const {code, stdout, stderr} = await gleaner(['demo'], {cwd, env: {XDG_CACHE_HOME: '/dev/null'}});
+    assert.equal(code, 1);
+    assert.match(stderr, /^gleaner: Failed to make the Python environment in \/dev\/null\/.*\n$/);
+    assert.ok(existsSync(join(cwd, KEPT)));
+    assert.match(stdout, /^Preparing the Python environment .* … 0 s$/m);
+    assert.match(stdout, /^mkdir: .*[^0-9s]$/m);
+  });
+
+  it('keeps the results of the earlier demo on a full disk', async function () {
+    const disk = join(cwd, 'disk');
+    mkdirSync(disk);
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk]).status !== 0) {
+      console.log('  skipped: only root can mount a small disk');
+      this.skip();
+    }
+    try {
+      leaveDemo(disk);
+      const {code, stderr} = await gleaner(['demo'], {cwd: disk});
+      assert.equal(code, 1);
+      assert.match(stderr, /^gleaner: the folder .* is full \(\d\d MB free, a worker needs 700\)/);
+      assert.ok(existsSync(join(disk, KEPT)));
+    } finally {
+      spawnSync('umount', [disk]);
+    }
+  });
+
+  for (const file of ['some-file', '/dev/null'])
+    it(`says in one line that --dir ${file} is no folder`, async () => {
+      writeFileSync(join(cwd, 'some-file'), '');
+      const {code, stderr} = await gleaner(['demo', '--dir', file], {cwd});
+      assert.equal(code, 1);
+      assert.match(stderr, /^gleaner: Failed to read .*: ENOTDIR: .*; choose a folder with --dir\n$/);
+    });
+});

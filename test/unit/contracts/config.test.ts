@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import {ConfigError, loadConfig} from '../../../shared/contracts/config.ts';
+import {ENVIRONMENT} from '../../support/builders.ts';
+
+const bad: {name: string; set: Record<string, string | undefined>}[] = [
+  {name: 'GLEANER_PROJECT', set: {GLEANER_PROJECT: undefined}},
+  {name: 'GLEANER_BUCKET', set: {GLEANER_BUCKET: ''}},
+  {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'postgres'}},
+  {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
+  {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
+  {name: 'GLEANER_BUNDLE', set: {GLEANER_BUNDLE: 'main'}},
+  {name: 'GLEANER_TICK_JOB', set: {GLEANER_TICK_JOB: 'tick'}},
+  {name: 'GLEANER_SPOT', set: {GLEANER_SPOT: 'yes'}},
+  {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '0'}},
+  {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '1.5'}},
+  {name: 'GLEANER_LEASE_S', set: {GLEANER_LEASE_S: 'soon'}},
+  {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: ''}},
+  {name: 'GLEANER_LEASE_S', set: {GLEANER_HEARTBEAT_S: '130'}},
+  {name: 'GLEANER_SILENT_S', set: {GLEANER_SILENT_S: '239'}},
+  {name: 'GLEANER_POLL_S', set: {GLEANER_POLL_S: '301'}},
+  {name: 'GLEANER_MAX_WORKERS', set: {GLEANER_MAX_WORKERS: '0'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_WORKERS_PER_ZONE: '101'}},
+  {name: 'GLEANER_MAX_BUDGET_USD', set: {GLEANER_MAX_BUDGET_USD: '0'}},
+  {name: 'GLEANER_ALLOWED_ZONES', set: {GLEANER_ALLOWED_ZONES: 'us-central1'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ALLOWED_ZONES: 'us-east1-c'}},
+  {name: 'GLEANER_MODEL_SOURCES', set: {GLEANER_MODEL_SOURCES: 's3://models/'}},
+  {name: 'GLEANER_MODEL_SOURCES', set: {GLEANER_MODEL_SOURCES: 'gs://models'}},
+  {name: 'GLEANER_MODEL_SOURCES', set: {GLEANER_MODEL_SOURCES: 'hub,folder'}},
+  {name: 'GLEANER_DEFAULT_MODEL', set: {GLEANER_DEFAULT_MODEL: '/models/tiny'}},
+  {name: 'GLEANER_BOOT_S', set: {GLEANER_BOOT_S: '-1'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: ''}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'huggingface.co'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'http://mirror.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'http://127.0.0.1.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'https://user:password@mirror.example'}},
+  {name: 'GLEANER_HF_ENDPOINT', set: {GLEANER_HF_ENDPOINT: 'https://mirror.example?token=x'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/s/versions/1/x'}},
+  {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/../s'}},
+  {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'worker'}},
+  {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'me@example.com'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
+  {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
+];
+
+describe('configuration', () => {
+  for (const {name, set} of bad)
+    it(`${JSON.stringify(set)} is refused by name`, () => {
+      assert.throws(
+        () => loadConfig({...ENVIRONMENT, ...set}),
+        error => error instanceof ConfigError && error.message.includes(`  ${name}: `),
+      );
+    });
+
+  it('names everything that is missing or wrong in one error', () => {
+    assert.throws(
+      () => loadConfig({GLEANER_SPOT: 'maybe', GLEANER_LEASE_S: 'soon'}),
+      error => {
+        assert.ok(error instanceof ConfigError);
+        const names = [...error.message.matchAll(/^ {2}(\w+): ./gm)].map(match => match[1]);
+        assert.deepEqual(names.sort(), [
+          'GLEANER_BUCKET',
+          'GLEANER_BUNDLE',
+          'GLEANER_LEASE_S',
+          'GLEANER_PROJECT',
+          'GLEANER_SPOT',
+          'GLEANER_TICK_JOB',
+          'GLEANER_WORKER_API',
+        ]);
+        return true;
+      },
+    );
+  });
+
+  it('does not repeat a token that was given in place of the secret that holds it', () => {
+    assert.throws(
+      () => loadConfig({...ENVIRONMENT, GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}),
+      error => error instanceof ConfigError && !error.message.includes('hf_TheTokenItself'),
+    );
+  });
+
+  it('gives the workers the hub, the name of its secret and a service account, where they are set', () => {
+    const bare = loadConfig(ENVIRONMENT);
+    assert.deepEqual(bare.worker_metadata, {});
+    assert.equal(bare.worker_service_account, undefined);
+    const config = loadConfig({
+      ...ENVIRONMENT,
+      GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
+      GLEANER_HF_TOKEN_SECRET: 'projects/a-project/secrets/hub-token/versions/7',
+      GLEANER_WORKER_SERVICE_ACCOUNT: 'worker@a-project.iam.gserviceaccount.com',
+    });
+    assert.deepEqual(config.worker_metadata, {
+      'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
+      'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
+    });
+    assert.equal(config.worker_service_account, 'worker@a-project.iam.gserviceaccount.com');
+  });
+
+  it('has defaults for all the rest', () => {
+    const config = loadConfig(ENVIRONMENT);
+    assert.deepEqual(config.pool.zones, ['us-central1-a']);
+    assert.equal(config.pool.spot, true);
+    assert.equal(config.store, 'firestore');
+    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, scheduler: undefined});
+  });
+
+  it('has defaults that do not fight: beats fit in a lease, a lease ends before silence is death', () => {
+    const {heartbeat_s, lease_s, limits} = loadConfig(ENVIRONMENT);
+    assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
+  });
+
+  it('takes zones with blanks between them', () => {
+    const {zones} = loadConfig({...ENVIRONMENT, GLEANER_ZONES: 'us-central1-a, europe-west4-b'}).pool;
+    assert.deepEqual(zones, ['us-central1-a', 'europe-west4-b']);
+  });
+});

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {
+  ASSUMED,
+  assumedRate,
+  hoursOf,
+  measuredRate,
+  NOTHING_MORE,
+  type Numbers,
+  rateLike,
+  type Sampled,
+  storedBytes,
+} from '../../../../shared/domain/billing/estimate.ts';
+
+const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
+
+/** Qwen2.5-0.5B over 200,000 samples of 2,048 tokens, every layer in bf16. */
+function aSample(changes: Partial<Sampled> = {}): Sampled {
+  const tokens = 200_000 * 2048;
+  return {
+    model: {name: 'Qwen/Qwen2.5-0.5B', revision: null, family: 'qwen2', d_model: 896},
+    layers: 24,
+    deepest_layer: 23,
+    model_layers: 24,
+    row_bytes: 43_008,
+    streams: 32,
+    stream_bytes: 1.6e9,
+    exact: false,
+    sample: {blocks: 24, lines: 1000, bytes: 6e6},
+    totals: {
+      lines: sure(200_000),
+      samples: {estimate: 200_000, low: 190_000, high: 210_000},
+      rejected: sure(0),
+      truncated: sure(0),
+      tokens: {estimate: tokens, low: tokens * 0.95, high: tokens * 1.05},
+      rows: sure(tokens),
+      shard_bytes: {estimate: tokens * 43_012, low: tokens * 40_000, high: tokens * 46_000},
+      shards: sure(17_700),
+    },
+    computed_tokens: tokens,
+    operations: tokens * 0.89e9,
+    reject_reasons: [],
+    ...changes,
+  };
+}
+const BF16: Numbers = {format: 'safetensors', dtype: 'bf16', compute_dtype: 'bf16'};
+const V5E = {accelerator: 'v5litepod-1', workers: 32};
+
+describe('an estimate', () => {
+  it('knows that all layers of a small model are limited by the upload, and one layer by computing', () => {
+    const all = assumedRate(aSample(), BF16, V5E) ?? assert.fail();
+    assert.equal(all.limit, 'the upload');
+    assert.ok(Math.abs(all.estimate - 1e9 / 43_012) < 1, String(all.estimate));
+    const {totals} = aSample();
+    const one = aSample({totals: {...totals, shard_bytes: sure(totals.tokens.estimate * 1792)}});
+    const rate = assumedRate(one, BF16, V5E) ?? assert.fail();
+    assert.equal(rate.limit, 'computing');
+    assert.ok(Math.abs(rate.estimate - (197e12 * 0.4) / 0.89e9) < 1);
+    const fp32 = assumedRate(one, {...BF16, compute_dtype: 'fp32'}, V5E) ?? assert.fail();
+    assert.ok(Math.abs(fp32.estimate * ASSUMED.fp32_products - rate.estimate) < 1);
+  });
+
+  it('knows that gzip keeps a TPU waiting', () => {
+    const rate = assumedRate(aSample(), {...BF16, format: 'pkl.gz', dtype: 'fp32'}, V5E);
+    assert.equal(rate?.limit, 'encoding');
+  });
+
+  it('says nothing of a TPU that nobody knows, nor of no token', () => {
+    assert.equal(assumedRate(aSample(), BF16, {...V5E, accelerator: 'v9-8'}), undefined);
+    const {totals} = aSample();
+    assert.equal(assumedRate(aSample({totals: {...totals, tokens: sure(0)}}), BF16, V5E), undefined);
+  });
+
+  it('of bytes is sure only without a codec', () => {
+    const {totals} = aSample();
+    assert.deepEqual(storedBytes(aSample(), BF16), totals.shard_bytes);
+    const packed = storedBytes(aSample(), {...BF16, format: 'safetensors.zst'});
+    assert.ok(packed.low < totals.shard_bytes.low && packed.estimate < totals.shard_bytes.estimate);
+    assert.ok((packed.high ?? 0) > (totals.shard_bytes.high ?? 0));
+  });
+
+  it('of hours: TPU time does not depend on how many work at once but for their start, and no stream has two', () => {
+    const measured = measuredRate(100_000, 'measured');
+    const hours = (workers: number) => hoursOf(aSample(), measured, {...V5E, workers});
+    const [one, many, more] = [hours(1), hours(32), hours(1000)];
+    assert.ok(Math.abs(many.tpu.estimate - one.tpu.estimate - (31 * 300) / 3600) < 1e-9);
+    assert.deepEqual(more, many);
+    assert.ok(many.clock.estimate < one.clock.estimate / 10);
+    const work = ((200_000 * 2048) / 100_000 / 3600) * 1.05;
+    assert.ok(Math.abs(one.tpu.estimate - work - 300 / 3600) < 1e-9);
+  });
+
+  it('like an earlier run costs what that did for its tokens, and nothing more for starting and preemptions', () => {
+    const rate = rateLike({run: 'earlier', usd_per_million_tokens: 0.3, usd_per_hour: 4.8});
+    const {tpu} = hoursOf(aSample(), rate, V5E, NOTHING_MORE);
+    const {tokens} = aSample().totals;
+    for (const end of ['low', 'estimate', 'high'] as const)
+      assert.ok(Math.abs((tpu[end] ?? 0) * 4.8 - ((tokens[end] ?? 0) / 1e6) * 0.3) < 1e-6, end);
+  });
+
+  it('has its likely value inside its range, and no end where the sample has none', () => {
+    const formats = fc.constantFrom('safetensors', 'safetensors.zst', 'pkl.gz');
+    const dtypes = fc.constantFrom('bf16', 'fp16', 'fp32', 'int8');
+    const types = fc.constantFrom('v2-8', 'v3-8', 'v4-8', 'v5litepod-1', 'v5litepod-8', 'v5p-8', 'v6e-4');
+    fc.assert(
+      fc.property(
+        formats,
+        dtypes,
+        types,
+        fc.nat(99),
+        fc.boolean(),
+        (format, dtype, accelerator, workers, open) => {
+          const {totals} = aSample();
+          const end = <T extends {high: number | null}>(span: T) => (open ? {...span, high: null} : span);
+          const given = aSample({
+            totals: {...totals, tokens: end(totals.tokens), shard_bytes: end(totals.shard_bytes)},
+          });
+          const numbers: Numbers = {format, dtype, compute_dtype: 'bf16'};
+          const rate = assumedRate(given, numbers, {accelerator, workers}) ?? assert.fail();
+          const {tpu, clock} = hoursOf(given, rate, {accelerator, workers});
+          for (const {low, estimate, high} of [rate, tpu, clock, storedBytes(given, numbers)])
+            assert.ok(
+              low <= estimate && estimate <= (high ?? Number.POSITIVE_INFINITY),
+              `${low} ${estimate} ${high}`,
+            );
+          assert.equal(tpu.high === null, open);
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import {
+  afterHello,
+  afterMachineDeath,
+  afterMachineFailedStream,
+  afterTry,
+  afterUnheardBoot,
+  type Boots,
+  isStopped,
+  mayBoot,
+  NO_BOOTS,
+} from '../../../../shared/domain/fleet/breakers.ts';
+import type {Run} from '../../../../shared/domain/run/run.ts';
+import {aRun, at, T0} from '../../../support/builders.ts';
+
+const BUNDLE = 'c'.repeat(64);
+const unheard = (count: number, boots: Boots = NO_BOOTS): Boots =>
+  Array.from({length: count}).reduce<Boots>(found => afterUnheardBoot(found, BUNDLE, T0), boots);
+
+describe('the breaker of boots', () => {
+  it('stops creates after five unheard boots in a row', () => {
+    assert.deepEqual([isStopped(unheard(4), BUNDLE), isStopped(unheard(5), BUNDLE)], [false, true]);
+  });
+
+  it('counts anew after a word of a worker', () => {
+    assert.equal(isStopped(unheard(4, afterHello(unheard(4), at(1))), BUNDLE), false);
+    assert.equal(isStopped(afterHello(unheard(5), at(1)), BUNDLE), false, 'and ends the stop');
+  });
+
+  it('takes no word from before the last unheard boot for an end', () => {
+    assert.equal(isStopped(afterHello(unheard(5), at(-1)), BUNDLE), true);
+  });
+
+  it('ends with a new bundle, and counts that one from the start', () => {
+    const next = 'd'.repeat(64);
+    assert.equal(isStopped(unheard(5), next), false);
+    assert.equal(afterUnheardBoot(unheard(5), next, T0).unheard, 1);
+  });
+
+  it('lets one boot an hour be tried', () => {
+    const stopped = unheard(5);
+    const hour = T0 + 3_600_000;
+    assert.deepEqual(
+      [mayBoot(stopped, BUNDLE, hour), mayBoot(stopped, BUNDLE, hour + 1)],
+      [false, true],
+      'an hour after the stop',
+    );
+    const tried = afterTry(stopped, hour + 1);
+    assert.equal(mayBoot(tried, BUNDLE, hour + 2), false);
+    assert.equal(mayBoot(tried, BUNDLE, 2 * hour - T0 + 2), true);
+  });
+});
+
+describe('the breaker of a run', () => {
+  const DEATH = {worker: 'tpu-a-0', cause: 'it hung', is_judged: true, total_shards: 0};
+  const die = (count: number, run: Run, changes: Partial<typeof DEATH> = {}, now = T0): Run =>
+    Array.from({length: count}).reduce<Run>(
+      found => afterMachineDeath(found, {...DEATH, ...changes}, now),
+      run,
+    );
+
+  it('pauses a run after ten deaths of machines in a row without a shard', () => {
+    assert.equal(die(9, aRun()).status, 'active');
+    const paused = die(10, aRun());
+    assert.equal(paused.status, 'paused');
+    assert.match(paused.reason ?? '', /10 machines in a row.*tpu-a-0: it hung.*then resume/);
+  });
+
+  it('counts anew once a shard of the run was stored', () => {
+    const stored = {...die(9, aRun()), total_shards: 1};
+    assert.deepEqual([die(1, stored).machine_deaths, die(9, stored).status], [1, 'active']);
+  });
+
+  it('counts anew where the document has not the newest shards', () => {
+    assert.equal(die(1, die(9, aRun()), {total_shards: 2}).machine_deaths, 1);
+    assert.equal(
+      die(10, die(9, aRun()), {total_shards: 2}).status,
+      'paused',
+      'and the same shards count once',
+    );
+  });
+
+  it('counts silent machines that no probe has judged as one within ten minutes', () => {
+    const unjudged = {is_judged: false};
+    const once = die(30, aRun(), unjudged);
+    assert.deepEqual([once.machine_deaths, once.status], [1, 'active']);
+    assert.equal(die(30, once, unjudged, T0 + 600_000).machine_deaths, 1);
+    assert.equal(die(30, once, unjudged, T0 + 600_001).machine_deaths, 2);
+    assert.equal(die(9, once).status, 'paused', 'others count each');
+  });
+
+  it('pauses a run after three streams that failed for their machines', () => {
+    const fail = (count: number) =>
+      Array.from({length: count}).reduce<Run>(found => afterMachineFailedStream(found, '007', T0), aRun());
+    assert.deepEqual([fail(2).status, fail(3).status], ['active', 'paused']);
+    assert.match(fail(3).reason ?? '', /3 streams failed.*the last was 007/);
+  });
+
+  it('leaves a run as it is that people paused or stopped', () => {
+    for (const status of ['paused', 'cancelled', 'completed'] as const) {
+      const {status: after, reason} = die(10, aRun({status, reason: 'as asked'}));
+      assert.deepEqual([after, reason], [status, 'as asked']);
+    }
+  });
+});

@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
+import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
+import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
+import {at, aWorker, T0} from '../../../support/builders.ts';
+
+const POOL: Pool = {
+  pool: 'tpu',
+  accelerator: 'v5litepod-1',
+  runtime_version: 'v2',
+  spot: true,
+  provisioning: 'node',
+  zones: ['us-central1-a', 'europe-west4-b'],
+  workers_per_zone: 2,
+  version: 0,
+  said: {},
+  poll_s: 60,
+  budget_usd: null,
+  spent_usd: 0,
+  boots: NO_BOOTS,
+};
+const [A0, A1, B0, B1] = [
+  'tpu-us-central1-a-0',
+  'tpu-us-central1-a-1',
+  'tpu-europe-west4-b-0',
+  'tpu-europe-west4-b-1',
+] as const;
+const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
+
+function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
+  return [
+    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now),
+  ].sort();
+}
+
+const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
+  aWorker({name, phase, work: phase === 'working' ? 'my-run/007' : null, ...changes});
+
+const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}[] = [
+  {name: 'no work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
+  {name: 'slots fill zone by zone', given: [], unfinished: 3, then: [A0, A1, B0]},
+  {name: 'more work than slots wants every slot', given: [], unfinished: 99, then: [A0, A1, B0, B1]},
+  {
+    name: 'a worker in its work is kept before one that waits',
+    given: [worker(A0, 'idle'), worker(B1, 'working')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that waits is kept before one that boots',
+    given: [worker(A0, 'booting'), worker(B1, 'idle')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that waits is kept before one whose work was taken from it, and that is silent since',
+    given: [worker(A0, 'working', {work: null}), worker(B1, 'idle')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that boots is kept before one that is being made',
+    given: [worker(A0, 'creating'), worker(B1, 'booting')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'one that is there is kept before an empty slot',
+    given: [worker(B1, 'creating')],
+    unfinished: 1,
+    then: [B1],
+  },
+  {
+    name: 'a slot that is being deleted is made again',
+    given: [worker(A0, 'deleting')],
+    unfinished: 1,
+    then: [A0],
+  },
+  {
+    name: 'a slot whose delete never ends holds nobody up',
+    given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
+    unfinished: 1,
+    then: [A1],
+  },
+  {
+    name: 'a slot whose delete never ends is still better than none',
+    given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
+    unfinished: 4,
+    then: [A0, A1, B0, B1],
+  },
+  {
+    name: 'one that drains is the last to count on',
+    given: [worker(A0, 'draining')],
+    unfinished: 3,
+    then: [A1, B0, B1],
+  },
+  {
+    name: 'a slot that its zone refused is passed over while it waits',
+    given: [worker(A0, 'gone', {blocked_until_at: at(300)})],
+    unfinished: 2,
+    then: [A1, B0],
+  },
+  {
+    name: 'a slot that its zone refused is tried again after its time',
+    given: [worker(A0, 'gone', {blocked_until_at: at(-1)})],
+    unfinished: 1,
+    then: [A0],
+  },
+  {
+    name: 'a slot that the pool has no more is not wanted',
+    given: [worker('tpu-us-east1-c-0', 'working')],
+    unfinished: 1,
+    then: [A0],
+  },
+];
+
+describe('zones that give no node now', () => {
+  const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
+    [
+      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        allowances: new Map(Object.entries(allowances)),
+      }),
+    ].sort();
+
+  it('are passed over for the next zone, and the nodes that they have are kept', () => {
+    assert.deepEqual(names([], 2, {'us-central1-a': 0}), [B0, B1].sort());
+    assert.deepEqual(names([], 2, {'us-central1-a': 1}), [A0, B0].sort());
+    assert.deepEqual(names([worker(A1, 'working')], 2, {'us-central1-a': 0}), [A1, B0].sort());
+    assert.deepEqual(names([], 9, {'us-central1-a': 0, 'europe-west4-b': 1}), [B0]);
+  });
+});
+
+describe('a fixed assignment', () => {
+  const run = (stream_offset: number) => ({affinity: 'fixed' as const, stream_offset});
+
+  it('gives stream k + stream_offset to the k-th slot over all zones, as the seeds number them', () => {
+    assert.deepEqual(
+      [0, 1, 2, 3, 4].map(stream => slotsFor(POOL, run(0), stream)),
+      [[A0], [A1], [B0], [B1], []],
+    );
+    assert.deepEqual(
+      [7, 8, 11, 12].map(stream => slotsFor(POOL, run(8), stream)),
+      [[], [A0], [B1], []],
+    );
+    assert.equal(slotsFor(POOL, {affinity: 'any', stream_offset: 0}, 99), undefined);
+    assert.deepEqual(slotsFor({...POOL, workers_per_zone: 0}, run(0), 0), []);
+  });
+
+  it('has one slot for a stream and one stream for a slot, whatever the pool and the offset', () => {
+    fc.assert(
+      fc.property(fc.nat(5), fc.nat(40), fc.nat(99), (workers_per_zone, stream_offset, stream) => {
+        const pool = {...POOL, workers_per_zone};
+        const slots = slotsFor(pool, run(stream_offset), stream) ?? assert.fail();
+        const names = slotsOf(pool).map(({name}) => name);
+        assert.deepEqual(slots, names.slice(stream - stream_offset).slice(0, stream < stream_offset ? 0 : 1));
+        for (const name of names)
+          assert.equal(streamFor(pool, run(stream_offset), name) === stream, slots.includes(name));
+      }),
+    );
+  });
+
+  it('wants every slot that has a stream of its own, and for the others as many as there are streams for anybody', () => {
+    const names = [A0, A1, B0, B1];
+    fc.assert(
+      fc.property(
+        fc.tuple(...names.map(() => fc.constantFrom(...PHASES))),
+        fc.subarray<string>([...names]),
+        fc.subarray<string>([...names]),
+        fc.nat(5),
+        (phases, own, blocked, streams) => {
+          const workers = names.map((name, index) =>
+            worker(name, phases[index] ?? 'gone', {blocked_until_at: blocked.includes(name) ? at(60) : null}),
+          );
+          const known = new Map(workers.map(each => [each.name, each]));
+          const chosen = wantedSlots(POOL, known, streams, T0, {fixed: new Set(own)});
+          const available = workers.filter(each => each.phase !== 'gone' || each.blocked_until_at === null);
+          const others = available.filter(({name}) => !own.includes(name));
+          for (const {name} of available) if (own.includes(name)) assert.ok(chosen.has(name), name);
+          assert.equal(chosen.size, available.length - others.length + Math.min(streams, others.length));
+        },
+      ),
+    );
+  });
+
+  it('goes first where a zone gives only some nodes', () => {
+    const options = {fixed: new Set([A1]), allowances: new Map([['us-central1-a', 1]])};
+    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options)], [A1, B0]);
+  });
+});
+
+describe('pool', () => {
+  it('has its slots zone by zone, numbered from 0 in each', () => {
+    assert.deepEqual(
+      slotsOf(POOL).map(slot => slot.name),
+      [A0, A1, B0, B1],
+    );
+  });
+
+  for (const {name, given, unfinished, then} of cases)
+    it(name, () => assert.deepEqual(wanted(given, unfinished), [...then].sort()));
+
+  it('wants as many slots as there is work for, never more than can be had, and no worker gives way to an empty slot', () => {
+    const phases = fc.tuple(...[A0, A1, B0, B1].map(() => fc.constantFrom(...PHASES)));
+    fc.assert(
+      fc.property(
+        phases,
+        fc.nat(8),
+        fc.array(fc.boolean(), {minLength: 4, maxLength: 4}),
+        (chosen, unfinished, blocked) => {
+          const workers = [A0, A1, B0, B1].map((name, index) =>
+            worker(name, chosen[index] ?? 'gone', {blocked_until_at: blocked[index] ? at(60) : null}),
+          );
+          const names = wanted(workers, unfinished);
+          const available = workers.filter(
+            ({phase, blocked_until_at}) => phase !== 'gone' || blocked_until_at === null,
+          );
+          assert.equal(names.length, Math.min(unfinished, available.length));
+          const left = workers.filter(({name}) => !names.includes(name));
+          const takesEmpty = workers.some(({name, phase}) => phase === 'gone' && names.includes(name));
+          if (takesEmpty)
+            assert.ok(
+              !left.some(({phase}) => phase === 'working' || phase === 'idle' || phase === 'booting'),
+            );
+        },
+      ),
+    );
+  });
+
+  it('stays with its choice while nothing changes', () => {
+    const phases = fc.tuple(...[A0, A1, B0, B1].map(() => fc.constantFrom(...PHASES)));
+    fc.assert(
+      fc.property(phases, fc.nat(4), (chosen, unfinished) => {
+        const workers = [A0, A1, B0, B1].map((name, index) => worker(name, chosen[index] ?? 'gone'));
+        assert.deepEqual(wanted(workers, unfinished), wanted([...workers].reverse(), unfinished));
+      }),
+    );
+  });
+});

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {
+  isOpen,
+  isRunnable,
+  type Run,
+  type RunStatus,
+  summarizeRun,
+  totalsOf,
+} from '../../../../shared/domain/run/run.ts';
+import type {Stream, StreamStatus} from '../../../../shared/domain/stream/stream.ts';
+import {aRun, aStream, at, T0} from '../../../support/builders.ts';
+
+const streamsOf = (...statuses: StreamStatus[]): Stream[] =>
+  statuses.map((status, index) =>
+    aStream({status, stream: `00${index}`, last_error: status === 'failed' ? 'not UTF-8' : null}),
+  );
+
+const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunStatus; reason?: string}[] = [
+  {name: 'work is left', given: 'active', when: ['completed', 'pending'], then: 'active'},
+  {name: 'a lease is out', given: 'active', when: ['completed', 'in_progress'], then: 'active'},
+  {name: 'all is done', given: 'active', when: ['completed', 'completed'], then: 'completed'},
+  {
+    name: 'a failed stream does not end the others',
+    given: 'active',
+    when: ['failed', 'pending'],
+    then: 'active',
+    reason: 'stream 000: not UTF-8',
+  },
+  {
+    name: 'one has failed and the others are done',
+    given: 'active',
+    when: ['completed', 'failed'],
+    then: 'failed',
+    reason: 'stream 001: not UTF-8',
+  },
+  {name: 'a pause with work left stays', given: 'paused', when: ['pending'], then: 'paused'},
+  {name: 'a pause with a lease out stays', given: 'paused', when: ['in_progress'], then: 'paused'},
+  {name: 'a pause with nothing left is over', given: 'paused', when: ['completed'], then: 'completed'},
+  {
+    name: 'a finished run with a further stream goes on',
+    given: 'completed',
+    when: ['completed', 'pending'],
+    then: 'active',
+  },
+  {
+    name: 'a failed run with a further stream goes on',
+    given: 'failed',
+    when: ['failed', 'pending'],
+    then: 'active',
+    reason: 'stream 000: not UTF-8',
+  },
+  {name: 'a stop with work left is final', given: 'cancelled', when: ['pending'], then: 'cancelled'},
+  {name: 'a stop with all done is final', given: 'cancelled', when: ['completed'], then: 'cancelled'},
+  {name: 'no stream is known yet', given: 'active', when: [], then: 'active'},
+];
+
+describe('run status', () => {
+  for (const {name, given, when, then, reason} of cases)
+    it(`${given} becomes ${then}: ${name}`, () => {
+      const next = summarizeRun(aRun({status: given}), totalsOf(streamsOf(...when)), 0, T0);
+      assert.equal(next.status, then);
+      assert.equal(next.reason, reason ?? null);
+    });
+
+  it('adds up the streams, whatever they are', () => {
+    const statuses = fc.constantFrom<StreamStatus>('pending', 'in_progress', 'completed', 'failed');
+    const numbers = fc.record({
+      status: statuses,
+      total_samples_processed: fc.nat(1000),
+      rejected_samples: fc.nat(1000),
+      total_tokens: fc.nat(1000),
+      total_shards: fc.nat(1000),
+      total_bytes: fc.nat(1000),
+    });
+    fc.assert(
+      fc.property(fc.array(numbers, {maxLength: 20}), facts => {
+        const run = summarizeRun(aRun(), totalsOf(facts.map(fact => aStream(fact))), 0, T0);
+        const total = (field: keyof (typeof facts)[0]) =>
+          facts.reduce((sum, fact) => sum + Number(fact[field]), 0);
+        assert.equal(
+          run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed,
+          facts.length,
+        );
+        for (const field of [
+          'total_samples_processed',
+          'rejected_samples',
+          'total_tokens',
+          'total_shards',
+          'total_bytes',
+        ] as const)
+          assert.equal(run[field], total(field), field);
+      }),
+    );
+  });
+
+  it('is written only when something changed', () => {
+    const streams = totalsOf(streamsOf('completed', 'pending'));
+    const first = summarizeRun(aRun(), streams, 0, T0 + 1000);
+    assert.equal(first.updated_at, at(1));
+    assert.equal(summarizeRun(first, streams, 0, T0 + 2000), first);
+  });
+
+  it('a run that waits for a good run.json keeps saying why', () => {
+    const waiting = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
+    const next = summarizeRun(waiting, totalsOf(streamsOf('pending')), 0, T0);
+    assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
+  });
+
+  it('a run whose samples were all rejected is completed with a reason', () => {
+    const rejected = aStream({status: 'completed', total_samples_processed: 0, rejected_samples: 3});
+    const stored = aStream({status: 'completed', total_samples_processed: 1, rejected_samples: 3});
+    const reasonOf = (...streams: Stream[]) => summarizeRun(aRun(), totalsOf(streams), 0, T0).reason;
+    assert.match(reasonOf(rejected, rejected) ?? '', /^all 6 samples were rejected: rejects.jsonl/);
+    assert.equal(reasonOf(rejected, stored), null);
+  });
+
+  it('a run that is paused for money keeps saying so when a stream of it is parked', () => {
+    const paused = aRun({status: 'paused', reason: 'its budget allows no more'});
+    const next = summarizeRun(paused, totalsOf(streamsOf('pending', 'failed')), 0, T0);
+    assert.deepEqual([next.status, next.reason], ['paused', 'its budget allows no more']);
+  });
+
+  it('a slow look does not take back what another has seen it cost', () => {
+    const run = aRun({cost_usd: 3, spent_usd: 1});
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 2, T0).cost_usd, 3);
+    assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 4);
+  });
+
+  const open: {given: Partial<Run>; runnable: boolean; open: boolean}[] = [
+    {given: {status: 'active'}, runnable: true, open: true},
+    {given: {status: 'active', spec: null}, runnable: false, open: true},
+    {given: {status: 'paused'}, runnable: false, open: true},
+    {given: {status: 'completed'}, runnable: false, open: false},
+    {given: {status: 'failed'}, runnable: false, open: false},
+    {given: {status: 'cancelled'}, runnable: false, open: false},
+  ];
+  for (const {given, ...then} of open)
+    it(`${JSON.stringify(given)} is ${JSON.stringify(then)}`, () =>
+      assert.deepEqual({runnable: isRunnable(aRun(given)), open: isOpen(aRun(given))}, then));
+});

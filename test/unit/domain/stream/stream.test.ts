@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import {decideRetry} from '../../../../shared/domain/commands.ts';
+import {
+  blockedBy,
+  type Content,
+  registerAgain,
+  type Stream,
+  withRebuilt,
+} from '../../../../shared/domain/stream/stream.ts';
+import {aLeasedStream, aShard, aStream, at, NOTHING_STORED, T0} from '../../../support/builders.ts';
+
+const NEWER = {generation: '1001'};
+const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};
+
+const completed = () => aStream({status: 'completed', finished: true, epoch: 1, total_shards: 2});
+
+const cases: {
+  name: string;
+  given: Stream;
+  when: Partial<Content>;
+  then: 'unchanged' | 'changed' | 'refused';
+  stream?: Partial<Stream> | null;
+  says?: string;
+}[] = [
+  {name: 'the same event again', given: aStream(), when: {}, then: 'unchanged'},
+  {
+    name: 'a late event of an older generation',
+    given: aStream(),
+    when: {generation: '999'},
+    then: 'unchanged',
+  },
+  {
+    name: 'generations are numbers of any length, not text',
+    given: aStream({generation: '9'}),
+    when: {generation: '99999999999999999999'},
+    then: 'changed',
+    stream: {generation: '99999999999999999999'},
+  },
+  {
+    name: 'the same content again while it is worked on',
+    given: aLeasedStream(),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'in_progress', generation: '1001'},
+  },
+  {
+    name: 'the same content again after it is done',
+    given: completed(),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'completed', generation: '1001'},
+  },
+  {
+    name: 'other content before any work',
+    given: aStream(),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', ...OTHER},
+  },
+  {
+    name: 'good content after bad content that was never worked on',
+    given: aStream({status: 'failed', last_error: 'empty'}),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', last_error: null, ...OTHER},
+  },
+  {
+    name: 'other content while it is worked on',
+    given: aLeasedStream(),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed', lease: null, generation: '1000', epoch: 3},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content of the same size',
+    given: aLeasedStream(),
+    when: {...OTHER, size_bytes: 100},
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content between two leases',
+    given: aStream({epoch: 1}),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'generation 1000, now 1001',
+  },
+  {
+    name: 'mended content after the stream failed without a shard',
+    given: aStream({status: 'failed', epoch: 3, failures: 3, last_error: 'damaged'}),
+    when: OTHER,
+    then: 'changed',
+    stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, ...OTHER},
+  },
+  {
+    name: 'the same content after the stream failed: its model may be there by now',
+    given: aStream({status: 'failed', epoch: 3, failures: 3, total_shards: 2, last_error: 'no model'}),
+    when: NEWER,
+    then: 'changed',
+    stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, total_shards: 2, generation: '1001'},
+  },
+  {
+    name: 'other content where an earlier database had shards',
+    given: aStream({total_shards: 2}),
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed'},
+    says: 'was overwritten',
+  },
+  {
+    name: 'other content after the stream is complete: what is stored stays good',
+    given: completed(),
+    when: OTHER,
+    then: 'refused',
+    stream: null,
+    says: 'was overwritten',
+  },
+  {
+    name: 'the same index with and without .gz',
+    given: aStream(),
+    when: {...OTHER, object: 'datasets/my-run/stream_007.jsonl.gz'},
+    then: 'refused',
+    stream: null,
+    says: 'datasets/my-run/stream_007.jsonl.gz has the same index as datasets/my-run/stream_007.jsonl',
+  },
+  {
+    name: 'the same index and content under the other name',
+    given: completed(),
+    when: {object: 'datasets/my-run/stream_007.jsonl.gz'},
+    then: 'refused',
+    stream: null,
+    says: 'rename it',
+  },
+];
+
+describe('a stream that is dropped again', () => {
+  for (const {name, given, when, then, stream, says} of cases)
+    it(`${name} is ${then}`, () => {
+      const {object, generation, size_bytes, crc32c} = given;
+      const again = registerAgain(given, {object, generation, size_bytes, crc32c, ...when}, T0 + 1000);
+      assert.equal(again.kind, then, JSON.stringify(again));
+      if (again.kind === 'unchanged') return;
+      if (stream === null) assert.equal(again.stream, null);
+      for (const [field, value] of Object.entries(stream ?? {}))
+        assert.deepEqual(again.stream?.[field as keyof Stream], value, field);
+      if (again.kind === 'refused') assert.ok(says && again.reason.includes(says), again.reason);
+    });
+});
+
+describe('a stream with a shard of an epoch that was never granted', () => {
+  const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
+  const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
+
+  it('is parked without a lease, and says which shard and which message goes on', () => {
+    const {status, lease, last_error} = blocked();
+    assert.deepEqual([status, lease], ['failed', null]);
+    assert.match(
+      last_error ?? '',
+      /shard_0003.safetensors has epoch 7, and 4 is the largest.*"rebuild", "run": "my-run"/,
+    );
+  });
+
+  it('is revived by neither a retry nor another upload', () => {
+    assert.match(JSON.stringify(decideRetry(blocked(), at(0), T0)), /rejected.*waits for a rebuild/);
+    const {object, size_bytes, crc32c} = blocked();
+    const again = registerAgain(blocked(), {object, size_bytes, crc32c, ...NEWER}, T0);
+    assert.deepEqual([again.kind, again.kind === 'refused' && again.stream], ['refused', null]);
+  });
+
+  it('goes on after a rebuild, above the epoch of the shard', () => {
+    const {status, epoch, last_error, blocked_reason} = withRebuilt(blocked(), recount(7), T0);
+    assert.deepEqual([status, epoch, last_error, blocked_reason], ['pending', 7, null, null]);
+  });
+
+  it('that a message parked before stays parked by that message', () => {
+    const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
+    const after = withRebuilt(blockedBy(cancelled, aShard(1, {epoch: 7}), T0), recount(7), T0);
+    assert.deepEqual([after.status, after.last_error, after.blocked_reason], ['failed', 'cancelled', null]);
+  });
+
+  it('keeps its epoch where the shards that are left have smaller ones', () => {
+    assert.equal(withRebuilt(aStream({epoch: 9}), recount(7), T0).epoch, 9);
+  });
+});

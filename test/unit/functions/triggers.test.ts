@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import {readdirSync, readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {getFunction} from '@google-cloud/functions-framework/testing';
+import '../../../functions/index.ts';
+import triggers from '../../../functions/triggers.json' with {type: 'json'};
+
+const FOLDER = fileURLToPath(new URL('../../../functions/', import.meta.url));
+
+describe('functions', () => {
+  const files = readdirSync(FOLDER).filter(name => name.endsWith('.ts') && name !== 'index.ts');
+
+  it('are registered under the names that triggers.json has, one file each', () => {
+    const names = triggers.functions.map(({name}) => name);
+    assert.deepEqual(names.toSorted(), files.map(file => file.replace('.ts', '')).toSorted());
+    for (const name of names) assert.equal(typeof getFunction(name), 'function', name);
+  });
+
+  it('keep every handler under 30 lines', () => {
+    for (const file of files) {
+      const lines = readFileSync(`${FOLDER}${file}`, 'utf8').split('\n').length;
+      assert.ok(lines < 40, `${file} has ${lines} lines`);
+    }
+  });
+});
