@@ -13,7 +13,7 @@ import {
   type RunSpecInput,
 } from '../shared/contracts/spec.ts';
 import {poolRecords, runRecords, workerRecords} from '../shared/control-plane/state/documents.ts';
-import {readPrices} from '../shared/control-plane/workers/budget.ts';
+import {readPrices} from '../shared/control-plane/state/prices.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../shared/domain/billing/cost.ts';
 import {
   ASSUMED,

@@ -1,13 +1,15 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {goneStreams, runsAnywhere} from '../shared/control-plane/runs/gone-streams.ts';
 import {
-  describeSurvey,
+  addToTally,
+  describeTally,
   MENDED,
+  NOTHING_FOUND,
   runsInBucket,
   type Sources,
   type StreamSurvey,
   surveyRun,
-} from '../shared/control-plane/runs/rebuild.ts';
+} from '../shared/control-plane/streams/compare-streams.ts';
+import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
 import {paths} from '../shared/domain/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -86,7 +88,12 @@ async function compare(
       throw new CliError(`the bucket holds no stream of a run "${run}"`);
     if (found.length === 0) continue;
     const wrong = found.filter(({finding}) => finding !== 'right');
-    reports.push({run, right: wrong.length === 0, summary: describeSurvey(run, found), wrong});
+    reports.push({
+      run,
+      right: wrong.length === 0,
+      summary: describeTally(run, addToTally(NOTHING_FOUND, found)),
+      wrong,
+    });
   }
   const lines = reports.flatMap(({run, summary, wrong}) => [
     summary,

@@ -36,7 +36,6 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     log('cloud', `internal error${where && ` in ${where}`}: ${(error as Error).stack ?? error}`);
   };
   const triggers = readTriggers(options.triggers ?? here('../functions/triggers.json'));
-  const tickFunction = triggers.find(({trigger}) => trigger.kind === 'schedule')?.name ?? '';
 
   const ends: (() => unknown)[] = [];
   let closing: Promise<void> | undefined;
@@ -105,9 +104,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     });
     const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
     const scheduler = new Scheduler({
-      ...{database, project, token, interval_ms: options.tick_interval_ms ?? 1000},
-      portOf: () => portOf(tickFunction),
-      trouble: text => log('cloud', text),
+      ...{database, project, interval_ms: options.tick_interval_ms ?? 1000},
+      publish: (topic, attributes) => void events.publish(topic, [{data: '', attributes}]),
+      isReady: () => events.isReady('tick'),
     });
     const publisher = new Topics(database, events, project, topics);
 
@@ -131,7 +130,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         pid: fleet.pid(id),
       })),
       queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
-      ticker: scheduler.ticker.isOn() ? 'on' : 'off',
+      scheduler: scheduler.isPaused() ? 'PAUSED' : 'ENABLED',
       faults: faults.list(),
       deliveries_pending: events.bus.pending(),
       dead_letters: events.bus.deadLetters(),
@@ -179,13 +178,14 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         queue.stop();
         nodes.stop();
         // Deliveries under way would wait for their functions, so those end at the same time.
-        await Promise.all([scheduler.ticker.stop(), events.bus.stop(), host?.stop()]);
+        scheduler.stop();
+        await Promise.all([events.bus.stop(), host?.stop()]);
       });
       await host?.start();
       events.bus.start();
       await nodes.start();
       queue.start();
-      scheduler.ticker.start();
+      scheduler.start();
     }
     lock.note(`process ${process.pid}, ${server.url}`);
     log('cloud', `ready at ${server.url}, in ${dir}`);

@@ -1,5 +1,3 @@
-import {tickJob, tickLocation} from './scheduler.ts';
-
 /** Where everything of a running local cloud is. */
 export type Where = {
   url: string;
@@ -26,10 +24,8 @@ export function functionEnvironment(where: Where, token: string): Record<string,
     GLEANER_BUCKET: bucket,
     GLEANER_STORE: `sqlite:${store_file}`,
     GLEANER_WORKER_API: `${url}/functions/worker-api`,
-    GLEANER_TICK_JOB: `projects/${project}/locations/${tickLocation}/jobs/${tickJob}`,
     GLEANER_STORAGE_ENDPOINT: url,
     GLEANER_TPU_ENDPOINT: url,
-    GLEANER_SCHEDULER_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,
   };
 }

@@ -29,8 +29,6 @@ export type EventsOptions = {
   trouble: (error: unknown) => void;
 };
 
-/** A function gets this long to answer, as with Eventarc's acknowledgement deadline. */
-const timeout_ms = 60_000;
 const reorder_ms = 2000;
 
 /** Turns what happens in the cloud into CloudEvents for the functions whose trigger it is, and delivers them. */
@@ -47,6 +45,13 @@ export class Events {
       random: options.random,
       trouble: options.trouble,
     });
+  }
+
+  /** True if the host of every function of the topic is there. */
+  isReady(topic: string): boolean {
+    const {triggers, portOf} = this.#options;
+    const functions = triggers.filter(({trigger}) => trigger.kind === 'topic' && trigger.topic === topic);
+    return functions.every(({name}) => portOf(name) !== undefined);
   }
 
   /** Joins the transaction that made the object. */
@@ -99,6 +104,12 @@ export class Events {
     }
   }
 
+  /** The acknowledgement deadline of the function's subscription. */
+  #timeout_ms(name: string): number {
+    const found = this.#options.triggers.find(trigger => trigger.name === name);
+    return (found?.timeout_s ?? 60) * 1000;
+  }
+
   async #deliver({id, topic: name, message, published_at}: Delivery): Promise<void> {
     const port = this.#options.portOf(name);
     if (port === undefined) throw new ReceiverAway(`The host of ${name} is away`);
@@ -120,7 +131,7 @@ export class Events {
         method: 'POST',
         headers,
         body: JSON.stringify(event.data),
-        signal: AbortSignal.timeout(timeout_ms),
+        signal: AbortSignal.timeout(this.#timeout_ms(name)),
       });
     } catch (error) {
       if (isRefused(error)) throw new ReceiverAway(`The host of ${name} is away`, {cause: error});

@@ -5,10 +5,15 @@ import {LocalCloudError} from './errors.ts';
 const trigger = z.discriminatedUnion('kind', [
   z.object({kind: z.literal('object-finalized')}),
   z.object({kind: z.literal('topic'), topic: z.string().min(1)}),
-  z.object({kind: z.literal('schedule')}),
   z.object({kind: z.literal('http')}),
 ]);
-const file = z.object({functions: z.array(z.object({name: z.string().min(1), trigger}))});
+const entry = z.object({
+  name: z.string().min(1),
+  trigger,
+  /** Seconds until a delivery without an answer comes again. */
+  timeout_s: z.number().positive().default(60),
+});
+const file = z.object({functions: z.array(entry)});
 
 export type FunctionTrigger = z.infer<typeof file>['functions'][number];
 

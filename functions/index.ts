@@ -12,6 +12,7 @@ import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {duringCall} from '../shared/control-plane/state/log.ts';
 import {onControl} from './on-control.ts';
 import {onObject} from './on-object.ts';
+import {onTask} from './on-task.ts';
 import {onTick} from './on-tick.ts';
 import {onTpu} from './on-tpu.ts';
 import {workerApi} from './worker-api.ts';
@@ -63,5 +64,6 @@ function onRequest(
 onEvent('on-object', onObject);
 onEvent('on-control', onControl);
 onEvent('on-tpu', onTpu);
-onRequest('on-tick', onTick);
+onEvent('on-tick', onTick);
+onEvent('on-task', onTask);
 onRequest('worker-api', workerApi);

@@ -1,10 +1,10 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
 import {parseValue, pubsubEvent} from '../shared/contracts/schemas.ts';
-import {obeyControlMessage} from '../shared/control-plane/handlers/control-message.ts';
+import {handleControlMessage} from '../shared/control-plane/handlers/control-message.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
 /** A person or a program said what to do: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   const said = parseValue(pubsubEvent, event.data, 'The control event');
-  await obeyControlMessage(deps, {id: event.id, ...said});
+  await handleControlMessage(deps, {id: event.id, ...said});
 }

@@ -1,9 +1,11 @@
-import type {Request, Response} from '@google-cloud/functions-framework';
-import {lookAtEverything} from '../shared/control-plane/handlers/tick.ts';
+import type {CloudEvent} from '@google-cloud/functions-framework';
+import {parseValue, pubsubEvent} from '../shared/contracts/schemas.ts';
+import {tick} from '../shared/control-plane/handlers/tick.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
-/** The Scheduler's beat. It is an HTTP call and no message, so that ticks do not pile up in a queue. */
-export async function onTick(deps: Deps, _request: Request, response: Response): Promise<void> {
-  await lookAtEverything(deps);
-  response.status(204).end();
+/** A tick is due: the Scheduler says so every minute, and an event that can change the plan says so at once. */
+export async function onTick(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
+  const {attributes} = parseValue(pubsubEvent, event.data, 'The tick event');
+  const source = attributes.source === 'scheduler' ? 'scheduler' : 'wake';
+  await deps.ticks.request(source, () => tick(deps));
 }

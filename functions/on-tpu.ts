@@ -1,10 +1,10 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
 import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
-import {obeyTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
+import {handleTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 
 /** A slot's TPU is to be created or deleted. */
 export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   const {text} = parseValue(pubsubEvent, event.data, 'The tpu event');
-  await obeyTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));
+  await handleTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));
 }

@@ -1,13 +1,14 @@
 import {readFile} from 'node:fs/promises';
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {Config} from './contracts/config.ts';
 import type {Deps} from './control-plane/state/deps.ts';
 import {jsonLog} from './control-plane/state/log.ts';
+import {TickQueue} from './control-plane/state/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
 import {openPing} from './google/ping.ts';
-import {openTicker} from './google/ticker.ts';
 import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
 
@@ -22,13 +23,12 @@ export function composeDeps(config: Config): Deps {
       ...{project, token, endpoint: endpoints.tpu},
       service_account: config.worker_service_account,
     }),
-    ticker: openTicker({job: config.tick_job, endpoint: endpoints.scheduler, token}),
     ping: openPing({worker_api: config.worker_api, token}),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
-    taken: new Map(),
-    specs: new Map(),
+    ticks: new TickQueue({now: Date.now, sleep}),
+    specHashes: new Map(),
     startupScript,
   };
 }

@@ -3,7 +3,7 @@
  * tests in `test/contract/` hold each of them to it. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
-import type {Queued, Symptom} from './domain/worker/provider-states.ts';
+import type {Tpu} from './domain/worker/nodes.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};
@@ -110,21 +110,7 @@ export interface Objects {
   delete(name: string): Promise<void>;
 }
 
-/** What Cloud TPU has under a name in a zone: a node, the queued resource that waits for one or has brought one, or both. */
-export type Tpu = {
-  name: string;
-  zone: string;
-  /** The node's, in the API's own word: CREATING, READY, PREEMPTED and so on; null while there is only a queued resource. */
-  state: string | null;
-  /** Of the node, as its labels and symptoms are; HEALTH_UNSPECIFIED without one. */
-  health: string;
-  labels: Record<string, string>;
-  symptoms: Symptom[];
-  /** `labels` are those of the node that it asks for. */
-  queued: (Queued & {labels: Record<string, string>}) | null;
-  /** The node's, or the queued resource's. */
-  created_at: string;
-};
+export type {Tpu} from './domain/worker/nodes.ts';
 
 export type TpuRequest = {
   name: string;
@@ -154,10 +140,15 @@ export interface Tpus {
   delete(name: string, zone: string): Promise<'started' | 'absent'>;
 }
 
-/** The beat that calls `on-tick`. Both verbs are safe to repeat. */
-export interface Ticker {
-  on(): Promise<void>;
-  off(): Promise<void>;
+/** The job that publishes to topic `tick` every minute. Every verb is safe to repeat. */
+export interface Schedule {
+  /** Cloud Scheduler's word: ENABLED, PAUSED, DISABLED or UPDATE_FAILED. */
+  state(): Promise<string>;
+  /** Publishes once, now; also while the job is paused. */
+  runNow(): Promise<void>;
+  pause(): Promise<void>;
+  resume(): Promise<void>;
+  close(): Promise<void>;
 }
 
 /** Milliseconds since 1970. */

@@ -52,13 +52,9 @@ const environment = z.object({
     .string()
     .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
     .optional(),
-  GLEANER_TICK_JOB: z
-    .string()
-    .regex(/^projects\/[^/]+\/locations\/[^/]+\/jobs\/[^/]+$/, 'projects/P/locations/L/jobs/J'),
-  /** Only on a local cloud: where the three APIs are instead of Google's own addresses. */
+  /** Only on a local cloud: where the two APIs are instead of Google's own addresses. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
-  GLEANER_SCHEDULER_ENDPOINT: z.url().optional(),
   /** Token that a client of the local cloud sends to write. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
@@ -196,11 +192,9 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
       ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),
     },
-    tick_job: v.GLEANER_TICK_JOB,
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
       tpu: v.GLEANER_TPU_ENDPOINT,
-      scheduler: v.GLEANER_SCHEDULER_ENDPOINT,
     },
     pool: {
       pool: 'tpu',

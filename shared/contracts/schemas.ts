@@ -15,11 +15,11 @@ import {Rejected} from './errors.ts';
 export const runId = z
   .string()
   .regex(RUN, 'a run id: 1 to 39 lower-case letters, digits and dashes, starting with a letter');
-const workerNameText = z
+export const workerNameText = z
   .string()
   .max(MOST_NAME_CHARS)
   .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
-const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007');
+export const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007');
 const upTo = (most: number) => z.number().int().min(0).max(most);
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
@@ -28,10 +28,10 @@ function toWellFormed(text: string): string {
   return text.toWellFormed();
 }
 
-const version = z.number().int().min(0);
-const dollars = z.number().positive().max(10_000_000).nullable();
-const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
-const zones = z
+export const version = z.number().int().min(0);
+export const dollars = z.number().positive().max(10_000_000).nullable();
+export const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
+export const zones = z
   .array(z.string().max(MOST_NAME_CHARS).regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)
   .max(50)
@@ -39,57 +39,10 @@ const zones = z
   .meta({uniqueItems: true});
 export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
 /** A message with at least one of these keys. */
-const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
+export const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
   schema
     .refine(message => keys.some(key => message[key] !== undefined), `say what to change: ${keys.join(', ')}`)
     .meta({anyOf: keys.map(key => ({required: [key]}))});
-
-/** What may stand in a message on topic `control`; published as docs/control.schema.json. */
-export const controlMessage = z.discriminatedUnion('action', [
-  z.strictObject({action: z.enum(['start', 'pause', 'stop']), run: runId}),
-  z
-    .strictObject({action: z.literal('resume'), run: runId.optional(), pool: poolName.optional()})
-    .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
-    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
-  z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
-  z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
-  z.strictObject({action: z.enum(['recreate', 'delete']), worker: workerNameText}),
-  z.strictObject({action: z.literal('rebuild'), run: runId.optional()}),
-  withSomeOf(
-    z.strictObject({
-      action: z.literal('configure'),
-      run: runId,
-      priority: z.number().int().min(-1000).max(1000).optional(),
-      budget_usd: dollars.optional(),
-      if_version: version.optional(),
-    }),
-    'priority',
-    'budget_usd',
-  ),
-  withSomeOf(
-    z.strictObject({
-      action: z.literal('scale'),
-      pool: poolName.default('tpu'),
-      workers_per_zone: z.number().int().min(0).max(1000).optional(),
-      zones: zones.optional(),
-      provisioning: provisioning.optional(),
-      budget_usd: dollars.optional(),
-      if_version: version.optional(),
-    }),
-    'workers_per_zone',
-    'zones',
-    'provisioning',
-    'budget_usd',
-  ),
-]);
-
-/** JSON Schema of what a person may publish. */
-export function controlJsonSchema() {
-  return {
-    title: 'A message on topic control',
-    ...z.toJSONSchema(controlMessage, {io: 'input', unrepresentable: 'any'}),
-  };
-}
 
 /**
  * Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. What machines send is read
@@ -100,6 +53,14 @@ export const tpuMessage = z.object({
   worker: workerNameText,
   incarnation: upTo(MAX_ORDINAL),
 });
+
+/** Topic `tasks`: long work that the document of the task, or of the run's fold, describes. */
+export const taskMessage = z.discriminatedUnion('task', [
+  z.object({task: z.literal('finish'), run: runId, cost_usd: z.number().min(0)}),
+  z.object({task: z.enum(['register', 'rebuild', 'resync']), run: runId.optional()}),
+]);
+
+export type TaskMessage = z.infer<typeof taskMessage>;
 
 /** Cloud Storage's object resource, as far as we read it. */
 export const objectEvent = z.object({
@@ -117,10 +78,17 @@ const publishTime = z.iso
 
 /** A Pub/Sub push: the text of the message, '' when it has none, and when it was published, if the push says so. */
 export const pubsubEvent = z
-  .object({message: z.object({data: z.string().optional(), publishTime})})
+  .object({
+    message: z.object({
+      data: z.string().optional(),
+      publishTime,
+      attributes: z.record(z.string(), z.string()).optional(),
+    }),
+  })
   .transform(({message}) => ({
     text: Buffer.from(message.data ?? '', 'base64').toString('utf8'),
     published_at: message.publishTime,
+    attributes: message.attributes ?? {},
   }));
 
 const whole = (least: number, most: number) =>

@@ -21,17 +21,6 @@ export type PoolSettings = {
   budget_usd?: number | null | undefined;
 };
 
-/** `if_version`: only if nobody else has changed it since the sender looked. */
-export type ControlMessage =
-  | {action: Exclude<RunAction, 'resume'>; run: string}
-  | {action: 'resume'; run?: string | undefined; pool?: string | undefined}
-  | {action: 'retry'; run: string; stream?: string | undefined}
-  | {action: 'cancel'; run: string; stream: string}
-  | {action: 'rebuild'; run?: string | undefined}
-  | ({action: 'configure'; run: string; if_version?: number | undefined} & RunSettings)
-  | ({action: 'scale'; pool: string; if_version?: number | undefined} & PoolSettings)
-  | {action: 'recreate' | 'delete'; worker: string};
-
 /**
  * What becomes of the one document that a message is about. The message published last decides each field, in whatever order
  * messages are delivered; `stop` and `cancel` apply however late.
@@ -160,17 +149,7 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
   return {kind: 'applied', next, what: `stream ${of} is tried again`};
 }
 
-export const CANCELLED = 'cancelled by a message; retry revives it';
-
-/** The streams that stay cancelled, also when the Store is lost. */
-export function cancelledAfter(
-  run: Run,
-  action: 'retry' | 'cancel',
-  streams: readonly string[],
-): Run['cancelled_streams'] {
-  const others = run.cancelled_streams.filter(stream => !streams.includes(stream));
-  return action === 'cancel' ? [...others, ...streams].sort() : others;
-}
+const CANCELLED = 'cancelled by a message; retry revives it';
 
 /** `cancel`: the stream is parked as it is; its worker is told at its next heartbeat. */
 export function decideCancel(stream: Stream, said_at: string, now: number): Decision<Stream> {

@@ -73,16 +73,6 @@ export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
 
-/** What messages have made of a run, so that a lost Store does not undo it. */
-export function ordersObject(run: string): string {
-  return `activations/${runSegment(run)}orders.json`;
-}
-
-/** The same of a pool. */
-export function poolObject(pool: string): string {
-  return `pools/${pool}.json`;
-}
-
 /** Holds the folder of every stream of a run, and of no other run. */
 export function outputsPrefix(run: string): string {
   return `activations/${runSegment(run)}tpu_`;
@@ -194,8 +184,7 @@ export const paths = {
   prices: () => 'prices/chips',
   spending: () => 'system/spending',
   creates: () => 'system/creates',
-  /** How far looks have come in what is too much for one of them. */
-  progressOfLooks: () => 'looks/datasets',
+  task: (id: string) => `tasks/${id}`,
   served: () => 'system/served',
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>

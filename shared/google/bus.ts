@@ -1,7 +1,7 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
 import type {Bus, Document} from '../ports.ts';
 import {isNotFound, reasonOf} from './errors.ts';
-import {lazily} from './memoize-async.ts';
+import {memoizeAsync} from './memoize-async.ts';
 
 type Options = {
   project: string;
@@ -13,7 +13,7 @@ type Options = {
 
 /** Pub/Sub. PUBSUB_EMULATOR_HOST points the client at Google's emulator. */
 export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
-  const open = lazily(async () => {
+  const open = memoizeAsync(async () => {
     const {PubSub} = await import('@google-cloud/pubsub');
     return new PubSub({projectId: project});
   });

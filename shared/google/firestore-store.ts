@@ -27,7 +27,7 @@ import type {
 } from '../ports.ts';
 import {isAlreadyExists, isCommitDoubtful, isContention, reasonOf} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
-import {lazily} from './memoize-async.ts';
+import {memoizeAsync} from './memoize-async.ts';
 
 type Options =
   | {project: string; database?: string; attempts?: number}
@@ -46,7 +46,7 @@ class FirestoreStore implements Store {
 
   constructor(options: Options) {
     this.#attempts = options.attempts ?? 5;
-    this.#load = lazily(async () => {
+    this.#load = memoizeAsync(async () => {
       const module = await import('@google-cloud/firestore');
       this.#loaded ??= connect(options, module);
       return {firestore: this.#loaded, module};

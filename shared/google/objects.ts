@@ -9,7 +9,7 @@ import type {
 import {ObjectTooLarge} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
-import {lazily} from './memoize-async.ts';
+import {memoizeAsync} from './memoize-async.ts';
 
 /** Cloud Storage; `endpoint` is where it is instead of Google's own address, and `token` is what it asks for there. */
 export function openObjects(options: {
@@ -30,7 +30,7 @@ class StorageObjects implements Objects {
 
   constructor({project, bucket, endpoint, token}: Parameters<typeof openObjects>[0]) {
     this.bucket = bucket;
-    this.#open = lazily(async () => {
+    this.#open = memoizeAsync(async () => {
       const {Storage} = await import('@google-cloud/storage');
       const storage = new Storage({
         projectId: project,

@@ -1,5 +1,5 @@
 import {reasonOf} from './errors.ts';
-import {lazily} from './memoize-async.ts';
+import {memoizeAsync} from './memoize-async.ts';
 
 /** A cold start takes some seconds. The tick waits for the answer before it deletes what is silent. */
 const TIMEOUT_MS = 10_000;
@@ -13,7 +13,7 @@ export function openPing({
   token?: string | undefined;
 }): () => Promise<void> {
   const isLocal = new URL(worker_api).protocol === 'http:';
-  const client = lazily(async () => {
+  const client = memoizeAsync(async () => {
     const {GoogleAuth} = await import('google-auth-library');
     return new GoogleAuth().getIdTokenClient(worker_api);
   });

@@ -15,7 +15,7 @@ import {
   reasonOf,
   tpuError,
 } from './errors.ts';
-import {lazily} from './memoize-async.ts';
+import {memoizeAsync} from './memoize-async.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
 const READS = 4;
@@ -38,7 +38,7 @@ type Options = {
 };
 
 export function openTpus({project, endpoint, token, service_account}: Options): Tpus {
-  const open = lazily(async (): Promise<Opened> => {
+  const open = memoizeAsync(async (): Promise<Opened> => {
     const {v2, protos} = await import('@google-cloud/tpu');
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
     return {

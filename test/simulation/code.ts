@@ -6,10 +6,9 @@ import type {CloudEvent, Request, Response} from '@google-cloud/functions-framew
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
-export type Topic = 'object' | 'control' | 'tpu';
+export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks';
 export type Code = {
   handlers: Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
-  onTick: (deps: Deps, request: Request, response: Response) => Promise<void>;
   workerApi: (deps: Deps, request: Request, response: Response) => Promise<void>;
 };
 /** `tomorrow` is there in worlds in which it is rolled out. */
@@ -102,12 +101,14 @@ export function tomorrow(): Promise<Code> {
 }
 
 async function load(mark: string): Promise<Code> {
-  const [{onObject}, {onControl}, {onTpu}, {onTick}, {workerApi}] = await Promise.all([
+  const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([
     import(`../../functions/on-object.ts${mark}`),
     import(`../../functions/on-control.ts${mark}`),
     import(`../../functions/on-tpu.ts${mark}`),
     import(`../../functions/on-tick.ts${mark}`),
+    import(`../../functions/on-task.ts${mark}`),
     import(`../../functions/worker-api.ts${mark}`),
   ]);
-  return {handlers: {object: onObject, control: onControl, tpu: onTpu}, onTick, workerApi};
+  const handlers = {object: onObject, control: onControl, tpu: onTpu, tick: onTick, tasks: onTask};
+  return {handlers, workerApi};
 }

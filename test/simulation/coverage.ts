@@ -1,5 +1,5 @@
 /** What worlds can show, and whether they did: a state or a fault that no world reaches is one that nothing here tests. */
-import type {ControlMessage} from '../../shared/domain/commands.ts';
+import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';
 import type {StreamStatus} from '../../shared/domain/stream/stream.ts';

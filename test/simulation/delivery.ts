@@ -1,5 +1,5 @@
 /** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
-import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
+import type {CloudEvent} from '@google-cloud/functions-framework';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -7,13 +7,16 @@ import type {Codes, Topic} from './code.ts';
 import {MINUTE_MS, type Setting} from './context.ts';
 import {type Process, Processes} from './processes.ts';
 
+/** Of ticks and of long work, as in triggers.json. */
+const LONG_DEADLINE_MS = 9 * MINUTE_MS;
+
 type Message = {id: string; topic: Topic; content: Document; data: Document; attempt: number};
 
 export class Delivery {
   readonly processes: Processes;
   readonly #setting: Setting;
   #count = 0;
-  /** Messages that are neither handled nor lost, and ticks that have not ended. */
+  /** Messages that are neither handled nor lost, but for ticks and long work, which come for ever. */
   underway = 0;
 
   constructor(setting: Setting, codes: Codes) {
@@ -22,13 +25,14 @@ export class Delivery {
   }
 
   /** Publishes, and answers the message's id. What people say is never lost: the service has taken it. */
-  send(topic: Topic, content: Document): string {
+  send(topic: Topic, content: Document, attributes: Record<string, string> = {}): string {
     const {chance, faults} = this.#setting;
     this.#count += 1;
     const id = String(1000 + this.#count);
     const text = Buffer.from(JSON.stringify(content)).toString('base64');
     const publishTime = iso(this.#setting.clockwork.now);
-    const data = topic === 'object' ? content : {message: {data: text, messageId: id, publishTime}};
+    const data =
+      topic === 'object' ? content : {message: {data: text, messageId: id, publishTime, attributes}};
     if (topic !== 'control' && this.#setting.strikes('loss')) {
       this.#setting.note(() => `${topic} ${id} is lost`);
       return id;
@@ -43,17 +47,20 @@ export class Delivery {
   }
 
   #deliver(message: Message, delay_ms: number): void {
-    this.underway += 1;
+    const isCounted = message.topic !== 'tick' && message.topic !== 'tasks';
+    if (isCounted) this.underway += 1;
     this.#setting.after(delay_ms, () => {
       const {id, topic, content, data, attempt} = message;
       const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
-      const process = this.processes.instance();
+      const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
       this.#setting.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
+      const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
       this.#handle(
         process,
-        process.code.handlers[topic](this.processes.deps(process, {topic, id}), event).then(() => {
+        process.code.handlers[topic](this.processes.deps(process, actor), event).then(() => {
           if (topic === 'control') this.#setting.invariants.onObeyed(id, content);
         }),
+        isCounted,
         again_ms => {
           if (again_ms !== undefined)
             this.#deliver({...message, attempt: attempt + 1}, again_ms * Math.min(attempt, 10));
@@ -63,12 +70,17 @@ export class Delivery {
   }
 
   /** Calls `end` once: when the handler has ended, has failed, or has taken too long. */
-  #handle(process: Process, handling: Promise<void>, end: (again_ms: number | undefined) => void): void {
+  #handle(
+    process: Process,
+    handling: Promise<void>,
+    isCounted: boolean,
+    end: (again_ms: number | undefined) => void,
+  ): void {
     let hasEnded = false;
     const endOnce = (again_ms: number | undefined) => {
       if (hasEnded) return;
       hasEnded = true;
-      this.underway -= 1;
+      if (isCounted) this.underway -= 1;
       end(again_ms);
     };
     handling.then(
@@ -79,7 +91,8 @@ export class Delivery {
         endOnce(error instanceof Rejected ? undefined : 10_000);
       },
     );
-    this.#setting.after(this.#setting.ack_deadline_ms, () => {
+    const deadline_ms = isCounted ? this.#setting.ack_deadline_ms : LONG_DEADLINE_MS;
+    this.#setting.after(deadline_ms, () => {
       if (!hasEnded && !process.isDead) this.#setting.see('two at once: a handler and its redelivery');
       endOnce(0);
     });
@@ -88,24 +101,10 @@ export class Delivery {
   /** The Scheduler's minute, for ever. */
   beat(): void {
     this.#setting.after(MINUTE_MS, () => {
-      this.#setting.invariants.onMinute(this.processes.tickerOn);
-      if (this.processes.tickerOn && !this.#setting.strikes('loss', this.#setting.faults.loss / 2))
-        this.#tick();
+      this.#setting.invariants.onMinute();
+      if (!this.#setting.strikes('loss', this.#setting.faults.loss / 2))
+        this.send('tick', {}, {source: 'scheduler'});
       this.beat();
     });
-  }
-
-  #tick(): void {
-    const {invariants} = this.#setting;
-    const process = this.processes.instance();
-    this.#setting.note(() => `${process.name} ticks`);
-    const response = {status: () => response, end: () => response} as unknown as Response;
-    const deps = this.processes.deps(process, {topic: 'tick', id: ''});
-    const begun = invariants.onTickBegun();
-    const ticking = process.code
-      .onTick(deps, {} as Request, response)
-      .then(() => invariants.onTickEnded(begun));
-    this.underway += 1;
-    this.#handle(process, ticking, () => {});
   }
 }

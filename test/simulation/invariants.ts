@@ -141,13 +141,9 @@ export class Invariants {
     this.#ticks.onTickEnded(begun);
   }
 
-  onTickerOff(): void {
-    this.#ticks.onTickerOff();
-  }
-
-  onMinute(tickerOn: boolean): void {
+  onMinute(): void {
     this.#money.onMinute();
-    this.#ticks.onMinute(tickerOn);
+    this.#ticks.onMinute();
   }
 
   /** A bug of ours, and no fault of the weather. */
@@ -178,9 +174,9 @@ export class Invariants {
     this.#words.onWipe();
   }
 
-  atTheEnd(tickerOn: boolean, underway: number): void {
+  atTheEnd(underway: number): void {
     this.#progress.atTheEnd();
-    this.#ticks.atTheEnd(tickerOn);
+    this.#ticks.atTheEnd();
     this.#verdict.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     this.#nodes.atTheEnd();
     this.#money.atTheEnd();

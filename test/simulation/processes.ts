@@ -1,17 +1,23 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
 import type {Request, Response} from '@google-cloud/functions-framework';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Code, Codes} from './code.ts';
-import type {Setting} from './context.ts';
+import {MINUTE_MS, type Setting} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
 import type {Call} from './store.ts';
 
 /** What a process was doing when it died is never done. */
-export type Process = {name: string; isDead: boolean; skew_ms: number; code: Code} & Pick<
-  Deps,
-  'taken' | 'specs'
->;
+export type Process = {
+  name: string;
+  isDead: boolean;
+  skew_ms: number;
+  code: Code;
+  specHashes: Map<string, string>;
+  /** Ticks run in one instance, but for a second one during a deployment. */
+  ticks?: TickQueue;
+};
 
 export class Processes {
   readonly #setting: Setting;
@@ -19,7 +25,7 @@ export class Processes {
   readonly #codes: Codes;
   #instances: Process[] = [];
   #count = 0;
-  tickerOn = false;
+  #ticking: Process | undefined;
   calls_made = 0;
 
   constructor(setting: Setting, codes: Codes, publish: (topic: string, message: Document) => string) {
@@ -38,9 +44,17 @@ export class Processes {
     if (skew_ms !== 0) this.#setting.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process: Process = {name, isDead: false, skew_ms, taken: new Map(), specs: new Map(), code};
+    const process: Process = {name, isDead: false, skew_ms, specHashes: new Map(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
+  }
+
+  /** The instance of on-tick; now and then a new one beside it, as during a deployment. */
+  tickInstance(): Process {
+    const {chance, isCalm} = this.#setting;
+    const isDeployed = !isCalm && chance.happens(0.03);
+    if (!this.#ticking || this.#ticking.isDead || isDeployed) this.#ticking = this.instance();
+    return this.#ticking;
   }
 
   /** While a release is rolled out, each new instance has the one code or the other; at the end all have the new one. */
@@ -63,16 +77,12 @@ export class Processes {
       objects: setting.objects.through(call),
       tpus: setting.tpus.through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
-      ticker: {
-        on: () => call('ticker.on', () => this.#tick(true)),
-        off: () => call('ticker.off', () => this.#tick(false)),
-      },
       ping: () => this.#ping(call),
       now: () => setting.clockwork.now + process.skew_ms,
       log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
       config: setting.config,
-      taken: process.taken,
-      specs: process.specs,
+      ticks: this.#ticksOf(process),
+      specHashes: process.specHashes,
       startupScript: async () => '#!/bin/bash\n',
     };
   }
@@ -89,13 +99,33 @@ export class Processes {
       json() {},
     };
     const request = {body: {action: 'ping'}} as Request;
-    await process.code.workerApi(this.deps(process), request, response as unknown as Response);
+    const asking = process.code.workerApi(this.deps(process), request, response as unknown as Response);
+    // An instance that dies answers nothing.
+    await Promise.race([asking, this.#rejectAfter(MINUTE_MS)]);
     if (response.statusCode !== 200) throw new Error(`worker-api answered ${response.statusCode}`);
   }
 
-  #tick(on: boolean): void {
-    this.tickerOn = on;
-    if (!on) this.#setting.invariants.onTickerOff();
+  /** The queue of the instance, whose ticks the invariants watch. */
+  #ticksOf(process: Process): TickQueue {
+    if (process.ticks) return process.ticks;
+    const {clockwork, invariants} = this.#setting;
+    const now = () => clockwork.now;
+    const sleep = (ms: number) =>
+      new Promise<void>(resolve => this.#setting.after(ms, () => process.isDead || resolve()));
+    const queue = new TickQueue({now, sleep});
+    const request = queue.request.bind(queue);
+    queue.request = (source, tick) =>
+      request(source, async () => {
+        const begun = invariants.onTickBegun();
+        await tick();
+        invariants.onTickEnded(begun);
+      });
+    process.ticks = queue;
+    return queue;
+  }
+
+  #rejectAfter(ms: number): Promise<never> {
+    return new Promise((_, reject) => this.#setting.after(ms, () => reject(new Error('no answer'))));
   }
 
   /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */

@@ -54,8 +54,7 @@ export class Machines {
       name: `${node.name}#${incarnation}`,
       isDead: false,
       skew_ms: 0,
-      taken: new Map(),
-      specs: new Map(),
+      specHashes: new Map(),
       code,
     };
     const drift = 1 + faults.drift * chance.between(-1, 1);

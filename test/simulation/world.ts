@@ -93,16 +93,16 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)
     setting.after(minutes * MINUTE_MS, () => people.care());
   const isAtRest = () =>
-    !delivery.processes.tickerOn &&
-    tpus.names().length === 0 &&
     delivery.underway === 0 &&
-    people.unfinished().length === 0;
+    tpus.names().length === 0 &&
+    people.unfinished().length === 0 &&
+    store.collection('runs').every(({data}) => data.status !== 'active');
   let restsSince = Number.POSITIVE_INFINITY;
   await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
     restsSince = isAtRest() ? Math.min(restsSince, clockwork.now) : Number.POSITIVE_INFINITY;
     return isBroken() || clockwork.now - restsSince > REST_MINUTES * MINUTE_MS;
   });
-  if (!isBroken()) invariants.atTheEnd(delivery.processes.tickerOn, delivery.underway);
+  if (!isBroken()) invariants.atTheEnd(delivery.underway);
   return {
     seed,
     violation: invariants.violation,

@@ -2,7 +2,7 @@
 
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
-import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -52,7 +52,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     affinity: 'any',
     stream_offset: 0,
     budget_usd: null,
-    ...NO_ORDERS,
+    ...NO_MESSAGES,
     spent_usd: 0,
     cost_usd: 0,
     ...NO_STREAMS,
@@ -135,7 +135,6 @@ export const ENVIRONMENT = {
   GLEANER_BUCKET: 'bucket',
   GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
   GLEANER_BUNDLE: 'c'.repeat(64),
-  GLEANER_TICK_JOB: 'projects/project/locations/us-central1/jobs/tick',
 };
 
 export function aConfig(set: Record<string, string> = {}): Config {

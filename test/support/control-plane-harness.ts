@@ -3,27 +3,29 @@ import assert from 'node:assert/strict';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
 import {onControl} from '../../functions/on-control.ts';
 import {onObject} from '../../functions/on-object.ts';
+import {onTask} from '../../functions/on-task.ts';
 import {onTick} from '../../functions/on-tick.ts';
 import {onTpu} from '../../functions/on-tpu.ts';
 import {workerApi} from '../../functions/worker-api.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import {parseWorkerName, shardObject, streamId} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store, Ticker} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports.ts';
 import {Agent, BAD_LINE, planShards} from './agent.ts';
 import {aConfig, T0} from './builders.ts';
 import {exposed, Interleaver, Weather} from './interleaver.ts';
 import {MemoryObjects, MemoryTpus} from './memory.ts';
 
-export type Message = {id: string; topic: 'object' | 'control' | 'tpu'; data: unknown};
+export type Message = {id: string; topic: 'object' | 'control' | 'tpu' | 'tick' | 'tasks'; data: unknown};
 
-const handlers = {object: onObject, control: onControl, tpu: onTpu};
+const handlers = {object: onObject, control: onControl, tpu: onTpu, tick: onTick, tasks: onTask};
 
 /** Short limits, so that a test needs few minutes of the world's time for anything to run out. */
 export const QUICK = {
@@ -56,7 +58,6 @@ export class World {
   /** The agents of the nodes that are READY, by node; and those whose node is gone and who do not know it. */
   readonly agents = new Map<string, Agent>();
   readonly zombies: Agent[] = [];
-  tickerOn = false;
   /** worker-api answers neither agents nor pings. */
   isApiOut = false;
   /** The tick may not call worker-api, though agents may. */
@@ -66,15 +67,6 @@ export class World {
   deps: Deps;
   store: Store;
   #messages = 0;
-  readonly #ticker: Ticker = {
-    on: async () => {
-      this.tickerOn = true;
-    },
-    off: async () => {
-      this.tickerOn = false;
-    },
-  };
-
   constructor(set: Record<string, string> = {}) {
     this.settings = {...QUICK, ...set};
     const now = () => this.now;
@@ -96,7 +88,6 @@ export class World {
       bus: ports({publish: async (topic: string, message: Document) => this.#publish(topic, message)}, [
         'publish',
       ]),
-      ticker: ports(this.#ticker, ['on', 'off']),
       ping: async () => {
         if (this.isPingRefused) throw new Error('worker-api answered 403');
         const {status, body} = await this.api({action: 'ping'});
@@ -106,8 +97,8 @@ export class World {
       now: () => ++this.now,
       log: (severity, message) => void this.logs.push({severity, message}),
       config: aConfig(this.settings),
-      taken: new Map(),
-      specs: new Map(),
+      ticks: aTickQueue(),
+      specHashes: new Map(),
       startupScript: async () => '#!/bin/bash\n',
     };
   }
@@ -119,8 +110,8 @@ export class World {
   }
 
   #publish(topic: string, message: Document): string {
-    assert.ok(topic === 'tpu' || topic === 'control', topic);
-    return this.#enqueue(topic, Buffer.from(JSON.stringify(message)));
+    assert.ok(topic in handlers && topic !== 'object', topic);
+    return this.#enqueue(topic as Message['topic'], Buffer.from(JSON.stringify(message)));
   }
 
   #enqueue(topic: Message['topic'], content: object): string {
@@ -162,6 +153,8 @@ export class World {
   async deliver(index = 0): Promise<boolean> {
     const [message] = this.queue.splice(index, 1);
     if (!message) return false;
+    // One tick answers every wake that is there.
+    if (message.topic === 'tick') remove(this.queue, ({topic}) => topic === 'tick');
     const taken = await this.handle(message);
     if (!taken) this.queue.push(message);
     return taken;
@@ -177,9 +170,11 @@ export class World {
     for (let refused = 0; refused < this.queue.length; ) refused = (await this.deliver()) ? 0 : refused + 1;
   }
 
+  /** A tick of an instance of its own: two of them may run at once. */
   async tick(): Promise<void> {
-    const response = {status: () => response, end: () => response} as unknown as Response;
-    await onTick(this.deps, {} as Request, response);
+    const message = {attributes: {source: 'scheduler'}};
+    const event = {id: 'tick', type: 'tick', source: 'test', specversion: '1.0', data: {message}};
+    await onTick({...this.deps, ticks: aTickQueue()}, event as CloudEvent<unknown>);
   }
 
   async api(body: object): Promise<{status: number; body: Record<string, unknown>}> {
@@ -245,7 +240,7 @@ export class World {
     return agent;
   }
 
-  /** One minute in which all is well: messages arrive, nodes come and go, agents take some steps, and the ticker ticks. */
+  /** One minute in which all is well: messages arrive, nodes come and go, agents take some steps, and the Scheduler asks for a tick. */
   async minute(agentSteps = 3): Promise<void> {
     this.now += 60_000;
     await this.deliverAll();
@@ -254,7 +249,7 @@ export class World {
     for (let step = 0; step < agentSteps; step++)
       for (const agent of this.agents.values()) await agent.step();
     await this.deliverAll();
-    if (this.tickerOn) await this.tick();
+    await this.tick();
     await this.deliverAll();
   }
 
@@ -276,13 +271,22 @@ export class World {
     if (!(await goal())) assert.fail(`${what} did not come about: ${await this.describe()}`);
   }
 
-  /** Nothing is paid for and nothing beats. */
-  isAsleep(): boolean {
-    return !this.tickerOn && this.tpus.nodes.size === 0 && this.queue.length === 0;
+  /** No node is paid for, no message is under way, and no active run has a stream. */
+  async isAsleep(): Promise<boolean> {
+    if (this.tpus.nodes.size > 0 || this.queue.length > 0) return false;
+    const runs = await this.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
+    const streams = await Promise.all(runs.map(({path}) => this.store.count(`${path}/streams`)));
+    return streams.every(count => count === 0);
   }
 
+  /** Lets minutes go by until two ticks in a row find nothing to do. */
   async untilAsleep(most?: number): Promise<void> {
-    await this.until('sleep', () => this.isAsleep(), most);
+    let minutes = 0;
+    const isAtRest = async () => {
+      minutes = (await this.isAsleep()) ? minutes + 1 : 0;
+      return minutes > 2;
+    };
+    await this.until('sleep', isAtRest, most);
   }
 
   run(run: string): Promise<Run | undefined> {
@@ -358,7 +362,6 @@ export class World {
     const streams = (await Promise.all(runs.map(({path}) => this.store.query(`${path}/streams`)))).flat();
     return JSON.stringify(
       {
-        ticker: this.tickerOn,
         nodes: this.tpus.states(),
         queue: this.queue.length,
         runs: runs.map(({id, data}) => [id, data.status, data.reason]),
@@ -392,9 +395,25 @@ export class World {
   async wipe(): Promise<void> {
     await this.store.close();
     this.store = openSqliteStore(':memory:', () => 0);
-    const {taken, specs} = this.deps;
-    this.deps = {...this.#compose(), taken, specs};
+    const {specHashes} = this.deps;
+    this.deps = {...this.#compose(), specHashes};
   }
+}
+
+/** Its clock is its own: a pause between two ticks takes none of the world's time. */
+function aTickQueue(): TickQueue {
+  let now = 0;
+  return new TickQueue({
+    now: () => now,
+    sleep: async ms => {
+      now += ms;
+    },
+  });
+}
+
+function remove<T>(items: T[], isUnwanted: (item: T) => boolean): void {
+  const kept = items.filter(item => !isUnwanted(item));
+  items.splice(0, items.length, ...kept);
 }
 
 function prefixOf(run: string, stream: string): string {

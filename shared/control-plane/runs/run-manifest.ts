@@ -1,3 +1,4 @@
+import type {Config} from '../../contracts/config.ts';
 import {Rejected} from '../../contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../../contracts/manifest.ts';
 import {parseJson, parseValue} from '../../contracts/schemas.ts';
@@ -13,8 +14,9 @@ import {
 import {whyModelRefused} from '../../domain/ceilings.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
+import type {Objects} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
-import {unlessBroken} from '../state/documents.ts';
+import {skipIfInvalid} from '../state/documents.ts';
 
 /** A spec exactly as its manifest has it, perhaps with fewer keys than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
@@ -57,13 +59,13 @@ function requireAllowedModel({config}: Deps, {model}: RunSpecInput, object: stri
 }
 
 async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
-  const text = await readText(deps, specObject(run));
+  const text = await readText(deps.objects, specObject(run));
   return text === undefined ? {} : parseRunSpec(text, specObject(run));
 }
 
 /** How a run is worked on whose manifest does not say it; a run.json that went bad since is no reason to stop it. */
 async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
-  const input = (await unlessBroken(deps, () => readSpec(deps, run))) ?? {};
+  const input = (await skipIfInvalid(deps, () => readSpec(deps, run))) ?? {};
   return completeSpec(input, deps.config).placement;
 }
 
@@ -73,7 +75,7 @@ async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
  */
 export async function readManifest(deps: Deps, run: string): Promise<Frozen | undefined> {
   const name = manifestObject(run);
-  const text = await readText(deps, name, MAX_MANIFEST_BYTES);
+  const text = await readText(deps.objects, name, MAX_MANIFEST_BYTES);
   if (text === undefined) return undefined;
   const frozen = parseJson(manifest, text, name);
   if (frozen.run !== run || frozen.spec_hash !== specHash(frozen.spec))
@@ -86,15 +88,15 @@ export async function readManifest(deps: Deps, run: string): Promise<Frozen | un
 }
 
 /** Whether both say the same of what is extracted, in however many keys. */
-function isSameSpec(deps: Deps, one: RunSpecInput, other: RunSpecInput): boolean {
-  return specHash(completeSpec(one, deps.config).spec) === specHash(completeSpec(other, deps.config).spec);
+function isSameSpec(config: Config, one: RunSpecInput, other: RunSpecInput): boolean {
+  return specHash(completeSpec(one, config).spec) === specHash(completeSpec(other, config).spec);
 }
 
 /** Why a `run.json` that came after the spec was frozen changes nothing; undefined if it says what the run is anyway. */
-export function whyIgnored(deps: Deps, run: Run, input: RunSpecInput): string | undefined {
-  if (run.spec && !isSameSpec(deps, run.spec, input))
+export function whyIgnored(config: Config, run: Run, input: RunSpecInput): string | undefined {
+  if (run.spec && !isSameSpec(config, run.spec, input))
     return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
-  const said = completeSpec(input, deps.config).placement;
+  const said = completeSpec(input, config).placement;
   const others = (Object.keys(said) as (keyof RunPlacement)[]).filter(key => said[key] !== run[key]);
   if (others.length === 0) return undefined;
   return `run "${run.run}" keeps its ${others.join(', ')}; the message "configure" changes priority and budget_usd`;
@@ -102,10 +104,10 @@ export function whyIgnored(deps: Deps, run: Run, input: RunSpecInput): string | 
 
 /** The text of a small object, or undefined when there is none. */
 export async function readText(
-  deps: Deps,
+  objects: Objects,
   name: string,
   max_bytes = MAX_SPEC_BYTES,
 ): Promise<string | undefined> {
-  const bytes = await deps.objects.read(name, {max_bytes});
+  const bytes = await objects.read(name, {max_bytes});
   return bytes && Buffer.from(bytes).toString('utf8');
 }

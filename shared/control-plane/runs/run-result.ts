@@ -21,14 +21,11 @@ import {NOTHING_STORED} from '../../domain/stream/checkpoint.ts';
 import {iso} from '../../domain/time.ts';
 import type {Document, Stored} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
-import {streamRecords, unlessBroken} from '../state/documents.ts';
+import {skipIfInvalid, streamRecords} from '../state/documents.ts';
 import {foldRecords} from '../state/history-documents.ts';
-import {takeUnknown} from '../streams/resync-streams.ts';
 import {type Frozen, readManifest} from './run-manifest.ts';
 import {summariesOf} from './stream-summaries.ts';
 
-/** How long one tick reads for the results of runs; the next tick goes on. */
-export const READING_MS = 20_000;
 /** Streams between two places that a fold can go on from. */
 const PAGE = 500;
 const ATTEMPTS = 3;
@@ -40,6 +37,17 @@ export type Ending =
   | {kind: 'unfinished'}
   | {kind: 'later'; streams: number}
   | {kind: 'ended'; totals: StreamTotals; streams: number; broken: number};
+
+/**
+ * Registers streams that lie in the bucket without a document, behind `after` up to `last`. `isAny`: one of them has a document now.
+ * `gone`: known streams without an object.
+ */
+export type RegisterUnknown = (
+  run: string,
+  after: string,
+  last: string | undefined,
+  known: ReadonlySet<string>,
+) => Promise<{isAny: boolean; gone: ReadonlySet<string>}>;
 
 /** How far a run is folded. */
 type Fold = {
@@ -60,14 +68,21 @@ type Fold = {
  * before that is said of the run, so a tick that dies in between leaves a run that is looked at again. Equal streams give equal bytes,
  * and a manifest that has them is left alone.
  */
-export async function foldRun(deps: Deps, run: Run, until_ms: number): Promise<Ending> {
+export async function foldRun(
+  deps: Deps,
+  run: Run,
+  until_ms: number,
+  register: RegisterUnknown,
+): Promise<Ending> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const fold = (await readFold(deps, run.run)) ?? (await newFold(deps, run.run));
     const frozen = await frozenOf(deps, run);
-    const how = await foldPages(deps, run, frozen?.spec_hash, fold, until_ms).catch(async error => {
-      await keepFold(deps, run.run, fold);
-      throw error;
-    });
+    const how = await foldPages(deps, run, frozen?.spec_hash, fold, {until_ms, register}).catch(
+      async error => {
+        await keepFold(deps, run.run, fold);
+        throw error;
+      },
+    );
     const {totals, broken} = fold;
     const streams = totals.streams_completed + totals.streams_failed;
     if (how === 'unfinished') return {kind: how};
@@ -79,7 +94,7 @@ export async function foldRun(deps: Deps, run: Run, until_ms: number): Promise<E
   }
   const name = manifestObject(run.run);
   throw new Error(
-    `Failed to complete ${name}: it or its streams changed ${ATTEMPTS} times meanwhile; the next tick tries again`,
+    `Failed to complete ${name}: it or its streams changed ${ATTEMPTS} times meanwhile; the next message tries again`,
   );
 }
 
@@ -92,7 +107,7 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
-  const found = await unlessBroken(deps, () => readManifest(deps, run.run));
+  const found = await skipIfInvalid(deps, () => readManifest(deps, run.run));
   return found ?? {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
 }
 
@@ -101,7 +116,7 @@ async function foldPages(
   parent: Run,
   spec_hash: string | undefined,
   fold: Fold,
-  until_ms: number,
+  {until_ms, register}: {until_ms: number; register: RegisterUnknown},
 ): Promise<'unfinished' | 'later' | 'ended'> {
   const {run} = parent;
   const isLate = () => deps.now() >= until_ms;
@@ -113,7 +128,7 @@ async function foldPages(
     const last = isLast ? undefined : page.at(-1)?.id;
     // A stream that has a document now is in this page when it is read again.
     const {isAny, gone} = isOpen(parent)
-      ? await takeUnknown(deps, run, fold.after, last, known)
+      ? await register(run, fold.after, last, known)
       : {isAny: false, gone: new Set<string>()};
     if (isAny) continue;
     const found = page.map(stored => readFacts(deps, run, stored));

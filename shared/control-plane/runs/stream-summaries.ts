@@ -39,7 +39,7 @@ async function readSummary(
   max_bytes: number,
 ): Promise<Summary | 'too large'> {
   try {
-    const text = await readText(deps, metadataObject(run, stream), max_bytes);
+    const text = await readText(deps.objects, metadataObject(run, stream), max_bytes);
     if (text === undefined) return {unread: 'it is not there'};
     const summary = parseJson(streamMetadata, text, 'it');
     if (summary.run !== run || summary.worker_id !== workerIdOf(stream) || summary.spec_hash !== spec_hash)

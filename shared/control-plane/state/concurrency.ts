@@ -7,7 +7,7 @@ const ABREAST = 32;
  * Does the work for each item, some at once. A failure stops no other item; the first failure is thrown at the end, and one
  * that can succeed later goes before a `Rejected`, which ends the caller's message for good.
  */
-export async function abreast<T>(
+export async function forEachConcurrently<T>(
   items: readonly T[],
   work: (item: T) => Promise<unknown>,
   width = ABREAST,

@@ -75,7 +75,6 @@ const runDocument: z.ZodType<Run> = z.looseObject({
   spent_usd: z.number(),
   cost_usd: z.number(),
   version: count,
-  cancelled_streams: z.array(text).default([]),
   stopped_at: instant.nullable().default(null),
   said,
   machine_deaths: count.default(0),
@@ -209,7 +208,7 @@ const servedDocument: z.ZodType<Served> = z.looseObject({
 });
 
 /** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */
-export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {
+export async function skipIfInvalid<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {
   try {
     return await part();
   } catch (error) {
@@ -219,12 +218,18 @@ export async function unlessBroken<T>(deps: {log: Log}, part: () => Promise<T>):
   }
 }
 
-/** The streams that somebody works on, those that nobody does, both, and those that are parked. */
+/** Streams by status: leased, without a worker, either of them, and parked. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
 export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
 export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
-/** The workers that a message deleted and none has recreated. */
+/** Workers that are not gone. */
+export const LIVING: Filter = {
+  field: 'phase',
+  op: 'in',
+  value: ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'],
+};
+/** Workers that a message deleted and none has recreated. */
 export const HELD: Filter = {field: 'held', op: '==', value: true};
 
 const runs = kind(runDocument);
@@ -237,7 +242,7 @@ const served = kind(servedDocument);
 /** A document that cannot be read proves nothing, and the next proof replaces it. */
 export const servedRecord = {
   read: async (deps: {log: Log}, from: Store | Transaction): Promise<Served> =>
-    (await unlessBroken(deps, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
+    (await skipIfInvalid(deps, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
   set: (tx: Transaction, value: Served) => served.set(tx, paths.served(), value),
 };
 
@@ -273,7 +278,7 @@ export const spendingRecords = {
 /** Where the document cannot be read, the count begins anew: plans compare two counts of one time. */
 export const createsRecords = {
   read: async (deps: {log: Log}, from: Store | Transaction) =>
-    (await unlessBroken(deps, () => creates.get(from, paths.creates()))) ?? {creates: 0},
+    (await skipIfInvalid(deps, () => creates.get(from, paths.creates()))) ?? {creates: 0},
   set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
 };
 

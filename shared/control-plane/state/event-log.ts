@@ -25,7 +25,7 @@ const KEPT_DAYS = 30;
  * Writes one decision beside the change that it tells of. The id is made from what happened and when, so that a
  * transaction that runs again writes the same document.
  */
-export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
+export function recordEvent(tx: Transaction, event: TimelineEvent, now: number): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
   const id = hash('sha256', JSON.stringify([now, event])).slice(0, 20);
   const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
@@ -33,18 +33,19 @@ export function tell(tx: Transaction, event: TimelineEvent, now: number): void {
 }
 
 /** Records that a breaker has paused the run, if it has. */
-export function tellPaused(tx: Transaction, before: Run, {run, status, reason}: Run, now: number): void {
-  if (status !== before.status) tell(tx, {kind: 'run', run, text: `Run ${run} is ${status}: ${reason}`}, now);
+export function recordPause(tx: Transaction, before: Run, {run, status, reason}: Run, now: number): void {
+  if (status !== before.status)
+    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is ${status}: ${reason}`}, now);
 }
 
 /** Of what changes no document. */
-export async function tellAlone(deps: Deps, event: TimelineEvent): Promise<void> {
+export async function recordEventNow(deps: Deps, event: TimelineEvent): Promise<void> {
   const now = deps.now();
-  await deps.store.transaction(async tx => tell(tx, event, now));
+  await deps.store.transaction(async tx => recordEvent(tx, event, now));
 }
 
 /** Records input that was refused: on the timeline for people, and in the log. */
-export async function tellRejected(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
+export async function recordRejection(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
   deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
-  await tellAlone(deps, {kind: 'rejected', ...event});
+  await recordEventNow(deps, {kind: 'rejected', ...event});
 }

@@ -3,22 +3,21 @@
  * transaction: the worker's heartbeats look at the worker alone.
  */
 import {afterMachineFailedStream} from '../../domain/fleet/breakers.ts';
-import {parseWork, paths} from '../../domain/names.ts';
-import {isOpen, type Run} from '../../domain/run/run.ts';
+import {parseWork} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
 import {isHeldBy, isLeasedTo, revokeLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
-import {abreast} from './concurrency.ts';
 import type {Deps} from './deps.ts';
-import {LEASED, runRecords, streamRecords, unlessBroken, workerRecords} from './documents.ts';
-import {tell, tellPaused} from './event-log.ts';
+import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
+import {recordEvent, recordPause} from './event-log.ts';
 
 /** The stream whose lease the worker has. */
 export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
-  const found = await unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
+  const found = await skipIfInvalid(deps, () => streamRecords.get(tx, work.run, work.stream));
   return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
     ? found
     : undefined;
@@ -32,7 +31,7 @@ export async function holderOf(
 ): Promise<Worker | undefined> {
   const name = stream?.lease?.worker;
   if (!name) return undefined;
-  const worker = await unlessBroken(deps, () => workerRecords.get(tx, name));
+  const worker = await skipIfInvalid(deps, () => workerRecords.get(tx, name));
   return isHeldBy(stream, worker) ? worker : undefined;
 }
 
@@ -43,7 +42,7 @@ export async function suspectedBy(
   {suspect}: Worker,
 ): Promise<Stream | undefined> {
   const work = parseWork(suspect?.work ?? null);
-  return work && unlessBroken(deps, () => streamRecords.get(tx, work.run, work.stream));
+  return work && skipIfInvalid(deps, () => streamRecords.get(tx, work.run, work.stream));
 }
 
 export function takeWork(tx: Transaction, holder: Worker | undefined): void {
@@ -52,7 +51,7 @@ export function takeWork(tx: Transaction, holder: Worker | undefined): void {
 
 /** The run of a stream that its machines have failed, to be counted there; read before anything is written. */
 export async function runOfFailed(deps: Deps, tx: Transaction, free: Stream): Promise<Run | undefined> {
-  return free.status === 'failed' ? unlessBroken(deps, () => runRecords.get(tx, free.run)) : undefined;
+  return free.status === 'failed' ? skipIfInvalid(deps, () => runRecords.get(tx, free.run)) : undefined;
 }
 
 /** The stream without its holder. A stream that failed for its machines is recorded, and counted in `parent`, its run. */
@@ -69,47 +68,17 @@ export function putBack(
   if (parent) setMachineFailed(tx, parent, free, now);
   const {run, stream, epoch, faults, last_error} = free;
   const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
-  tell(tx, {kind: 'stream', run, stream, epoch, text}, now);
+  recordEvent(tx, {kind: 'stream', run, stream, epoch, text}, now);
 }
 
 export function setMachineFailed(tx: Transaction, parent: Run, {stream}: Stream, now: number): void {
   const next = afterMachineFailedStream(parent, stream, now);
   runRecords.set(tx, next);
-  tellPaused(tx, parent, next, now);
+  recordPause(tx, parent, next, now);
 }
 
 /** Takes the lease from its worker. */
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   takeWork(tx, holder);
-}
-
-/** Workers that are told in one transaction. */
-const MOST_TOLD = 50;
-
-/**
- * Tells those at work on a run what has become of it, at their next heartbeat: one that is paused gets its streams back with the shard in
- * hand, one that was stopped at once.
- */
-export async function tellHolders(deps: Deps, run: string): Promise<void> {
-  const leased = await deps.store.query(paths.streams(run), {where: [LEASED]});
-  const turns = Array.from({length: Math.ceil(leased.length / MOST_TOLD)}, (_, turn) =>
-    leased.slice(turn * MOST_TOLD, (turn + 1) * MOST_TOLD),
-  );
-  await abreast(turns, some =>
-    deps.store.transaction(async tx => {
-      const parent = await runRecords.get(tx, run);
-      if (!parent) return;
-      const drains = parent.status === 'paused';
-      const held = await Promise.all(
-        some.map(async ({id}) => {
-          const stream = await unlessBroken(deps, () => streamRecords.get(tx, run, id));
-          return {stream, holder: await holderOf(deps, tx, stream)};
-        }),
-      );
-      for (const {stream, holder} of held)
-        if (stream && !isOpen(parent)) freeStream(tx, stream, holder, deps.now());
-        else if (holder && holder.drains !== drains) workerRecords.set(tx, {...holder, drains});
-    }),
-  );
 }

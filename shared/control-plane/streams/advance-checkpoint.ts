@@ -1,26 +1,25 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {parseValue, shardMetadata} from '../../contracts/schemas.ts';
 import {
   type OutputObject,
   outputPrefix,
-  parseOutputObject,
   partialsPrefix,
   paths,
   shardListingStart,
   shardObject,
 } from '../../domain/names.ts';
-import {isOpen} from '../../domain/run/run.ts';
-import {foldShards, largestEpoch, type Shard} from '../../domain/stream/checkpoint.ts';
-import {blockedBy, originAmong, type Stream, withProgress} from '../../domain/stream/stream.ts';
+import {foldShards, type Shard} from '../../domain/stream/checkpoint.ts';
+import {blockedBy, isUnfinished, type Stream, withProgress} from '../../domain/stream/stream.ts';
 import {iso} from '../../domain/time.ts';
 import type {ObjectInfo, Transaction} from '../../ports.ts';
-import {addLateShards} from '../runs/late-shards.ts';
-import {assertSpecHash, reopenRun, specHashOf} from '../runs/open-runs.ts';
+
 import type {Deps} from '../state/deps.ts';
-import {runRecords, streamRecords, unlessBroken} from '../state/documents.ts';
-import {tell} from '../state/event-log.ts';
+import {runRecords, streamRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
 import {shardRecords} from '../state/history-documents.ts';
+import {addLateShards} from '../state/late-shards.ts';
 import {holderOf, takeWork} from '../state/lease-documents.ts';
+import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
+import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';
 
 /**
  * Moves a stream's checkpoint to what the bucket holds, and answers the stream as it then is. The listing is the truth:
@@ -40,20 +39,22 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
 const MOST_AHEAD = 8;
 
 /**
- * A shard was stored. Counts it if it is the next, and those behind it that waited for it: a listing, which costs more than ten
- * looks at one object, is made only when an earlier event must have been lost.
+ * Counts a stored shard if it is the next one, and the shards behind it that waited for it. A listing costs more than ten reads of one
+ * object, so it is made only when an earlier event must have been lost. Returns true if the stream has ended.
  */
-export async function takeShard(deps: Deps, {run, stream, shard, format}: OutputObject): Promise<void> {
+export async function countShard(deps: Deps, {run, stream, shard, format}: OutputObject): Promise<boolean> {
   for (let next = shard; ; next++) {
     const object = await deps.objects.head(shardObject(run, stream, next, format));
-    if (!object) return;
+    if (!object) return false;
     const {advanced, isNew} = await countShards(deps, run, stream, [object]);
-    if (!advanced || advanced.status === 'completed' || advanced.status === 'failed') return;
+    if (!advanced) return false;
+    if (!isUnfinished(advanced)) return true;
     if (advanced.total_shards < next) {
-      if (next - advanced.total_shards > MOST_AHEAD) await advanceStream(deps, run, stream);
-      return;
+      const isLost = next - advanced.total_shards > MOST_AHEAD;
+      const found = isLost ? await advanceStream(deps, run, stream) : advanced;
+      return found !== undefined && !isUnfinished(found);
     }
-    if (!isNew && (await failOfTwin(deps, advanced, next, object.name))) return;
+    if (!isNew && (await failOfTwin(deps, advanced, next, object.name))) return true;
     next = advanced.total_shards;
   }
 }
@@ -72,7 +73,7 @@ function failOfTwin(deps: Deps, {run, stream}: Stream, shard: number, object: st
 /** Two documents for each: a commit must stay far below the 10 MiB that Firestore takes. */
 const MOST_AT_ONCE = 200;
 
-const NOTHING_NEW = {count: 0, left: 0, needsBeat: false};
+const NOTHING_NEW = {count: 0, left: 0};
 
 /** Counts the shards that these objects are, some hundred in a transaction: between two of them, the checkpoint is as true. */
 async function countShards(
@@ -83,9 +84,9 @@ async function countShards(
 ): Promise<{advanced: Stream | undefined; isNew: boolean}> {
   const spec_hash = await specHashOf(deps, run);
   const shards = readOrRefuse(run, stream, objects);
-  let [isNew, isBeating] = [false, false];
+  let isNew = false;
   for (;;) {
-    const {counted, left, count, needsBeat} = await deps.store.transaction(async tx => {
+    const {counted, left, count} = await deps.store.transaction(async tx => {
       const current = await streamRecords.get(tx, run, stream);
       if (!current || current.status === 'completed' || !spec_hash) return {counted: current, ...NOTHING_NEW};
       const now = deps.now();
@@ -108,7 +109,6 @@ async function countShards(
       // It was parked, and its worker had all of it: the run may have ended over that.
       const isRevived = current.status === 'failed' && moved.status === 'completed';
       const ended = isRevived ? await runRecords.get(tx, run) : undefined;
-      if (ended && !isOpen(ended) && !isBeating) return {counted: current, ...NOTHING_NEW, needsBeat: true};
       reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
       streamRecords.set(tx, moved);
       for (const shard of some.counted) {
@@ -116,28 +116,19 @@ async function countShards(
         const text = storedText(`${run}/${stream}`, shard);
         const stored_at = createdAt(objects, object);
         shardRecords.set(tx, paths.shard(run, stream, shard.shard), {...shard, stored_at});
-        tell(tx, {kind: 'shard', run, stream, object, text}, now);
+        recordEvent(tx, {kind: 'shard', run, stream, object, text}, now);
       }
       if (moved.status === 'completed')
-        tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
+        recordEvent(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} is complete`}, now);
       const count = some.counted.length;
       const left = all.counted.length - count + (all.ungranted ? 1 : 0);
-      return {counted: moved, count, left, needsBeat: false};
+      return {counted: moved, count, left};
     });
-    if (needsBeat) {
-      await deps.ticker.on();
-      isBeating = true;
-      continue;
-    }
     isNew ||= count > 0;
     if (left > 0) continue;
     // The run of a parked stream may have ended, and so may that of a stream whose worker lost its lease.
     if (isNew && counted?.lease === null) await addLateShards(deps, run);
-    if (counted?.status === 'completed') {
-      await clearPartials(deps, run, stream);
-      // It may have been the last one of a run that is paused, for which nothing beats.
-      if ((await runRecords.get(deps.store, run))?.status !== 'active') await deps.ticker.on();
-    }
+    if (counted?.status === 'completed') await clearPartials(deps, run, stream);
     return {advanced: counted, isNew};
   }
 }
@@ -185,7 +176,7 @@ async function park(
   const {run, stream} = current;
   takeWork(tx, await holderOf(deps, tx, current));
   streamRecords.set(tx, parked);
-  tell(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`}, now);
+  recordEvent(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`}, now);
   return parked;
 }
 
@@ -194,71 +185,7 @@ async function clearPartials(deps: Deps, run: string, stream: string): Promise<v
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }
 
-/**
- * The shards of a stream that lie in the bucket; none where they do not belong together. `epoch`: the largest of those that can be read
- * one by one, because a later grant is above it.
- */
-export async function storedShards(
-  {objects}: Pick<Deps, 'objects'>,
-  run: string,
-  stream: string,
-): Promise<{shards: Shard[]; epoch: number; areAny: boolean}> {
-  const listing = await objects.list(outputPrefix(run, stream));
-  const shards = readOrRefuse(run, stream, listing);
-  if (!(shards instanceof Rejected)) return {shards, epoch: largestEpoch(shards), areAny: shards.length > 0};
-  const readable = listing.flatMap(object => {
-    const shard = readOrRefuse(run, stream, [object]);
-    return shard instanceof Rejected ? [] : shard;
-  });
-  return {shards: [], epoch: largestEpoch(readable), areAny: true};
-}
-
-function readOrRefuse(run: string, stream: string, objects: readonly ObjectInfo[]): Shard[] | Rejected {
-  try {
-    return readShards({run, stream}, objects);
-  } catch (error) {
-    if (!(error instanceof Rejected)) throw error;
-    return error;
-  }
-}
-
-function errorOf({message}: Rejected) {
-  return {kind: 'error' as const, reason: message};
-}
-
-/** Which of several objects with its index a stream is made of. Every way to a stream without a document asks this. */
-export async function originOf(
-  {objects, log}: Pick<Deps, 'objects' | 'log'>,
-  run: string,
-  stream: string,
-  found: readonly ObjectInfo[],
-): Promise<ObjectInfo | undefined> {
-  const listing = found.length > 1 ? await objects.list(outputPrefix(run, stream)) : [];
-  const shards = await unlessBroken({log}, async () => readShards({run, stream}, listing));
-  return originAmong(found, shards?.[0]?.stream_crc32c);
-}
-
-type Named = Pick<Stream, 'run' | 'stream'>;
-
-/** The shards among the objects of a stream's folder. Throws `Rejected` for a shard that says it is another. */
-export function readShards(stream: Named, objects: readonly ObjectInfo[]): Shard[] {
-  return objects.flatMap(object => readShard(stream, object));
-}
-
-function readShard(stream: Named, object: ObjectInfo): Shard[] {
-  const named = parseOutputObject(object.name);
-  if (!named) return [];
-  const {schema: _, run, stream: of, ...facts} = parseValue(shardMetadata, object.metadata, object.name);
-  if (run !== stream.run || of !== stream.stream || facts.shard !== named.shard)
-    throw new Rejected(`${object.name} says that it is shard ${facts.shard} of ${run}/${of}`);
-  return [{...facts, object: object.name, size_bytes: object.size_bytes}];
-}
-
 function storedText(of: string, shard: Shard): string {
   const rejected = shard.rejected > 0 ? `, ${shard.rejected} rejected` : '';
   return `Shard ${shard.shard} of ${of} stored: samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
-}
-
-export function createdAt(objects: readonly ObjectInfo[], name: string): string | null {
-  return objects.find(object => object.name === name)?.created_at ?? null;
 }

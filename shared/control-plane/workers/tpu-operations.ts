@@ -2,47 +2,39 @@ import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {TpuError} from '../../contracts/errors.ts';
 import type {tpuMessage} from '../../contracts/schemas.ts';
-import {newZone, refusedBy, type Zone} from '../../domain/fleet/placement.ts';
+import {priceOf} from '../../domain/billing/budget.ts';
+import {refusedBy, type Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {afterLostBoot} from '../../domain/fleet/silence-brake.ts';
 import {afterLook, createRefused, type WorkerAction} from '../../domain/worker/lifecycle.ts';
 import type {Death} from '../../domain/worker/liveness.ts';
+import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from '../../domain/worker/nodes.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {TpuRequest, Transaction} from '../../ports.ts';
-import {abreast} from '../state/concurrency.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
-import {poolRecords, unlessBroken, workerRecords, zoneRecords} from '../state/documents.ts';
-import {tell, tellAlone} from '../state/event-log.ts';
-import {readPool} from '../state/pools.ts';
+import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../state/documents.ts';
+import {recordEvent, recordEventNow} from '../state/event-log.ts';
+import {readPool} from '../state/pool.ts';
+import {readPrices} from '../state/prices.ts';
 import {recordAttempt} from '../state/worker-history.ts';
-import {priceOf, readPrices} from './budget.ts';
-import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from './provider-snapshot.ts';
+import {zoneOf} from '../state/zones.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
 /** Publishes each action, twice where it fails: a message that comes twice is obeyed once. */
 export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
-  await abreast(actions, ({kind, worker, incarnation}) => {
+  await forEachConcurrently(actions, ({kind, worker, incarnation}) => {
     const publish = () => deps.bus.publish('tpu', {action: kind, worker, incarnation});
     return publish().catch(publish);
   });
 }
 
 /**
- * Asks Cloud TPU for what a message says, if the slot's document still says so too: a late or repeated message of an
- * earlier life does nothing. How it went is seen by a later look at the nodes.
+ * Asks Cloud TPU for what a message says, if the slot's document still says so too: a late or repeated message of an earlier
+ * incarnation does nothing. A later list of nodes shows the outcome.
  */
-export async function obeyTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
-  try {
-    await obey(deps, message);
-  } finally {
-    // Whoever asked for a node may have been slow, or have given it up since, and so may an earlier delivery of this: the last look may
-    // be over, and one must find it.
-    if (message.action === 'create') await deps.ticker.on();
-  }
-}
-
-async function obey(deps: Deps, message: TpuMessage): Promise<void> {
+export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
   const worker = await workerRecords.get(deps.store, message.worker);
   const expected = message.action === 'create' ? 'creating' : 'deleting';
   if (worker?.phase !== expected || worker.incarnation !== message.incarnation) {
@@ -59,7 +51,7 @@ async function obey(deps: Deps, message: TpuMessage): Promise<void> {
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
     if (message.action === 'create') await recordRefusal(deps, worker, error);
     // It is asked for again, as long as the node is there.
-    else await tellAlone(deps, {kind: 'worker', worker: worker.name, text: error.message});
+    else await recordEventNow(deps, {kind: 'worker', worker: worker.name, text: error.message});
   }
 }
 
@@ -80,7 +72,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const zone = await zoneOf(deps, tx, worker.zone, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
     const text = `${worker.name} is not created: ${cause}; the next look decides again`;
-    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+    recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }
 
@@ -113,7 +105,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
-    tell(tx, {kind: 'worker', worker: worker.name, text}, now);
+    recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }
 
@@ -125,18 +117,13 @@ async function refuse(
   death: Death,
   now: number,
 ): Promise<void> {
-  const pool = await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool));
+  const pool = await skipIfInvalid(deps, () => poolRecords.get(tx, deps.config.pool));
   const after = pool && afterLostBoot(zone, pool, worker);
   const refused = createRefused(worker, death.cause, 0, now);
   zoneRecords.set(tx, after?.zone ?? zone);
   if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
   workerRecords.set(tx, refused);
   recordAttempt(tx, worker, {worker: refused, death}, now);
-}
-
-/** What is known of the zone; a document that somebody broke says nothing. */
-export async function zoneOf(deps: Deps, tx: Transaction, zone: string, now: number): Promise<Zone> {
-  return (await unlessBroken(deps, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
 }
 
 async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {

@@ -25,8 +25,6 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   cost_usd: number;
   /** Grows with every message that configured it. */
   version: number;
-  /** Streams that a message cancelled and none has retried. */
-  cancelled_streams: string[];
   stopped_at: string | null;
   said: Said;
   streams_pending: number;
@@ -56,9 +54,8 @@ export const NO_STREAMS = {
 };
 
 /** A run as it begins: no message has changed it, and no machine has died at work on it. */
-export const NO_ORDERS = {
+export const NO_MESSAGES = {
   version: 0,
-  cancelled_streams: [],
   stopped_at: null,
   said: {},
   ...NO_MACHINE_DEATHS,

@@ -1,4 +1,4 @@
-/** What people said is done once, is final where they were told so, and outlives the Store. */
+/** What people said is done once, and is final where they were told so, until the Store is lost. */
 import {outputsPrefix, paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Setting} from '../context.ts';
@@ -19,24 +19,11 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   rebuild: {},
 };
 
-/** What a message made of the document that it is about. */
-type Word = {path: string; version: number; spent_usd: number; cancelled: string | undefined};
-
-/** Whether an order is left on a run or a pool. */
-function isKept({version, status, cancelled_streams}: Document = {}): boolean {
-  return (
-    Number(version) > 0 || status === 'paused' || Boolean((cancelled_streams as string[] | undefined)?.length)
-  );
-}
-
 export class Words {
   readonly #setting: Setting;
   readonly #verdict: Verdict;
   /** Control messages that must have left a record at the end, and those that had to be rejected. */
   #expected = new Map<string, 'rejected' | undefined>();
-  /** By the id of the message; and those of messages that were done to their end. */
-  readonly #said = new Map<string, Word>();
-  readonly #kept: Word[] = [];
   /** Runs that somebody stopped, whether or not it has been heard. */
   readonly #stopped = new Set<string>();
   /** Runs that were stopped, streams that were cancelled, and workers that were deleted, for good. */
@@ -60,25 +47,11 @@ export class Words {
   }
 
   onControl(id: string, before: Document | undefined, after: Document): void {
-    this.#onSaid(id, after);
     this.#onOrdered(after);
     const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
     const isNonsense = this.#expected.get(id) === 'rejected';
     this.#setting.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
     this.#verdict.check(before === undefined, () => `control message ${id} was done twice`);
-  }
-
-  /** In the commit that records a message, the document that it is about is as the message has made it. */
-  #onSaid(id: string, {message, outcome}: Document): void {
-    if (outcome !== 'applied') return;
-    const {action, run, stream} = JSON.parse(String(message));
-    const path = run === undefined ? paths.pool('tpu') : paths.run(run);
-    const document = this.#setting.store.peek(path);
-    if (action === 'rebuild' || !(isKept(document) || action === 'cancel')) return;
-    const {version, spent_usd, cost_usd} = document ?? {};
-    const spent = Math.max(Number(spent_usd), Number(cost_usd ?? 0));
-    const cancelled = action === 'cancel' ? paths.stream(run, stream) : undefined;
-    this.#said.set(id, {path, version: Number(version), spent_usd: spent, cancelled});
   }
 
   /** Each field has the value of the message published last, whatever is delivered last; a stop applies however late. */
@@ -107,32 +80,20 @@ export class Words {
     }
   }
 
-  /** A message was done to its end: what it said outlives the Store. */
-  onObeyed(id: string, {action, run, worker}: Document): void {
+  /** A message was done to its end. */
+  onObeyed(_id: string, {action, run, stream, worker}: Document): void {
     const {store} = this.#setting;
-    const said = this.#said.get(id);
-    // A resume may have come in between: of a run on which no order is left, no object is made.
-    if (said && (said.cancelled || isKept(store.peek(said.path)))) this.#kept.push(said);
-    const isCancelled = (path: string) => /^cancelled/.test(String(store.peek(path)?.last_error));
-    if (said?.cancelled && isCancelled(said.cancelled)) this.#cancelled.add(said.cancelled);
-    const path = paths.worker(String(worker));
-    if (action === 'delete' && store.peek(path)?.held) this.#held.add(path);
-    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'cancelled') return;
-    this.#final.add(String(run));
-    const leased = store.collection(paths.streams(String(run))).filter(({data}) => data.lease !== null);
-    this.#verdict.check(
-      leased.length === 0,
-      () => `run ${run} was stopped, and workers have ${leased.map(({id}) => id)}`,
-    );
+    const path = paths.stream(String(run), String(stream));
+    const isCancelled = /^cancelled/.test(String(store.peek(path)?.last_error));
+    if (action === 'cancel' && isCancelled) this.#cancelled.add(path);
+    const deleted = paths.worker(String(worker));
+    if (action === 'delete' && store.peek(deleted)?.held) this.#held.add(deleted);
+    if (action === 'stop' && store.peek(paths.run(String(run)))?.status === 'cancelled')
+      this.#final.add(String(run));
   }
 
-  /** A document that is made is new, or is as the bucket has kept it. */
+  /** A document that is made says what people said before. A run that had a shard waits for an operator. */
   onMade(path: string, after: Document): void {
-    for (const kept of this.#kept.filter(kept => kept.path === path))
-      this.#verdict.check(
-        Number(after.version) >= kept.version && Number(after.spent_usd) >= kept.spent_usd - 1e-6,
-        () => `${path} has version ${after.version} and $${after.spent_usd}, and had ${JSON.stringify(kept)}`,
-      );
     this.#verdict.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
       () => `${path} was made again, and goes on by itself`,
@@ -186,9 +147,10 @@ export class Words {
     );
   }
 
+  /** What people said is lost with the Store. */
   onWipe(): void {
     this.#expected = new Map();
-    this.#last.clear();
+    for (const said of [this.#last, this.#final, this.#cancelled, this.#held]) said.clear();
   }
 
   atTheEnd(): void {

@@ -12,7 +12,7 @@ export type Said = {
 };
 
 /** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
-export type Actor = {said: Said} | {topic: Topic | 'tick'; id: string} | undefined;
+export type Actor = {said: Said} | {topic: Topic; id: string; task?: string} | undefined;
 
 export class Verdict {
   violation: string | undefined;
@@ -28,8 +28,9 @@ export class Verdict {
     return this.actor && 'said' in this.actor ? this.actor.said : undefined;
   }
 
-  /** Whether the present call is made on behalf of people. */
+  /** True if the present call is made on behalf of people: for a command, or for the rebuild that one began. */
   get isOrdered(): boolean {
-    return this.actor !== undefined && 'topic' in this.actor && this.actor.topic === 'control';
+    if (this.actor === undefined || !('topic' in this.actor)) return false;
+    return this.actor.topic === 'control' || this.actor.task === 'rebuild';
   }
 }

@@ -24,34 +24,25 @@ import {
 } from '../../domain/fleet/silence-brake.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
+import type {Terms} from '../../domain/tick/slots.ts';
 import type {WorkerDecision} from '../../domain/worker/lifecycle.ts';
 import {type Death, isMachineDeath} from '../../domain/worker/liveness.ts';
 import type {Moment} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
-import {poolRecords, runRecords, spendingRecords, unlessBroken, zoneRecords} from '../state/documents.ts';
-import {tell, tellPaused} from '../state/event-log.ts';
-import {addBill, type Bill, readBill} from './budget.ts';
-import {zoneOf} from './tpu-operations.ts';
+import {poolRecords, runRecords, skipIfInvalid, spendingRecords, zoneRecords} from '../state/documents.ts';
+import {recordEvent, recordPause} from '../state/event-log.ts';
+import {zoneOf} from '../state/zones.ts';
+import {addBill, type Bill, readBill} from './bills.ts';
 
 export type Shared = {
   zones: Map<string, Zone>;
   runs: Map<string, Run>;
-  /** Undefined where its document cannot be read: the next tick makes it again. */
+  /** Undefined where its document cannot be read: no node is created until it is mended. */
   pool: Pool | undefined;
   spending: {months: Months} | undefined;
   bill: Bill;
-};
-
-/** Facts about the fleet that the brakes of the zones need. */
-export type Hush = {
-  /** Workers of each zone that have spoken. */
-  heard: ReadonlyMap<string, number>;
-  /** Workers that have been silent, and stored nothing, for longer than any brake holds. */
-  lost: ReadonlySet<string>;
-  /** Shards of the runs whose machines died lately: the sums in their documents are those of an earlier tick. */
-  stored: ReadonlyMap<string, number>;
 };
 
 type Turn = WorkerDecision & {
@@ -86,12 +77,12 @@ export async function readShared(
       await Promise.all([...zones].map(async name => [name, await zoneOf(deps, tx, name, now)] as const)),
     ),
     runs: new Map(
-      (await Promise.all([...runs].map(run => unlessBroken(deps, () => runRecords.get(tx, run))))).flatMap(
+      (await Promise.all([...runs].map(run => skipIfInvalid(deps, () => runRecords.get(tx, run))))).flatMap(
         run => (run ? [[run.run, run] as const] : []),
       ),
     ),
-    pool: isPoolNeeded ? await unlessBroken(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
-    spending: over.length > 0 ? await unlessBroken(deps, () => spendingRecords.get(tx)) : undefined,
+    pool: isPoolNeeded ? await skipIfInvalid(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
+    spending: over.length > 0 ? await skipIfInvalid(deps, () => spendingRecords.get(tx)) : undefined,
     bill: await readBill(deps, tx, over),
   };
 }
@@ -116,7 +107,7 @@ export function judgeSilence(
   {config}: Deps,
   shared: Shared,
   {before, death}: Turn,
-  {heard, lost}: Hush,
+  {heard, lost}: Pick<Terms, 'heard' | 'lost'>,
   moment: Moment,
 ): Verdict | undefined {
   const zone = shared.zones.get(before.zone);
@@ -182,7 +173,7 @@ export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker
     if (isStopped(boots, bundle) && !isStopped(document.boots, bundle)) {
       const text = `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; ${advice}`;
       deps.log('ERROR', text, {worker: worker.name});
-      tell(tx, {...about, text}, now);
+      recordEvent(tx, {...about, text}, now);
     }
     return {...document, boots};
   };
@@ -206,5 +197,5 @@ export function countMachineDeath(
   const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
   const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
   shared.runs.set(run.run, next);
-  tellPaused(tx, run, next, now);
+  recordPause(tx, run, next, now);
 }

@@ -1,19 +1,14 @@
 /** Proofs that worker-api works, and what they say of silent workers: see domain/worker/served-time.ts and domain/fleet/silence-brake.ts. */
 
-import {afterHello} from '../../domain/fleet/breakers.ts';
-import type {Zone} from '../../domain/fleet/placement.ts';
-import {afterHellos, LONGEST_SILENCE_S, withHeld} from '../../domain/fleet/silence-brake.ts';
+import {LONGEST_SILENCE_S} from '../../domain/fleet/silence-brake.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../../domain/worker/worker.ts';
-import type {Transaction} from '../../ports.ts';
-import {abreast} from '../state/concurrency.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
-import {poolRecords, servedRecord, zoneRecords} from '../state/documents.ts';
-import {tell} from '../state/event-log.ts';
+import {servedRecord} from '../state/documents.ts';
 import type {Failures} from '../state/failures.ts';
-import {zoneOf} from './tpu-operations.ts';
 
 /** Failed pings in a row that are an alert of their own while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;
@@ -73,7 +68,7 @@ export async function findLost(
     worker => isAlive(worker) && isServedFor(served, worker.heartbeat_at, LONGEST_SILENCE_S),
   );
   const lost = new Set<string>();
-  await abreast(silent, async ({name, suspect}) => {
+  await forEachConcurrently(silent, async ({name, suspect}) => {
     const work = parseWork(suspect?.work ?? null);
     if (suspect && work) {
       const {run, stream} = work;
@@ -91,78 +86,4 @@ export async function findLost(
     lost.add(name);
   });
   return lost;
-}
-
-/** Lets first words of workers end the brakes of their zones, and the stops of creates there and in their pool. */
-export async function heedHellos(
-  deps: Deps,
-  zones: readonly Zone[],
-  workers: ReadonlyMap<string, Worker>,
-  moment: Moment,
-): Promise<void> {
-  const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
-  await abreast(zones, async seen => {
-    const its = byZone.get(seen.zone) ?? [];
-    const hello_at = lastHello(its);
-    const change = (zone: Zone): Zone => {
-      const brake = zone.brake && afterHellos(zone.brake, its, moment);
-      const boots = hello_at === undefined ? zone.boots : afterHello(zone.boots, hello_at);
-      return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
-    };
-    if (change(seen) !== seen) await changeZoneDocument(deps, seen.zone, change);
-  });
-  const hello_at = lastHello([...workers.values()]);
-  const pool = await poolRecords.get(deps.store, deps.config.pool);
-  if (hello_at === undefined || afterHello(pool.boots, hello_at) === pool.boots) return;
-  await deps.store.transaction(async tx => {
-    const current = await poolRecords.get(tx, deps.config.pool);
-    poolRecords.set(tx, {...current, boots: afterHello(current.boots, hello_at)});
-  });
-}
-
-function lastHello(workers: readonly Worker[]): string | undefined {
-  return workers
-    .flatMap(({hello_at}) => hello_at ?? [])
-    .sort()
-    .at(-1);
-}
-
-/** Writes down which silent workers each zone holds, and says what they cost. */
-export async function reportHeld(deps: Deps, zones: readonly Zone[], held: readonly Worker[]): Promise<void> {
-  const byZone = Map.groupBy(held, ({zone}) => zone);
-  const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
-  await abreast([...names], async name => {
-    const workers = byZone.get(name) ?? [];
-    const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
-    if (workers.length > 0) deps.log('ERROR', text);
-    await changeZoneDocument(deps, name, (zone, tx) => {
-      if (!zone.brake) return zone;
-      const brake = withHeld(zone.brake, workers);
-      if (brake.held === zone.brake.held && brake.held_usd_per_hour === zone.brake.held_usd_per_hour)
-        return zone;
-      tell(tx, {kind: 'zone', text}, deps.now());
-      return {...zone, brake};
-    });
-  });
-}
-
-function alertOf(zone: string, workers: readonly Worker[]): string {
-  const known = workers.flatMap(({usd_per_hour}) => usd_per_hour ?? []);
-  const usd = known.reduce((sum, usd_per_hour) => sum + usd_per_hour, 0);
-  const cost = known.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
-  const names = workers.slice(0, 5).map(({name}) => name);
-  const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
-  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
-}
-
-async function changeZoneDocument(
-  deps: Deps,
-  name: string,
-  change: (zone: Zone, tx: Transaction) => Zone,
-): Promise<void> {
-  await deps.store.transaction(async tx => {
-    const zone = await zoneOf(deps, tx, name, deps.now());
-    const next = change(zone, tx);
-    if (next !== zone) zoneRecords.set(tx, next);
-  });
 }

@@ -9,9 +9,9 @@ import {
   streamObject,
 } from '../../domain/names.ts';
 import type {Objects} from '../../ports.ts';
-import {abreast} from '../state/concurrency.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
 import {streamRecords} from '../state/documents.ts';
-import {runsInBucket, type Sources, type StreamSurvey} from './rebuild.ts';
+import {runsInBucket, type Sources, type StreamSurvey} from './compare-streams.ts';
 
 const OUTPUTS = 'activations/';
 
@@ -59,7 +59,7 @@ export async function goneStreams(
   const present = new Set(found.map(({stream}) => stream));
   const gone = [...streams].filter(stream => !present.has(stream));
   const surveys: StreamSurvey[] = [];
-  await abreast(gone, async stream => {
+  await forEachConcurrently(gone, async stream => {
     const listing = await objects.list(outputPrefix(run, stream));
     const object = known.get(stream)?.object ?? streamObject(run, stream);
     const known_shards = known.get(stream)?.total_shards ?? 0;

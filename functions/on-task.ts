@@ -1,0 +1,10 @@
+import type {CloudEvent} from '@google-cloud/functions-framework';
+import {parseJson, parseValue, pubsubEvent, taskMessage} from '../shared/contracts/schemas.ts';
+import {handleTaskMessage} from '../shared/control-plane/handlers/task-message.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
+
+/** Long work goes on by some pages: a run to register, to rebuild or to finish, or the bucket to compare. */
+export async function onTask(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
+  const {text} = parseValue(pubsubEvent, event.data, 'The task event');
+  await handleTaskMessage(deps, parseJson(taskMessage, text, 'The message on topic tasks'));
+}

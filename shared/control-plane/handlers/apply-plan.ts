@@ -1,0 +1,105 @@
+/** Applies the plans of a tick: each decision in a transaction that decides again from what it reads. */
+
+import type {Pause} from '../../domain/billing/budget.ts';
+import {pausedForMoney} from '../../domain/billing/cost.ts';
+import {isRunnable} from '../../domain/run/run.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
+import {slotsThatChange} from '../../domain/tick/slots.ts';
+import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import {sumUp} from '../runs/summarize-run.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {runRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import type {Failures} from '../state/failures.ts';
+import {publishOpenTasks} from '../state/tasks.ts';
+import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
+import {findMissing} from '../workers/list-nodes.ts';
+import {type Outcome, reconcileWorkers} from '../workers/reconcile-workers.ts';
+import {deleteStrays, dropInvalidWorkers} from '../workers/strays.ts';
+import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
+
+/** Runs that are summed up at once. */
+const RUNS_AT_ONCE = 8;
+
+/** Deletes the workers without money, and pauses their runs. */
+export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Outcome> {
+  await forEachConcurrently(plan.pauses, each =>
+    failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
+  );
+  return reconcileWorkers(deps, plan.deletes, plan.terms, failures);
+}
+
+async function pauseRun({store, now}: Deps, {run, version, why}: Pause): Promise<void> {
+  await store.transaction(async tx => {
+    const found = await runRecords.get(tx, run);
+    // A run that was configured since is judged by the next tick.
+    if (!found || !isRunnable(found) || found.version !== version) return;
+    const paused = pausedForMoney(found, why, now());
+    runRecords.set(tx, paused);
+    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${paused.reason}`}, now());
+  });
+}
+
+/** Deletes go before creates, and both before leases, runs and long work. `spent`: what the budgets of this tick have ended. */
+export async function applyPlan(
+  deps: Deps,
+  snapshot: Snapshot,
+  plan: TickPlan,
+  spent: Outcome,
+  failures: Failures,
+): Promise<void> {
+  const {terms} = plan;
+  await failures.isolate('hear first words', () => applyHellos(deps, plan.hellos, snapshot));
+  await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, terms));
+  const deleted = await reconcileWorkers(deps, plan.deletes, terms, failures);
+  const others = await reconcileWorkers(deps, plan.others, terms, failures);
+  const found = await reconcileMissing(deps, plan, failures);
+  const freed = [spent, deleted, others, found].flatMap(outcome => outcome.freed);
+  await countFreed(deps, freed, failures);
+  await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
+  await failures.isolate('drop invalid workers', () => dropInvalidWorkers(deps, plan.dropped));
+  const held = [deleted, others, found].flatMap(outcome => outcome.held);
+  await failures.isolate('report held workers', () => reportHeld(deps, snapshot.zones ?? [], held));
+  await failures.isolate('revoke expired leases', () => revokeExpired(deps, plan.expired, snapshot.served));
+  await forEachConcurrently(plan.notices, ({run, workers}) =>
+    failures.isolate(`notify the workers of run ${run}`, () => notifyWorkers(deps, run, workers)),
+  );
+  await forEachConcurrently(
+    plan.runs,
+    each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
+    RUNS_AT_ONCE,
+  );
+  await failures.isolate('publish long work', () => publishOpenTasks(deps));
+}
+
+/** Asks about each node that the list leaves out, and decides with the answer. */
+async function reconcileMissing(
+  deps: Deps,
+  {missing, terms}: TickPlan,
+  failures: Failures,
+): Promise<Outcome> {
+  const workers = missing.flatMap(({seen}) => seen ?? []);
+  const nodes = await findMissing(deps, terms.nodes, workers);
+  const asked = {...terms, nodes};
+  const {deletes, others} = slotsThatChange(missing, asked, deps.config.limits, deps.now());
+  const deleted = await reconcileWorkers(deps, deletes, asked, failures);
+  const rest = await reconcileWorkers(deps, others, asked, failures);
+  return {held: [...deleted.held, ...rest.held], freed: [...deleted.freed, ...rest.freed]};
+}
+
+/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next worker begins. */
+async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failures): Promise<void> {
+  await forEachConcurrently(freed, ({run, stream}) =>
+    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
+  );
+}
+
+async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise<void> {
+  const {run, counts, cost_usd} = plan;
+  if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, workers);
+  if (plan.next === 'finish') await deps.bus.publish('tasks', {task: 'finish', run: run.run, cost_usd});
+  else await sumUp(deps, run, counts.totals, cost_usd, 'its last workers still hold its streams');
+}

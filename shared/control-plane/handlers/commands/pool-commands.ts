@@ -1,0 +1,77 @@
+import {z} from 'zod';
+import {Rejected} from '../../../contracts/errors.ts';
+import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
+import {decideResumePool, decideScale} from '../../../domain/commands.ts';
+import {NO_BOOTS} from '../../../domain/fleet/breakers.ts';
+import type {Zone} from '../../../domain/fleet/placement.ts';
+import {type Pool, slotsFor} from '../../../domain/fleet/pool.ts';
+import {paths, workerIdOf} from '../../../domain/names.ts';
+import {iso} from '../../../domain/time.ts';
+import type {Transaction} from '../../../ports.ts';
+import type {Deps} from '../../state/deps.ts';
+import {poolRecords, UNFINISHED, zoneRecords} from '../../state/documents.ts';
+import {recordEventNow} from '../../state/event-log.ts';
+import {readPool} from '../../state/pool.ts';
+import {openRuns} from '../../state/runs.ts';
+import {zoneOf} from '../../state/zones.ts';
+import {command, conclude, type Moment, type Outcome} from './command.ts';
+
+function poolOf({config}: Deps, tx: Transaction, pool: string | undefined): Promise<Pool> {
+  if (pool !== config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
+  return poolRecords.get(tx, config.pool);
+}
+
+/** Ends the stop of creates of a pool and of its zones, where it began before the message. */
+export async function resumePool(
+  deps: Deps,
+  tx: Transaction,
+  name: string | undefined,
+  {said_at, now}: Moment,
+): Promise<Outcome> {
+  const pool = await poolOf(deps, tx, name);
+  const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, zone, now)));
+  const resume = (next: Pool) => {
+    poolRecords.set(tx, next);
+    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= said_at;
+    for (const zone of zones.filter(isEarlier))
+      if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
+  };
+  return conclude(decideResumePool(pool, said_at), resume, {pool: pool.pool});
+}
+
+export const scale = command({
+  schema: withSomeOf(
+    z.strictObject({
+      action: z.literal('scale'),
+      pool: poolName.default('tpu'),
+      workers_per_zone: z.number().int().min(0).max(1000).optional(),
+      zones: zones.optional(),
+      provisioning: provisioning.optional(),
+      budget_usd: dollars.optional(),
+      if_version: version.optional(),
+    }),
+    'workers_per_zone',
+    'zones',
+    'provisioning',
+    'budget_usd',
+  ),
+  decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
+    const found = await poolOf(deps, tx, pool);
+    const decision = decideScale(found, settings, if_version, deps.config.ceilings, said_at);
+    return conclude(decision, next => poolRecords.set(tx, next), {pool});
+  },
+  after: recordStranded,
+});
+
+/** Records the streams with a slot of their own that the pool has no more. */
+async function recordStranded(deps: Deps): Promise<void> {
+  const pool = await readPool(deps);
+  for (const run of await openRuns(deps)) {
+    if (run.affinity === 'any' || run.pool !== pool.pool) continue;
+    const unfinished = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
+    const [first, ...more] = unfinished.filter(({id}) => slotsFor(pool, run, workerIdOf(id))?.length === 0);
+    if (!first) continue;
+    const text = `${more.length + 1} streams of run ${run.run} wait, the first is ${first.id}: the pool has no TPU with their number (affinity: fixed); scale the pool`;
+    await recordEventNow(deps, {kind: 'run', run: run.run, text});
+  }
+}

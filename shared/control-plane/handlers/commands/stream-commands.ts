@@ -1,0 +1,83 @@
+import {z} from 'zod';
+import {runId, streamText} from '../../../contracts/schemas.ts';
+import {type Decision, decideCancel, decideRetry} from '../../../domain/commands.ts';
+import {paths} from '../../../domain/names.ts';
+import {isOpen} from '../../../domain/run/run.ts';
+import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
+import {iso} from '../../../domain/time.ts';
+import type {Transaction} from '../../../ports.ts';
+import type {Deps} from '../../state/deps.ts';
+import {FAILED, runRecords, streamRecords} from '../../state/documents.ts';
+import {holderOf, takeWork} from '../../state/lease-documents.ts';
+import {command, type Moment, type Outcome} from './command.ts';
+
+/** Parked streams that one message revives; the same message again revives more. */
+const MOST_AT_ONCE = 200;
+const MOST_TOLD = 20;
+
+/** Tries one parked stream again, or every parked stream of the run. */
+export const retry = command({
+  schema: z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
+  decide: async (deps, tx, {run, stream}, moment) => {
+    const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
+    const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
+    const decide = (found: Stream) => decideRetry(found, moment.said_at, moment.now);
+    const about = {run, ...(stream === undefined ? {} : {stream})};
+    return {...(await onStreams(deps, tx, {run, ids, nothing}, decide, moment)), about};
+  },
+});
+
+/** Parks the stream; its worker hears it at its next heartbeat. */
+export const cancel = command({
+  schema: z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
+  decide: async (deps, tx, {run, stream}, moment) => {
+    const decide = (found: Stream) => decideCancel(found, moment.said_at, moment.now);
+    const which = {run, ids: [stream], nothing: noStream(run, stream)};
+    return {...(await onStreams(deps, tx, which, decide, moment)), about: {run, stream}};
+  },
+});
+
+function noStream(run: string, stream: string): string {
+  return `there is no stream ${run}/${stream}`;
+}
+
+/** The query comes before the transaction's own reads: a transaction reads documents one by one. */
+async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
+  const parked = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
+  return parked.map(({id}) => id);
+}
+
+/** Applied when any stream changes. Opens an ended run for streams that are unfinished again. */
+async function onStreams(
+  deps: Deps,
+  tx: Transaction,
+  {run, ids, nothing}: {run: string; ids: readonly string[]; nothing: string},
+  decide: (stream: Stream) => Decision<Stream>,
+  {now}: Moment,
+): Promise<Omit<Outcome, 'about'>> {
+  const parent = await runRecords.get(tx, run);
+  if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
+  if (parent.status === 'cancelled')
+    return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
+  const found: Stream[] = [];
+  for (const id of ids.slice(0, MOST_AT_ONCE)) {
+    const each = await streamRecords.get(tx, run, id);
+    if (each) found.push(each);
+  }
+  const holders = await Promise.all(found.map(stream => holderOf(deps, tx, stream)));
+  const decisions = found.map(decide);
+  const changed = decisions.filter(decision => decision.kind === 'applied');
+  for (const {next} of changed) streamRecords.set(tx, next);
+  for (const [index, decision] of decisions.entries())
+    if (decision.kind === 'applied' && decision.next.lease === null) takeWork(tx, holders[index]);
+  if (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent))
+    runRecords.set(tx, {...parent, status: 'active', updated_at: iso(now)});
+  const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
+  const told = reasons.slice(0, MOST_TOLD);
+  if (reasons.length > MOST_TOLD) told.push(`and ${reasons.length - MOST_TOLD} more`);
+  if (ids.length > MOST_AT_ONCE) told.push('more are parked: send it again for them');
+  return {
+    outcome: changed.length > 0 ? 'applied' : 'rejected',
+    reason: told.length > 0 ? told.join('; ') : nothing,
+  };
+}

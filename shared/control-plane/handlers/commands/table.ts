@@ -1,0 +1,40 @@
+/** The one table of commands. A new command is one row, with its schema, its preparation, its decision and its after-effects. */
+import {z} from 'zod';
+import {scale} from './pool-commands.ts';
+import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
+import {cancel, retry} from './stream-commands.ts';
+import {deleteWorker, recreate} from './worker-commands.ts';
+
+export const COMMANDS = {
+  start,
+  pause,
+  resume,
+  stop,
+  retry,
+  cancel,
+  recreate,
+  delete: deleteWorker,
+  rebuild,
+  configure,
+  scale,
+};
+
+type Rows = typeof COMMANDS;
+/** A message on topic `control`. */
+export type ControlMessage = {[Action in keyof Rows]: z.infer<Rows[Action]['schema']>}[keyof Rows];
+
+const [first, ...others] = Object.values(COMMANDS).map(({schema}) => schema);
+
+/** What may stand in a message on topic `control`; published as docs/control.schema.json. */
+export const controlMessage = z.discriminatedUnion('action', [
+  first as z.ZodObject,
+  ...(others as z.ZodObject[]),
+]) as unknown as z.ZodType<ControlMessage>;
+
+/** JSON Schema of what a person may publish. */
+export function controlJsonSchema() {
+  return {
+    title: 'A message on topic control',
+    ...z.toJSONSchema(controlMessage, {io: 'input', unrepresentable: 'any'}),
+  };
+}

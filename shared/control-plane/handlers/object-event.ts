@@ -1,0 +1,60 @@
+import {Rejected} from '../../contracts/errors.ts';
+import {parseRunSpec} from '../../contracts/spec.ts';
+import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
+import {ensureRun} from '../runs/ensure-run.ts';
+import {readText, whyIgnored} from '../runs/run-manifest.ts';
+import type {Deps} from '../state/deps.ts';
+import {runRecords} from '../state/documents.ts';
+import {recordRejection} from '../state/event-log.ts';
+import {startTask} from '../state/tasks.ts';
+import {wake} from '../state/wake.ts';
+import {countShard} from '../streams/advance-checkpoint.ts';
+import {registerStream} from '../streams/register-stream.ts';
+
+/** Registers a stream, counts a shard, or takes up the spec of a run that waits for it. Any other object is ignored. */
+export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
+  const shard = parseOutputObject(name);
+  if (shard) {
+    if (await countShard(deps, shard)) await wake(deps.bus);
+    return;
+  }
+  if (!name.startsWith('datasets/') || name.endsWith('/')) return;
+  const dataset = parseDatasetObject(name);
+  switch (dataset.kind) {
+    case 'unknown': {
+      const text = `${name} is ignored: ${dataset.reason}`;
+      return recordRejection(deps, {...runOf(name), object: name, text});
+    }
+    case 'spec':
+      return handleSpec(deps, dataset.run, name);
+    case 'stream':
+      // A stream that is gone again makes no run.
+      if (!(await deps.objects.head(name))) return;
+      await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
+      return wake(deps.bus);
+    default:
+      return dataset satisfies never;
+  }
+}
+
+/** The run that a foreign name under `datasets/` was meant for, if it names one. */
+function runOf(name: string): {run?: string} {
+  const [, run = '', file] = name.split('/');
+  return file !== undefined && isRunId(run) ? {run} : {};
+}
+
+/** A run that waits for a good `run.json` begins: its streams are registered. A frozen spec stays as it is. */
+async function handleSpec(deps: Deps, run: string, name: string): Promise<void> {
+  const known = await runRecords.get(deps.store, run);
+  try {
+    const text = await readText(deps.objects, name);
+    if (text === undefined) return;
+    const input = parseRunSpec(text, name);
+    const why = known?.spec && whyIgnored(deps.config, known, input);
+    if (why) throw new Rejected(`${name} is ignored: ${why}`);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return recordRejection(deps, {object: name, run, text: error.message});
+  }
+  if (known && !known.spec) await startTask(deps, {task: 'register', run});
+}

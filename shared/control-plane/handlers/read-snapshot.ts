@@ -1,0 +1,147 @@
+/** Reads the facts that one tick plans with: first the accounts, which are all that budgets need, and then the rest. */
+import {monthOf} from '../../domain/billing/monthly-spending.ts';
+import type {Run} from '../../domain/run/run.ts';
+import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
+import type {Accounts, Month, Snapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
+import {iso} from '../../domain/time.ts';
+import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
+import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Filter, Stored} from '../../ports.ts';
+import {countStreams} from '../runs/count-streams.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {
+  createsRecords,
+  HELD,
+  LIVING,
+  runRecords,
+  skipIfInvalid,
+  spendingRecords,
+  workerRecords,
+  zoneRecords,
+} from '../state/documents.ts';
+import type {Failures} from '../state/failures.ts';
+import {readPool} from '../state/pool.ts';
+import {readPrices} from '../state/prices.ts';
+import {openRuns} from '../state/runs.ts';
+import {findLost, proveService} from '../workers/service-proofs.ts';
+
+/** Runs whose streams are counted at once: each takes a handful of sums. */
+const RUNS_AT_ONCE = 8;
+
+export async function readAccounts(deps: Deps, failures: Failures): Promise<Accounts> {
+  const {store, log} = deps;
+  const pool = await readPool(deps);
+  const prices = await readPrices(deps, pool);
+  const month = await readMonth(deps);
+  const {creates} = await createsRecords.read({log}, store);
+  const runs = await openRuns(deps);
+  const {workers, unreadable} = await readWorkers(deps);
+  const ended: Run[] = [];
+  await forEachConcurrently(otherRunsAtWork(workers.values(), runs), async name => {
+    const run = await failures.isolate(`read run ${name}`, () => runRecords.get(store, name));
+    if (run) ended.push(run);
+  });
+  return {pool, prices, month, creates, runs, ended, workers, unreadable};
+}
+
+/** A deployment without a ceiling needs no document. */
+async function readMonth({store, log, config, now}: Deps): Promise<Month> {
+  const name = monthOf(now());
+  if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
+  const found = await skipIfInvalid({log}, () => spendingRecords.get(store));
+  return {name, spent_usd: found && (found.months[name] ?? 0)};
+}
+
+/** Workers that are not gone, and gone workers whose slot must stay empty: deleted by a message, or refused by their zone. */
+async function readWorkers({store, log, now}: Deps) {
+  const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
+  const queries = await Promise.all(
+    [LIVING, HELD, blocked].map(filter => store.query('workers', {where: [filter]})),
+  );
+  const stored = new Map(queries.flat().map(each => [each.id, each]));
+  const unreadable = new Set<string>();
+  return {workers: parseWorkers([...stored.values()], unreadable, log), unreadable};
+}
+
+function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log']): Map<string, Worker> {
+  const parsed = workerRecords.parseAll(stored, (error, name) => {
+    unreadable.add(name);
+    log('ERROR', error.message);
+  });
+  return new Map(parsed.map(worker => [worker.name, worker]));
+}
+
+/** Reads all else. `listing` was begun before the accounts were read. */
+export async function readSnapshot(
+  deps: Deps,
+  accounts: Accounts,
+  listing: Promise<Nodes | undefined>,
+  failures: Failures,
+): Promise<Snapshot> {
+  const {store, log} = deps;
+  const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
+  const streams = await countAll(deps, accounts, failures);
+  const zones = await failures.isolate('read the zones', async () =>
+    zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
+  );
+  const served = (await proving) ?? NEVER_SERVED;
+  const nodes = await listing;
+  const {workers, unreadable} = await withListed(deps, accounts, nodes);
+  const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
+  return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
+}
+
+async function countAll(
+  {store}: Deps,
+  {runs, pool}: Accounts,
+  failures: Failures,
+): Promise<Map<string, StreamCounts>> {
+  const counted = new Map<string, StreamCounts>();
+  await forEachConcurrently(
+    runs,
+    async run => {
+      const count = () => countStreams(store, run, pool);
+      const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
+      if (counts) counted.set(run.run, counts);
+    },
+    RUNS_AT_ONCE,
+  );
+  return counted;
+}
+
+/**
+ * Adds the documents of listed nodes that the query for living workers did not find, or found at an earlier incarnation: the node, and
+ * its document, may be younger than the query.
+ */
+async function withListed(
+  {store, log}: Deps,
+  accounts: Accounts,
+  nodes: Nodes = NOT_LISTED,
+): Promise<Pick<Accounts, 'workers' | 'unreadable'>> {
+  const workers = new Map(accounts.workers);
+  const unreadable = new Set(accounts.unreadable);
+  const isNewer = (name: string) => {
+    const known = workers.get(name)?.incarnation ?? -1;
+    const node = nodes.tpus.get(name);
+    return node !== undefined && (known < 0 || incarnationsOf(node).some(life => life > known));
+  };
+  await forEachConcurrently(managedIn(nodes).filter(isNewer), async name => {
+    if (unreadable.has(name)) return;
+    const data = await store.get(`workers/${name}`);
+    const stored = data ? [{path: `workers/${name}`, id: name, data}] : [];
+    for (const [found, worker] of parseWorkers(stored, unreadable, log)) workers.set(found, worker);
+  });
+  return {workers, unreadable};
+}
+
+/** Of these workers, the ones whose documents cannot be parsed. The queries find no such document of a worker without a node. */
+export async function findInvalid({store, log}: Deps, names: readonly string[]): Promise<string[]> {
+  const unreadable = new Set<string>();
+  await forEachConcurrently(names, async name => {
+    const data = await store.get(`workers/${name}`);
+    if (data) parseWorkers([{path: `workers/${name}`, id: name, data}], unreadable, log);
+  });
+  return [...unreadable];
+}

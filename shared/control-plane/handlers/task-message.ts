@@ -1,0 +1,185 @@
+/** Long work on topic `tasks`: each message does pages of one task for a while, and publishes the next message. */
+import {Rejected} from '../../contracts/errors.ts';
+import type {TaskMessage} from '../../contracts/schemas.ts';
+import {paths} from '../../domain/names.ts';
+import {isOpen} from '../../domain/run/run.ts';
+import {isAnyUnfinished} from '../runs/count-streams.ts';
+import {ensureRun} from '../runs/ensure-run.ts';
+import {finishRun} from '../runs/finish-run.ts';
+import type {Deps} from '../state/deps.ts';
+import {runRecords, skipIfInvalid} from '../state/documents.ts';
+import {Failures} from '../state/failures.ts';
+import {reopenRun} from '../state/runs.ts';
+import {claimTask, publishTask, saveTask, startTask, type Task} from '../state/tasks.ts';
+import {wake} from '../state/wake.ts';
+import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {auditPage} from '../streams/audit-streams.ts';
+import {
+  addToTally,
+  describeTally,
+  MENDED,
+  NOTHING_FOUND,
+  runsInBucket,
+  type Tally,
+} from '../streams/compare-streams.ts';
+import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
+import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
+import {deleteOrphans} from '../workers/delete-orphans.ts';
+import {listNodes} from '../workers/list-nodes.ts';
+import {readAccounts, readSnapshot} from './read-snapshot.ts';
+
+/** A message begins no page after so long. */
+const WORK_MS = 40_000;
+
+export async function handleTaskMessage(deps: Deps, message: TaskMessage): Promise<void> {
+  if (message.task === 'finish') await finish(deps, message);
+  else await workOn(deps, {task: message.task, run: message.run ?? null});
+}
+
+/** The end of a run keeps its own cursor, in the document of its fold. */
+async function finish(deps: Deps, {run, cost_usd}: TaskMessage & {task: 'finish'}): Promise<void> {
+  const found = await runRecords.get(deps.store, run);
+  if (!found || !isOpen(found)) return;
+  const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
+    registerUnknown(deps, found, ...where);
+  const until_ms = deps.now() + WORK_MS;
+  const isDone = await finishRun(deps, found, {cost_usd, until_ms, register});
+  if (!isDone) await wake(deps.bus);
+}
+
+/** The next page, or the result. `waits`: the tick publishes the task again later. */
+type Step = {cursor: unknown} | {result: string} | {waits: string};
+
+async function workOn(deps: Deps, name: Pick<Task, 'task' | 'run'>): Promise<void> {
+  const until_ms = deps.now() + WORK_MS;
+  let task = await claimTask(deps, name);
+  while (task) {
+    const step = await stepOrGiveUp(deps, task);
+    if ('result' in step) {
+      await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
+      deps.log('INFO', `Task ${task.task}: ${step.result}`, {run: task.run});
+      // A resync registers nothing itself.
+      if (task.task !== 'resync') await wake(deps.bus);
+      return;
+    }
+    if ('waits' in step) {
+      deps.log('WARNING', step.waits, {run: task.run});
+      await saveTask(deps, task, {result: step.waits, busy_until_at: null});
+      return;
+    }
+    const cursor = JSON.stringify(step.cursor);
+    const isOver = deps.now() >= until_ms;
+    const saved = await saveTask(deps, task, isOver ? {cursor, busy_until_at: null} : {cursor});
+    if (saved && isOver) return publishTask(deps.bus, name);
+    task = saved;
+  }
+}
+
+/** A step that fails gives the task up, so that the next delivery can go on. */
+async function stepOrGiveUp(deps: Deps, task: Task): Promise<Step> {
+  try {
+    return await stepOf(deps, task);
+  } catch (error) {
+    if (error instanceof Rejected) return {result: `refused: ${error.message}`};
+    await saveTask(deps, task, {busy_until_at: null});
+    throw error;
+  }
+}
+
+function stepOf(deps: Deps, task: Task): Promise<Step> {
+  switch (task.task) {
+    case 'register':
+      return register(deps, task);
+    case 'rebuild':
+      return task.run === null ? rebuildAll(deps) : rebuildRun(deps, task, task.run);
+    case 'resync':
+      return resync(deps, task);
+    default:
+      return task.task satisfies never;
+  }
+}
+
+async function register(deps: Deps, task: Task): Promise<Step> {
+  const run = task.run ?? '';
+  const parent = await ensureRun(deps, run);
+  if (!parent?.spec) return {result: `run ${run} waits for a good run.json: ${parent?.reason}`};
+  const next = await registerPage(deps, parent, cursorOf(task, ''));
+  return next === undefined ? {result: `every stream of run ${run} is registered`} : {cursor: next};
+}
+
+type RebuildCursor = {after: string; tally: Tally};
+
+async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
+  const {after, tally} = cursorOf<RebuildCursor>(task, {after: '', tally: NOTHING_FOUND});
+  if (after === '') await dropInvalid(deps, paths.run(run), () => runRecords.get(deps.store, run));
+  const parent = await ensureRun(deps, run);
+  if (!parent) throw new Error(`Failed to rebuild run ${run}: it has no document`);
+  const {found, next} = await rebuildPage(deps, parent, after);
+  const all = addToTally(tally, found);
+  if (next !== undefined) return {cursor: {after: next, tally: all}};
+  if (all.streams === 0)
+    return {result: `refused: there is nothing to rebuild: the bucket holds no stream of run ${run}`};
+  if (MENDED.some(finding => (all.findings[finding] ?? 0) > 0)) await openAgain(deps, run);
+  return {result: `rebuilt ${describeTally(run, all, true)}`};
+}
+
+/** Ticks sum up open runs only: an ended run whose streams were mended is opened, and ends again with its new result. */
+async function openAgain({store, now}: Deps, run: string): Promise<void> {
+  await store.transaction(async tx => {
+    reopenRun(tx, await runRecords.get(tx, run), 'its streams were rebuilt', now());
+  });
+}
+
+/** Nodes without a document go first. Then each run is a task of its own. */
+async function rebuildAll(deps: Deps): Promise<Step> {
+  const failures = new Failures(deps);
+  const listing = failures.isolate('list the nodes', () => listNodes(deps));
+  const accounts = await readAccounts(deps, failures);
+  const snapshot = await readSnapshot(deps, accounts, listing, failures);
+  const {left, freed} = await deleteOrphans(deps, snapshot, failures);
+  for (const {run, stream} of freed) await skipIfInvalid(deps, () => advanceStream(deps, run, stream));
+  failures.rethrow();
+  if (left.length > 0)
+    return {
+      waits: `${left.length} nodes without a document are being deleted, the first is ${left[0]}; the rebuild goes on when they are gone`,
+    };
+  const runs = await runsInBucket(deps);
+  for (const run of runs) await startTask(deps, {task: 'rebuild', run});
+  return {
+    result: `${runs.length} runs are rebuilt, each by a task of its own: ${runs.slice(0, 20).join(', ')}`,
+  };
+}
+
+type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};
+
+const FIRST: ResyncCursor = {kind: 'bucket', at: {after: '', run: '', stream: '', streams: 0}};
+
+/** Streams without a document, run by run, and then the checkpoints of streams at work. */
+async function resync(deps: Deps, task: Task): Promise<Step> {
+  const cursor = cursorOf<ResyncCursor>(task, FIRST);
+  if (cursor.kind === 'workers') {
+    const after = await auditPage(deps, cursor.after);
+    return after === undefined ? {result: 'the bucket was compared'} : {cursor: {kind: 'workers', after}};
+  }
+  const {runs, next} = await countPage(deps, cursor.at);
+  for (const {run, streams} of runs) await skipIfInvalid(deps, () => resyncRun(deps, run, streams));
+  return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
+}
+
+/** Registers the streams of a run without a document or with too few of them, and reopens an ended run with an unfinished stream. */
+async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
+  const {store} = deps;
+  const known = await runRecords.get(store, run);
+  if (known?.status === 'cancelled' || known?.stopped_at) return;
+  const isAnyMissing = !known || (await store.count(paths.streams(run))) < streams;
+  if (isAnyMissing) await startTask(deps, {task: 'register', run});
+  const hasEnded = known?.status === 'completed' || known?.status === 'failed';
+  if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
+  await store.transaction(async tx => {
+    reopenRun(tx, await runRecords.get(tx, run), 'a stream of it is unfinished', deps.now());
+  });
+}
+
+function cursorOf<T>({cursor}: Task, first: T): T {
+  return cursor === '' ? first : (JSON.parse(cursor) as T);
+}

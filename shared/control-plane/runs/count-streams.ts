@@ -1,0 +1,49 @@
+/** Counts and sums over the streams of a run, made by the Store. */
+
+import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
+import {paths, workerIdOf} from '../../domain/names.ts';
+import {type Run, SUMMED} from '../../domain/run/run.ts';
+import type {StreamCounts} from '../../domain/tick/snapshot.ts';
+import type {Store} from '../../ports.ts';
+import {FAILED, LEASED, streamRecords, UNFINISHED} from '../state/documents.ts';
+import {pagesOf} from '../state/pages.ts';
+
+/**
+ * Reads no stream of a run that any slot may work on, except one: to see that not all unfinished documents are invalid. One count
+ * finds the unfinished streams: two counts, one for each status, could both miss a stream that changes its status between them.
+ */
+export async function countStreams(store: Store, {run, ...of}: Run, pool: Pool): Promise<StreamCounts> {
+  const streams = paths.streams(run);
+  const [unfinished, leased, failures, all, failed, sums] = await Promise.all([
+    store.count(streams, [UNFINISHED]),
+    store.count(streams, [LEASED]),
+    store.count(streams, [FAILED]),
+    store.count(streams),
+    store.query(streams, {where: [FAILED], limit: 1}),
+    store.sum(streams, SUMMED),
+  ]);
+  const [first] = failed;
+  const totals = {
+    streams_pending: Math.max(0, unfinished - leased),
+    streams_in_progress: Math.min(leased, unfinished),
+    streams_failed: failures,
+    streams_completed: Math.max(0, all - unfinished - failures),
+    ...sums,
+    failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
+  };
+  const areAllOver = unfinished === 0 ? all > 0 : !(await isAnyUnfinished(store, run));
+  const bound = of.affinity === 'any' ? [] : await store.query(streams, {where: [UNFINISHED]});
+  const slots = bound.flatMap(({id}) => slotsFor(pool, of, workerIdOf(id)) ?? []);
+  return {streams: all, unfinished, totals, areAllOver, slots};
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}
+
+/** True if an unfinished stream has a valid document. A stream with an invalid document counts as failed. */
+export async function isAnyUnfinished(store: Store, run: string): Promise<boolean> {
+  for await (const page of pagesOf(store, paths.streams(run), {where: [UNFINISHED]}, 1))
+    if (streamRecords.parseAll(page, () => {}).length > 0) return true;
+  return false;
+}

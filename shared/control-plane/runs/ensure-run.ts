@@ -1,0 +1,69 @@
+import {Rejected} from '../../contracts/errors.ts';
+import {outputsPrefix, parseOutputObject} from '../../domain/names.ts';
+import {LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
+import {isOlderThan, iso} from '../../domain/time.ts';
+import type {Deps} from '../state/deps.ts';
+import {runRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {freezeSpec} from './run-manifest.ts';
+
+/** Returns the run with its frozen spec. A run whose `run.json` is bad is recorded as failed and waits for a good one. */
+export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
+  const known = await runRecords.get(deps.store, run);
+  if (known?.spec) return known;
+  let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
+  let reason: string | null = null;
+  let isLost = false;
+  try {
+    frozen = await freezeSpec(deps, run);
+    isLost = await hadDocument(deps, run, frozen.frozen_at);
+    if (isLost) reason = lostReason(run);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    reason = error.message;
+  }
+  return deps.store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (current?.spec || current?.status === 'cancelled') return current;
+    if (current && current.reason === reason && !frozen) return current;
+    const now = deps.now();
+    const next: Run = {
+      ...NO_STREAMS,
+      ...NO_MESSAGES,
+      ...current,
+      run,
+      created_at: frozen?.frozen_at ?? iso(now),
+      updated_at: iso(now),
+      status: isLost ? 'paused' : frozen ? 'active' : 'failed',
+      reason,
+      spec: frozen?.spec ?? null,
+      spec_hash: frozen?.spec_hash ?? null,
+      pool: frozen?.placement.pool ?? deps.config.pool.pool,
+      priority: frozen?.placement.priority ?? 0,
+      budget_usd: frozen?.placement.budget_usd ?? null,
+      affinity: frozen?.placement.affinity ?? 'any',
+      stream_offset: frozen?.placement.stream_offset ?? 0,
+      spent_usd: 0,
+      cost_usd: 0,
+      ...(current && current.version > 0 ? {priority: current.priority, budget_usd: current.budget_usd} : {}),
+    };
+    runRecords.set(tx, next);
+    const text =
+      reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
+    recordEvent(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
+    return next;
+  });
+}
+
+/**
+ * True if a run without a document had one before: it has a shard, or its spec was frozen over an hour ago. Such a run waits for an
+ * operator: a pause, a stop or a budget may be lost with the document.
+ */
+async function hadDocument({now, objects}: Deps, run: string, frozen_at: string | null): Promise<boolean> {
+  if (frozen_at !== null && isOlderThan(frozen_at, LOST_AFTER_S, now())) return true;
+  const outputs = await objects.list(outputsPrefix(run), {limit: MOST_OUTPUTS});
+  return outputs.some(({name}) => parseOutputObject(name) !== undefined);
+}
+
+/** Objects that are searched for a shard: others may come before it. */
+const MOST_OUTPUTS = 1000;

@@ -1,0 +1,55 @@
+/** The end of a run: its result is written, and then the run is called completed or failed. */
+import {paths} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import type {Deps} from '../state/deps.ts';
+import {FAILED, runRecords} from '../state/documents.ts';
+import {addLateShards} from '../state/late-shards.ts';
+import {reopenRun} from '../state/runs.ts';
+import {countStreams, isAnyUnfinished} from './count-streams.ts';
+import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
+import {sumUp} from './summarize-run.ts';
+
+/**
+ * Reads the streams of a run that is over, page by page. If none is left, and the bucket has none without a document, the manifest
+ * gets the result and the run ends. Returns false if the time was over first: the fold is kept, and the next call goes on.
+ */
+export async function finishRun(
+  deps: Deps,
+  run: Run,
+  {cost_usd, until_ms, register}: {cost_usd: number; until_ms: number; register: RegisterUnknown},
+): Promise<boolean> {
+  const ending = await foldRun(deps, run, until_ms, register);
+  if (ending.kind === 'ended') {
+    if (await sumUp(deps, run, ending.totals, cost_usd)) {
+      await reopenChanged(deps, run.run, ending);
+      await addLateShards(deps, run.run);
+    }
+    await forgetFold(deps, run.run);
+    return true;
+  }
+  const read = ending.kind === 'later' ? ending.streams : 0;
+  const {totals, streams} = await countStreams(deps.store, run, deps.config.pool);
+  await sumUp(deps, run, totals, cost_usd, `writing its result: ${read} of ${streams} streams are read`);
+  return ending.kind !== 'later';
+}
+
+/**
+ * Opens the run again where a stream changed while the run ended: it was registered after the streams were read, or was parked when
+ * it was read and has been completed since.
+ */
+async function reopenChanged(
+  {store, now}: Deps,
+  run: string,
+  {totals, streams, broken}: Ending & {kind: 'ended'},
+): Promise<void> {
+  const path = paths.streams(run);
+  const isSame =
+    !(await isAnyUnfinished(store, run)) &&
+    (await store.count(path)) === streams &&
+    (await store.count(path, [FAILED])) >= totals.streams_failed - broken;
+  if (isSame) return;
+  await store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    reopenRun(tx, current, 'a stream changed while it ended', now());
+  });
+}

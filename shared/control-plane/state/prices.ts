@@ -1,0 +1,35 @@
+import {z} from 'zod';
+import {parseValue} from '../../contracts/schemas.ts';
+import {GENERATIONS, isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
+import type {Store} from '../../ports.ts';
+import {skipIfInvalid} from './documents.ts';
+import type {Log} from './log.ts';
+
+const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
+
+/**
+ * The list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown: an operator wanted another
+ * than the list's.
+ */
+export async function readPrices(
+  {store, log}: {store: Store; log: Log},
+  {accelerator}: Pick<Pool, 'accelerator'>,
+): Promise<Prices> {
+  const given: Prices = {};
+  for (const [key, value] of Object.entries((await store.get(paths.prices())) ?? {})) {
+    if (!isPriceKey(key, accelerator)) {
+      const known = `a generation (${GENERATIONS.join(', ')}; v5e is v5litepod), a type such as v6e-8`;
+      log('ERROR', `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`);
+      continue;
+    }
+    const parsed = await skipIfInvalid({log}, async () =>
+      parseValue(price, value, `${paths.prices()} ${key}`),
+    );
+    if (!parsed)
+      log('ERROR', `The price of ${key} is unknown: write {"usd": 2.7, "spot_usd": 1.35}, for an hour`);
+    given[key] = parsed ?? null;
+  }
+  return overList(given);
+}

@@ -1,0 +1,51 @@
+/** Runs as other documents need them: the open ones, the hash of a spec, and a run that goes on after its end. */
+import type {Run} from '../../domain/run/run.ts';
+import {iso} from '../../domain/time.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from './deps.ts';
+import {runRecords} from './documents.ts';
+import {recordEvent} from './event-log.ts';
+
+export async function openRuns({store, log}: Pick<Deps, 'store' | 'log'>): Promise<Run[]> {
+  const open = await store.query('runs', {
+    where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
+  });
+  return runRecords.parseAll(open, error => log('ERROR', error.message));
+}
+
+const MOST_KNOWN = 1000;
+
+/** The hash of a run's frozen spec, cached: every shard needs it. */
+export async function specHashOf(
+  {specHashes, store}: Pick<Deps, 'specHashes' | 'store'>,
+  run: string,
+): Promise<string | undefined> {
+  const known = specHashes.get(run);
+  if (known) return known;
+  const found = await runRecords.get(store, run);
+  if (!found?.spec_hash) return undefined;
+  if (specHashes.size >= MOST_KNOWN) specHashes.clear();
+  specHashes.set(run, found.spec_hash);
+  return found.spec_hash;
+}
+
+/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run began anew. */
+export async function assertSpecHash(
+  {specHashes}: Pick<Deps, 'specHashes'>,
+  tx: Transaction,
+  run: string,
+  known: string,
+): Promise<void> {
+  const found = await runRecords.get(tx, run);
+  if (found?.spec_hash === known) return;
+  specHashes.delete(run);
+  throw new Error(`Run ${run} has another spec than this process knew: its shards are to be looked at again`);
+}
+
+/** Makes an ended run active in the transaction that has read it. Returns false for any other run. */
+export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
+  if (run?.status !== 'completed' && run?.status !== 'failed') return false;
+  runRecords.set(tx, {...run, status: 'active', updated_at: iso(now)});
+  recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
+  return true;
+}

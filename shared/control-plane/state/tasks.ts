@@ -1,0 +1,107 @@
+/**
+ * Long work, page by page. `tasks/ID` keeps the cursor, so every delivery goes on where the last one stopped, and a task of a hundred
+ * thousand streams needs no more than one function's time. The tick publishes open tasks again that nothing works on.
+ */
+import {z} from 'zod';
+import {paths} from '../../domain/names.ts';
+import {isOlderThan, iso, msOf} from '../../domain/time.ts';
+import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
+import {forEachConcurrently} from './concurrency.ts';
+import type {Deps} from './deps.ts';
+import {kind} from './document-kind.ts';
+
+const task = z.looseObject({
+  task: z.enum(['register', 'rebuild', 'resync']),
+  run: z.string().nullable(),
+  status: z.enum(['open', 'done']),
+  /** JSON of the place where the next delivery goes on; empty at the first page. */
+  cursor: z.string(),
+  result: z.string().nullable(),
+  /** A delivery works on the task until then. */
+  busy_until_at: z.iso.datetime().nullable(),
+  created_at: z.iso.datetime(),
+  updated_at: z.iso.datetime(),
+  expire_at: z.iso.datetime(),
+});
+
+export type Task = z.infer<typeof task>;
+/** Which task: `rebuild` without a run begins one for each run, and `resync` names none. */
+export type TaskName = {task: Task['task']; run: string | null};
+
+const records = kind(task);
+const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
+const KEPT_DAYS = 30;
+/** A delivery that died gives its task up so long after its last page. */
+const BUSY_MS = 120_000;
+
+export function taskId({task, run}: TaskName): string {
+  return run === null ? task : `${task}-${run}`;
+}
+
+/** Opens the task from its first page, in the transaction of the command that asks for it. */
+export function openTask(tx: Transaction, {task, run}: TaskName, now: number): void {
+  records.set(tx, paths.task(taskId({task, run})), {
+    ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
+    created_at: iso(now),
+    updated_at: iso(now),
+    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+  });
+}
+
+export async function publishTask(bus: Bus, {task, run}: TaskName): Promise<void> {
+  await bus.publish('tasks', run === null ? {task} : {task, run});
+}
+
+export async function startTask({store, bus, now}: Deps, name: TaskName): Promise<void> {
+  await store.transaction(async tx => openTask(tx, name, now()));
+  await publishTask(bus, name);
+}
+
+/** The task, if it is open and no other delivery works on it. */
+export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
+  const path = paths.task(taskId(name));
+  return store.transaction(async tx => {
+    const found = await records.get(tx, path);
+    const at = now();
+    if (found?.status !== 'open') return undefined;
+    if (found.busy_until_at !== null && msOf(found.busy_until_at) > at) return undefined;
+    const claimed: Task = {...found, busy_until_at: iso(at + BUSY_MS), updated_at: iso(at)};
+    records.set(tx, path, claimed);
+    return claimed;
+  });
+}
+
+/** Stores a page's end. Returns undefined if the task was begun anew or another delivery works on it. */
+export async function saveTask(
+  {store, now}: Deps,
+  claimed: Task,
+  change: Partial<Pick<Task, 'cursor' | 'status' | 'result' | 'busy_until_at'>>,
+): Promise<Task | undefined> {
+  const path = paths.task(taskId(claimed));
+  return store.transaction(async tx => {
+    const found = await records.get(tx, path);
+    if (found?.created_at !== claimed.created_at || found.busy_until_at !== claimed.busy_until_at)
+      return undefined;
+    const at = now();
+    const next: Task = {...found, busy_until_at: iso(at + BUSY_MS), ...change, updated_at: iso(at)};
+    records.set(tx, path, next);
+    return next;
+  });
+}
+
+/** Publishes the open tasks that no delivery works on, and begins a resync when the last one is `audit_s` old. */
+export async function publishOpenTasks(deps: Deps): Promise<void> {
+  const {store, bus, now, config, log} = deps;
+  const stored = await store.query('tasks', {where: [OPEN]});
+  const open = records.parseAll(stored, error => log('ERROR', error.message));
+  const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
+  await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
+  if (open.some(({task}) => task === 'resync')) return;
+  const last = await readTask(store, {task: 'resync', run: null});
+  if (!last || isOlderThan(last.created_at, config.audit_s - 30, now()))
+    await startTask(deps, {task: 'resync', run: null});
+}
+
+export function readTask(store: Store, name: TaskName): Promise<Task | undefined> {
+  return records.get(store, paths.task(taskId(name)));
+}

@@ -1,0 +1,66 @@
+/** Compares the checkpoint of each stream at work with its shards in the bucket: an event may have been lost. */
+import {parseWork} from '../../domain/names.ts';
+import {goneText} from '../../domain/run/run.ts';
+import {isHeldBy} from '../../domain/stream/lease.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {isAlive, type Worker} from '../../domain/worker/worker.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {LIVING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {takeWork, workOf} from '../state/lease-documents.ts';
+import {advanceStream} from './advance-checkpoint.ts';
+import {registerStream} from './register-stream.ts';
+
+const PAGE = 500;
+
+/** Audits the streams of one page of workers. Returns the worker after which the next page begins. */
+export async function auditPage(deps: Deps, after: string): Promise<string | undefined> {
+  const query = {where: [LIVING], limit: PAGE, ...(after === '' ? {} : {after})};
+  const page = await deps.store.query('workers', query);
+  const workers = workerRecords.parseAll(page, error => deps.log('ERROR', error.message));
+  await forEachConcurrently(workers, worker => skipIfInvalid(deps, () => audit(deps, worker)));
+  return page.length < PAGE ? undefined : page.at(-1)?.id;
+}
+
+async function audit(deps: Deps, worker: Worker): Promise<void> {
+  const work = parseWork(worker.work);
+  if (!work || !isAlive(worker)) return;
+  const found = await advanceStream(deps, work.run, work.stream);
+  const audited = found?.status === 'in_progress' ? await compareObject(deps, found) : found;
+  if (audited?.status !== 'completed' && !(audited && isHeldBy(audited, worker)))
+    await clearStaleWork(deps, worker);
+}
+
+/** Registers an object that was overwritten, and notes an object that is gone. Returns the stream as it then is. */
+async function compareObject(deps: Deps, known: Stream): Promise<Stream | undefined> {
+  const {run, stream, object, generation} = known;
+  const present = await deps.objects.head(object);
+  if (present?.generation === generation) return known;
+  if (!present) {
+    await noteGone(deps, known);
+    return known;
+  }
+  await registerStream(deps, await runRecords.get(deps.store, run), object, stream);
+  return streamRecords.get(deps.store, run, stream);
+}
+
+/** A worker goes on from its copy of a deleted stream object. The stream's document says that nothing can be compared with it. */
+async function noteGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
+  const text = goneText({object, count: 1});
+  if (last_error === text) return;
+  await deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (current?.status !== 'in_progress' || current.object !== object) return;
+    streamRecords.set(tx, {...current, last_error: text});
+    recordEvent(tx, {kind: 'stream', run, stream, object, text}, deps.now());
+  });
+}
+
+/** Clears the work of a worker whose stream is not leased to it; its next heartbeat hears so. */
+async function clearStaleWork(deps: Deps, {name}: Worker): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const worker = await workerRecords.get(tx, name);
+    if (worker?.work && !(await workOf(deps, tx, worker))) takeWork(tx, worker);
+  });
+}

@@ -1,0 +1,200 @@
+/** Requests for work: a pending stream of the best run is leased to the worker that asks. */
+import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {whyNotCarried} from '../../domain/billing/budget.ts';
+import {whyModelRefused} from '../../domain/ceilings.ts';
+import {streamFor} from '../../domain/fleet/pool.ts';
+import {outputPrefix, parseWork, paths, streamId} from '../../domain/names.ts';
+import {isRunnable, type Run} from '../../domain/run/run.ts';
+import {
+  byPreference,
+  candidateOf,
+  freeFromLiving,
+  isClaimable,
+  isLeasedTo,
+  type Loaded,
+  grantLease as leaseTo,
+} from '../../domain/stream/lease.ts';
+import {placeAmong, retryIn, shuffled} from '../../domain/stream/spread.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {iso} from '../../domain/time.ts';
+import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../../domain/worker/worker.ts';
+import type {Stored, Transaction} from '../../ports.ts';
+import type {Deps} from '../state/deps.ts';
+import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {putBack, workOf} from '../state/lease-documents.ts';
+import {readPool} from '../state/pool.ts';
+import {registerStream} from './register-stream.ts';
+import {holderOf, isAhead, isCurrent, notWanted, ok, unknown, type WorkerAnswer} from './worker-answers.ts';
+
+type LeaseRequest = Extract<WorkerRequest, {action: 'lease'}>;
+
+/** A request tries at most so many streams, then asks again within these seconds. With nothing pending, it asks when the pool says. */
+const MOST_TRIES = 5;
+const SOON_S = [2, 5] as const;
+
+/** Each of many askers costs as many transactions as a single one: it tries few streams, at a place of its own. */
+export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
+  const known = await skipIfInvalid(deps, () => workerRecords.get(deps.store, request.worker));
+  const {poll_s} = deps.config.pool;
+  // Two requests of one worker begin at two places: the documents at one may be invalid.
+  const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
+  const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
+  const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
+  if (!known || isAhead(request, known)) return ok({...wait, reason: unknown(request)});
+  const worker = isCurrent(known, request) ? known : undefined;
+  if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
+  if (worker.recreate || worker.fault !== null)
+    return ok({...wait, reason: `${worker.name} is to be made again`});
+  if (!isAlive(worker)) {
+    await noteQuestion(deps, request);
+    return ok({...soon, reason: `${worker.name} was not known to be READY: ask again`});
+  }
+  let tries = 0;
+  for await (const open of candidates(deps, worker, request.loaded ?? null, asker)) {
+    if (tries === MOST_TRIES) return ok({...soon, reason: `others took ${MOST_TRIES} streams: ask again`});
+    tries += 1;
+    const {parent, stream} = open;
+    await skipIfInvalid(deps, () => registerNewest(deps, parent, stream));
+    const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, stream));
+    const work = await skipIfInvalid(deps, grant);
+    if (work) return ok(work);
+  }
+  await noteQuestion(deps, request);
+  if (tries > 0) return ok({...soon, reason: `others took ${tries} streams: ask again`});
+  return ok({...wait, reason: 'every stream is taken or done'});
+}
+
+/** The worker is heard, and has no work. */
+function noteQuestion(deps: Deps, request: LeaseRequest): Promise<void> {
+  return deps.store.transaction(async tx => {
+    const current = await workerRecords.get(tx, request.worker);
+    if (!isCurrent(current, request)) return;
+    // It has work that it does not know of, or a request that was long on its way says nothing any more.
+    if (await workOf(deps, tx, current)) return;
+    workerRecords.set(tx, askedForWork(current, deps.now()));
+  });
+}
+
+/** A stream that the worker may get, and its run. */
+type Open = {parent: Run; stream: Stream};
+
+/** Registers the stream as it lies in the bucket now: its last event may be late, and a worker cannot read a lost generation. */
+async function registerNewest(deps: Deps, parent: Run, {stream, object, generation}: Stream): Promise<void> {
+  const present = await deps.objects.head(object);
+  if (present && present.generation !== generation) await registerStream(deps, parent, object, stream);
+}
+
+/** Pending streams of a run that are read to choose one from. Each costs a read, and the asker needs one. */
+const PAGE = 3;
+
+/** The stream that the worker has and does not know of, and then the streams of the best run first. */
+async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: string): AsyncGenerator<Open> {
+  const broken = (error: Error) => deps.log('ERROR', error.message);
+  const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
+  const runs = runRecords
+    .parseAll(active, broken)
+    .filter(run => isRunnable(run) && run.pool === worker.pool && !whyNotCarried(run, worker.usd_per_hour))
+    .map(found => ({found, ...candidateOf(found, '')}))
+    .sort(byPreference(loaded))
+    .map(({found}) => found);
+  const work = parseWork(worker.work);
+  const parent = runs.find(({run}) => run === work?.run);
+  if (parent && work) {
+    const own = await skipIfInvalid(deps, () => streamRecords.get(deps.store, parent.run, work.stream));
+    if (own && isLeasedTo(own, {worker: worker.name, incarnation: worker.incarnation}))
+      yield {parent, stream: own};
+  }
+  for (const run of runs) {
+    if (run.affinity === 'fixed') {
+      const id = streamFor(await readPool(deps), run, worker.name);
+      const its =
+        id === undefined
+          ? undefined
+          : await skipIfInvalid(deps, () => streamRecords.get(deps.store, run.run, streamId(id)));
+      if (its && isClaimable(its)) yield {parent: run, stream: its};
+      continue;
+    }
+    const tried = new Set<string>();
+    for (const place of [asker, `${asker}, again`]) {
+      const pending = streamRecords.parseAll(await somePending(deps, run, place), broken);
+      const others = pending.filter(({stream}) => !tried.has(stream));
+      for (const stream of shuffled(others, place)) {
+        tried.add(stream.stream);
+        yield {parent: run, stream};
+      }
+      if (pending.length < PAGE) break;
+    }
+  }
+}
+
+/** Pending streams of the run from the asker's place on, and from the first on where too few come behind it. */
+async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[]> {
+  const streams = paths.streams(run.run);
+  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
+  const all = streams_pending + streams_in_progress + streams_completed + streams_failed;
+  const after = placeAmong(all, PAGE, asker);
+  const query = {where: [PENDING], limit: PAGE};
+  if (after === undefined) return deps.store.query(streams, query);
+  const behind = await deps.store.query(streams, {...query, after});
+  if (behind.length === PAGE) return behind;
+  const first = await deps.store.query(streams, {...query, limit: PAGE - behind.length});
+  const known = new Set(behind.map(({id}) => id));
+  return [...behind, ...first.filter(({id}) => !known.has(id))];
+}
+
+async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run, stream}: Stream) {
+  const [parent, current, worker] = [
+    await runRecords.get(tx, run),
+    await streamRecords.get(tx, run, stream),
+    await workerRecords.get(tx, request.worker),
+  ];
+  const now = deps.now();
+  if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
+    return undefined;
+  const refused = whyModelRefused(String(parent.spec?.model), deps.config.ceilings);
+  if (refused) {
+    runRecords.set(tx, {...parent, status: 'paused', reason: refused, updated_at: iso(now)});
+    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${refused}`}, now);
+    return undefined;
+  }
+  if (whyNotCarried(parent, worker.usd_per_hour)) return undefined;
+  const holder = holderOf(request);
+  if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
+  const work = `${run}/${stream}`;
+  // A request that was long on its way finds its sender at work on what a later one was given.
+  if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
+  // It has begun anew, and asks for what it had.
+  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
+  if (!isClaimable(free)) {
+    putBack(tx, free, worker, now, parent);
+    return undefined;
+  }
+  const granted = leaseTo(free, holder, now);
+  const {epoch} = granted;
+  streamRecords.set(tx, granted);
+  const said = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
+  workerRecords.set(tx, heardFrom(worker, said, now));
+  const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
+  recordEvent(tx, {kind: 'stream', run, stream, worker: worker.name, epoch: granted.epoch, text}, now);
+  return workOrder(deps, parent, granted);
+}
+
+function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof leaseTo>) {
+  const {object, generation, size_bytes, crc32c} = stream;
+  return {
+    action: 'work',
+    lease: {run: run.run, stream: stream.stream, epoch: stream.epoch},
+    work: {
+      run: run.run,
+      stream: stream.stream,
+      worker_id: stream.worker_id,
+      bucket: deps.objects.bucket,
+      dataset: {object, generation, size_bytes, crc32c},
+      output_prefix: outputPrefix(run.run, stream.stream),
+      spec: run.spec,
+      spec_hash: run.spec_hash,
+    },
+    heartbeat_s: deps.config.heartbeat_s,
+  };
+}

@@ -1,0 +1,106 @@
+/** Makes the documents of streams again from the bucket, page by page, while workers go on. */
+import {Rejected} from '../../contracts/errors.ts';
+import {paths, streamPrefix} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import {type Stream, withRebuilt} from '../../domain/stream/stream.ts';
+import type {ObjectInfo} from '../../ports.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {streamRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {shardRecords} from '../state/history-documents.ts';
+import {type Comparison, compareStream, originsAmong, type StreamSurvey} from './compare-streams.ts';
+import {registerStream, streamsAmong} from './register-stream.ts';
+
+/** Objects that are listed at once. */
+const LISTED = 500;
+/** Shard documents of one transaction: Firestore takes 10 MiB, and each is well under 1 KiB. */
+const SHARDS_AT_ONCE = 200;
+const ATTEMPTS = 5;
+
+/**
+ * Mends the streams of one page of objects. Correct documents are left alone, so a page may be repeated. Returns the findings, and the
+ * name after which the next page begins.
+ */
+export async function rebuildPage(
+  deps: Deps,
+  parent: Run,
+  after: string,
+): Promise<{found: StreamSurvey[]; next: string | undefined}> {
+  const start = after === '' ? {} : {start: after};
+  const listed = await deps.objects.list(streamPrefix(parent.run), {...start, limit: LISTED});
+  const isLast = listed.length < LISTED;
+  const all = streamsAmong(listed).filter(({object}) => object.name > after);
+  const last = all.at(-1)?.stream;
+  // The second object of the last index may stand on the next page.
+  const whole = all.filter(({stream}) => isLast || stream !== last);
+  const page = whole.length > 0 ? whole : all;
+  const found: StreamSurvey[] = [];
+  await forEachConcurrently(await originsAmong(deps, page), async object =>
+    found.push(await rebuildStream(deps, parent, object)),
+  );
+  const end = page.at(-1)?.object.name ?? listed.at(-1)?.name;
+  return {found, next: isLast ? undefined : end};
+}
+
+/** What was found before it was mended. */
+async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promise<StreamSurvey> {
+  const {run} = parent;
+  const {survey: first, known} = await compareStream(deps, run, object);
+  if (first.finding === 'right') return first;
+  const {stream} = first;
+  await dropInvalid(deps, paths.stream(run, stream), () => streamRecords.get(deps.store, run, stream));
+  if (first.finding === 'broken' && known) await dropForeign(deps, known);
+  if (first.finding === 'missing' || first.finding === 'broken')
+    await registerStream(deps, parent, object.name, stream);
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const found = await compareStream(deps, run, object);
+    if (found.survey.finding !== 'different' || (await mend(deps, found))) return first;
+  }
+  throw new Error(
+    `Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times; the message comes again`,
+  );
+}
+
+/** Deletes a document that cannot be parsed: the bucket has what it said. */
+export async function dropInvalid(deps: Deps, path: string, read: () => Promise<unknown>): Promise<void> {
+  try {
+    await read();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    deps.log('WARNING', `${error.message}; it is made again`);
+    await deps.store.transaction(async tx => tx.delete(path));
+  }
+}
+
+/** It is of another object than what is stored: registered anew, it is of the right one. */
+async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (current?.updated_at === updated_at) tx.delete(paths.stream(run, stream));
+  });
+}
+
+/** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
+async function mend(
+  deps: Deps,
+  {survey: {run, stream, why}, known, crc32c, epoch, progress, shards}: Comparison,
+): Promise<boolean> {
+  for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
+    await deps.store.transaction(async tx => {
+      for (const shard of shards.slice(first, first + SHARDS_AT_ONCE))
+        shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
+    });
+  const stored = await deps.store.query(paths.shards(run, stream));
+  const extra = stored.filter(({data}) => !(Number(data.shard) <= progress.total_shards));
+  return deps.store.transaction(async tx => {
+    const current = await streamRecords.get(tx, run, stream);
+    if (!current || current.updated_at !== known?.updated_at) return false;
+    const now = deps.now();
+    streamRecords.set(tx, {...withRebuilt(current, {progress, epoch}, now), crc32c});
+    for (const {path} of extra) tx.delete(path);
+    const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
+    recordEvent(tx, {kind: 'stream', run, stream, text}, now);
+    return true;
+  });
+}

@@ -1,0 +1,67 @@
+/** Releases: a worker gives its stream back, complete, drained, preempted or failed. */
+import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {holds, releaseLease} from '../../domain/stream/lease.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {heardFrom, NO_WORK} from '../../domain/worker/worker.ts';
+import type {Deps} from '../state/deps.ts';
+import {streamRecords, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
+import {wake} from '../state/wake.ts';
+import {advanceStream} from './advance-checkpoint.ts';
+import {say} from './heartbeat.ts';
+import {holderOf, isCurrent, ok, type WorkerAnswer} from './worker-answers.ts';
+
+type Release = Extract<WorkerRequest, {action: 'release'}>;
+
+/** Wakes the tick: the worker may be needed elsewhere, or not at all. */
+export async function releaseStream(deps: Deps, request: Release): Promise<WorkerAnswer> {
+  const {run, stream, epoch} = request.lease;
+  await advanceStream(deps, run, stream);
+  const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
+    const now = deps.now();
+    const current = await streamRecords.get(tx, run, stream);
+    const worker = await workerRecords.get(tx, request.worker);
+    const claim = {epoch, ...holderOf(request)};
+    const held = current && holds(current, claim);
+    const next = current && releaseLease(current, claim, request.outcome, request.failure, now);
+    if (!next)
+      return {
+        status: 409,
+        body: say('stop', `the lease of ${run}/${stream} is not ${request.worker}'s any more`),
+      };
+    const {kind, reason} = request.failure ?? {};
+    const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
+    const parent = isMachineFailed ? await runOfFailed(deps, tx, next) : undefined;
+    if (next !== current) streamRecords.set(tx, next);
+    if (parent) setMachineFailed(tx, parent, next, now);
+    if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
+      // Another machine may do what this one could not: it is replaced, and gets nothing before.
+      const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;
+      const {total_shards} = next;
+      const suspect = fault === null ? null : {work: worker.work, epoch, total_shards};
+      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), fault, suspect});
+    }
+    if (held)
+      recordEvent(
+        tx,
+        {kind: 'stream', run, stream, worker: request.worker, epoch, text: releaseText(request, next)},
+        now,
+      );
+    return ok(say('continue', ''));
+  });
+  if (answer.status === 200) await wake(deps.bus);
+  return answer;
+}
+
+function nothingToDo(request: Release) {
+  const activity = request.outcome === 'preempted' ? 'preempted' : 'idle';
+  return {...NO_WORK, activity};
+}
+
+function releaseText(request: Release, stream: Stream): string {
+  const what = `${request.worker} gave ${stream.run}/${stream.stream} back: ${request.outcome}`;
+  if (!request.failure) return what;
+  const end = stream.status === 'failed' ? '; it is parked' : '';
+  return `${what}, ${request.failure.reason}${end}`;
+}

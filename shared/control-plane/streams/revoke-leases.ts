@@ -1,0 +1,107 @@
+/** Leases that end in a tick: expired ones, ones of ended runs, and ones that no worker has. */
+
+import {parseWork, paths} from '../../domain/names.ts';
+import {isOpen} from '../../domain/run/run.ts';
+import {freeFromLiving, hasRunOut, isHeldBy, revokeLease, suspectOf} from '../../domain/stream/lease.ts';
+import type {Served} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {addLateShards} from '../state/late-shards.ts';
+import {freeStream, holderOf, putBack, runOfFailed, takeWork, workOf} from '../state/lease-documents.ts';
+import {pagesOf} from '../state/pages.ts';
+import {advanceStream} from './advance-checkpoint.ts';
+
+/**
+ * Revokes the leases of workers that live and have not claimed them for the length of a lease, as under repair or after a restart.
+ * Dead workers have lost theirs before, with their death as the reason.
+ */
+export async function revokeExpired(deps: Deps, names: readonly string[], served: Served): Promise<void> {
+  await forEachConcurrently(names, async name => {
+    const freed = await deps.store.transaction(async tx => {
+      const {lease_s} = deps.config;
+      const worker = await workerRecords.get(tx, name);
+      if (!worker || !hasRunOut(worker, lease_s, served)) return undefined;
+      const stream = await workOf(deps, tx, worker);
+      if (!stream) {
+        takeWork(tx, worker);
+        return undefined;
+      }
+      const now = deps.now();
+      const suspect = suspectOf(worker, stream, lease_s, served);
+      const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
+      const parent = await runOfFailed(deps, tx, free);
+      putBack(tx, free, {...worker, suspect}, now, parent);
+      const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
+      const {run, epoch} = stream;
+      recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
+      return stream;
+    });
+    if (freed) await skipIfInvalid(deps, () => advanceStream(deps, freed.run, freed.stream));
+  });
+}
+
+/** Workers that are told in one transaction. */
+const MOST_TOLD = 50;
+
+/**
+ * Tells the workers of a run, for their next heartbeat, what the run is now. A paused run gets its streams back with the shard in
+ * hand, a resumed one goes on, and an ended one loses its leases at once.
+ */
+export async function notifyWorkers(deps: Deps, run: string, names: readonly string[]): Promise<void> {
+  const turns = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, turn) =>
+    names.slice(turn * MOST_TOLD, (turn + 1) * MOST_TOLD),
+  );
+  let isRevoked = false;
+  await forEachConcurrently(turns, some =>
+    deps.store.transaction(async tx => {
+      const parent = await skipIfInvalid(deps, () => runRecords.get(tx, run));
+      const found = await Promise.all(
+        some.map(name => skipIfInvalid(deps, () => workerRecords.get(tx, name))),
+      );
+      const workers = found.flatMap(worker => (worker && parseWork(worker.work)?.run === run ? worker : []));
+      if (parent && isOpen(parent)) {
+        const drains = parent.status === 'paused';
+        for (const worker of workers)
+          if (worker.drains !== drains) workerRecords.set(tx, {...worker, drains});
+        return;
+      }
+      const streams = await Promise.all(workers.map(worker => workOf(deps, tx, worker)));
+      for (const [index, worker] of workers.entries()) {
+        const stream = streams[index];
+        if (stream) freeStream(tx, stream, worker, deps.now());
+        else takeWork(tx, worker);
+      }
+      isRevoked = true;
+    }),
+  );
+  if (isRevoked) await addLateShards(deps, run);
+}
+
+/** Revokes every lease of a run that no worker has: an edit by hand can make such a lease. */
+export async function revokeOrphaned(
+  deps: Deps,
+  run: string,
+  workers: ReadonlyMap<string, Worker>,
+): Promise<void> {
+  const invalid = (error: Error) => deps.log('ERROR', error.message, {run});
+  for await (const page of pagesOf(deps.store, paths.streams(run), {where: [LEASED]})) {
+    const orphans = streamRecords.parseAll(page, invalid).filter(stream => {
+      const worker = stream.lease && workers.get(stream.lease.worker);
+      return !(worker && isHeldBy(stream, worker));
+    });
+    await forEachConcurrently(orphans, async ({stream}) => {
+      await deps.store.transaction(async tx => {
+        const current = await streamRecords.get(tx, run, stream);
+        if (!current?.lease || (await holderOf(deps, tx, current))) return;
+        const now = deps.now();
+        freeStream(tx, current, undefined, now);
+        const text = `The lease of ${run}/${stream} is revoked: ${current.lease.worker} has it no more`;
+        recordEvent(tx, {kind: 'stream', run, stream, text}, now);
+      });
+      await advanceStream(deps, run, stream);
+    });
+  }
+}

@@ -1,0 +1,77 @@
+/** The shards of a stream as they lie in the bucket, read from their metadata. */
+import {Rejected} from '../../contracts/errors.ts';
+import {parseValue, shardMetadata} from '../../contracts/schemas.ts';
+import {outputPrefix, parseOutputObject} from '../../domain/names.ts';
+import {largestEpoch, type Shard} from '../../domain/stream/checkpoint.ts';
+import {originAmong, type Stream} from '../../domain/stream/stream.ts';
+import type {ObjectInfo, Objects} from '../../ports.ts';
+import {skipIfInvalid} from '../state/documents.ts';
+import type {Log} from '../state/log.ts';
+
+/**
+ * The shards of a stream that lie in the bucket; none where they do not belong together. `epoch`: the largest of those that can be read
+ * one by one, because a later grant is above it.
+ */
+export async function storedShards(
+  objects: Objects,
+  run: string,
+  stream: string,
+): Promise<{shards: Shard[]; epoch: number; areAny: boolean}> {
+  const listing = await objects.list(outputPrefix(run, stream));
+  const shards = readOrRefuse(run, stream, listing);
+  if (!(shards instanceof Rejected)) return {shards, epoch: largestEpoch(shards), areAny: shards.length > 0};
+  const readable = listing.flatMap(object => {
+    const shard = readOrRefuse(run, stream, [object]);
+    return shard instanceof Rejected ? [] : shard;
+  });
+  return {shards: [], epoch: largestEpoch(readable), areAny: true};
+}
+
+export function readOrRefuse(
+  run: string,
+  stream: string,
+  objects: readonly ObjectInfo[],
+): Shard[] | Rejected {
+  try {
+    return readShards({run, stream}, objects);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return error;
+  }
+}
+
+export function errorOf({message}: Rejected) {
+  return {kind: 'error' as const, reason: message};
+}
+
+/** Which of several objects with its index a stream is made of. Every way to a stream without a document asks this. */
+export async function originOf(
+  {objects, log}: {objects: Objects; log: Log},
+  run: string,
+  stream: string,
+  found: readonly ObjectInfo[],
+): Promise<ObjectInfo | undefined> {
+  const listing = found.length > 1 ? await objects.list(outputPrefix(run, stream)) : [];
+  const shards = await skipIfInvalid({log}, async () => readShards({run, stream}, listing));
+  return originAmong(found, shards?.[0]?.stream_crc32c);
+}
+
+type Named = Pick<Stream, 'run' | 'stream'>;
+
+/** The shards among the objects of a stream's folder. Throws `Rejected` for a shard that says it is another. */
+export function readShards(stream: Named, objects: readonly ObjectInfo[]): Shard[] {
+  return objects.flatMap(object => readShard(stream, object));
+}
+
+function readShard(stream: Named, object: ObjectInfo): Shard[] {
+  const named = parseOutputObject(object.name);
+  if (!named) return [];
+  const {schema: _, run, stream: of, ...facts} = parseValue(shardMetadata, object.metadata, object.name);
+  if (run !== stream.run || of !== stream.stream || facts.shard !== named.shard)
+    throw new Rejected(`${object.name} says that it is shard ${facts.shard} of ${run}/${of}`);
+  return [{...facts, object: object.name, size_bytes: object.size_bytes}];
+}
+
+export function createdAt(objects: readonly ObjectInfo[], name: string): string | null {
+  return objects.find(object => object.name === name)?.created_at ?? null;
+}

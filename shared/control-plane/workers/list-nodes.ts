@@ -1,0 +1,33 @@
+/** Reads from Cloud TPU: the list of all nodes, and each node that a list leaves out. */
+import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Now, Tpus} from '../../ports.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Log} from '../state/log.ts';
+
+export async function listNodes({tpus, now}: {tpus: Tpus; now: Now}): Promise<Nodes> {
+  const at_ms = now();
+  const {tpus: listed, unreachable} = await tpus.list();
+  return sortNodes(listed, unreachable, at_ms);
+}
+
+/** Adds each missing node that `get` finds, and the names that it does not find. An error says nothing about the node. */
+export async function findMissing(
+  {tpus, log}: {tpus: Tpus; log: Log},
+  nodes: Nodes,
+  missing: readonly Worker[],
+): Promise<Nodes> {
+  const found = new Map(nodes.tpus);
+  const absent = new Set<string>();
+  await forEachConcurrently(missing, async worker => {
+    const {name, zone} = worker;
+    try {
+      const tpu = await tpus.get(name, zone);
+      if (tpu && !isLeftOut(tpu, worker)) found.set(name, tpu);
+      else absent.add(name);
+    } catch (error) {
+      log('WARNING', `Failed to ask whether ${name} exists: ${(error as Error).message}`, {worker: name});
+    }
+  });
+  return {...nodes, tpus: found, absent};
+}

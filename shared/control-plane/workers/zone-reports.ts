@@ -1,0 +1,84 @@
+/** Facts about zones that a tick writes beside its decisions about slots. */
+
+import {priceOf} from '../../domain/billing/budget.ts';
+import {afterHello} from '../../domain/fleet/breakers.ts';
+import {endOfWait, markAfter, type OrphanCount} from '../../domain/fleet/orphans.ts';
+import type {Zone} from '../../domain/fleet/placement.ts';
+import {withHeld} from '../../domain/fleet/silence-brake.ts';
+import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
+import type {Terms} from '../../domain/tick/slots.ts';
+import {iso} from '../../domain/time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {poolRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {changeZone} from '../state/zones.ts';
+
+/** Lets the first words of workers end brakes and stops of creates, in their zones and in their pool. */
+export async function applyHellos(
+  deps: Deps,
+  {zones, pool_at}: TickPlan['hellos'],
+  {workers, served}: {workers: ReadonlyMap<string, Worker>; served: Terms['served']},
+): Promise<void> {
+  const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
+  await forEachConcurrently(zones, name =>
+    changeZone(deps, name, (zone, _, now) => zoneAfterHellos(zone, byZone.get(name) ?? [], {now, served})),
+  );
+  if (pool_at === undefined) return;
+  await deps.store.transaction(async tx => {
+    const pool = await poolRecords.get(tx, deps.config.pool);
+    poolRecords.set(tx, {...pool, boots: afterHello(pool.boots, pool_at)});
+  });
+}
+
+/** Remembers since when many nodes of a zone have no document, and tells the operator what to do. */
+export async function markOrphans(
+  deps: Deps,
+  counts: readonly OrphanCount[],
+  {pool, prices}: Terms,
+): Promise<void> {
+  await forEachConcurrently(counts, count =>
+    changeZone(deps, count.zone, (zone, tx, now) => {
+      const orphans = markAfter(zone.orphans, count, now);
+      if (orphans === zone.orphans) return zone;
+      if (orphans !== null && orphans.since_at !== zone.orphans?.since_at) {
+        const usd = priceOf(prices, pool, zone.zone);
+        const cost =
+          usd === null ? 'at an unknown price' : `for $${(usd * count.orphans).toFixed(2)} an hour`;
+        const text = `${count.orphans} of the ${count.nodes} nodes in ${zone.zone} have no document, ${cost}: the database was lost, or is older than the nodes. Run \`gleaner rebuild\`, which deletes them and makes the documents again from the bucket; or restore the database as it was. Without either they are deleted after ${endOfWait(orphans)}`;
+        deps.log('ERROR', text, {zone: zone.zone});
+        recordEvent(tx, {kind: 'worker', text}, now);
+      }
+      return {...zone, orphans, updated_at: iso(now)};
+    }),
+  );
+}
+
+/** Writes down which silent workers each zone holds, and says what they cost. */
+export async function reportHeld(deps: Deps, zones: readonly Zone[], held: readonly Worker[]): Promise<void> {
+  const byZone = Map.groupBy(held, ({zone}) => zone);
+  const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
+  await forEachConcurrently([...names], async name => {
+    const workers = byZone.get(name) ?? [];
+    const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
+    if (workers.length > 0) deps.log('ERROR', text);
+    await changeZone(deps, name, (zone, tx, now) => {
+      if (!zone.brake) return zone;
+      const brake = withHeld(zone.brake, workers);
+      if (brake.held === zone.brake.held && brake.held_usd_per_hour === zone.brake.held_usd_per_hour)
+        return zone;
+      recordEvent(tx, {kind: 'zone', text}, now);
+      return {...zone, brake};
+    });
+  });
+}
+
+function alertOf(zone: string, workers: readonly Worker[]): string {
+  const known = workers.flatMap(({usd_per_hour}) => usd_per_hour ?? []);
+  const usd = known.reduce((sum, usd_per_hour) => sum + usd_per_hour, 0);
+  const cost = known.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
+  const names = workers.slice(0, 5).map(({name}) => name);
+  const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
+  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
+}

@@ -1,0 +1,105 @@
+/** Budgets of runs, of the pool and of the month: which runs pause, which workers go, and how much a plan may still spend. */
+import type {Ceilings} from '../ceilings.ts';
+import type {Pool} from '../fleet/pool.ts';
+import {parseWorkerName, paths} from '../names.ts';
+import {isRunnable, type Run} from '../run/run.ts';
+import type {Accounts} from '../tick/snapshot.ts';
+import {costOfLeaving, costOfLiving, overspent, type Purse, purseOf, runAtWork, toLeave} from './cost.ts';
+import {livingInMonth} from './monthly-spending.ts';
+import {type Prices, usdPerHour} from './prices.ts';
+
+/** A run to pause, if its document still has this version. */
+export type Pause = {run: string; version: number; why: string};
+
+export type Budgets = {
+  pauses: Pause[];
+  /** Runs without money, paused or ended before. */
+  over: ReadonlySet<string>;
+  /** Workers to delete now: a finished shard costs as much as an unfinished one. */
+  dismissed: ReadonlySet<string>;
+  /** Dollars left of the pool's and the month's budget, whichever is less. */
+  left_usd: number;
+  /** A purse for new nodes of this plan; `kept_usd` is set aside for other nodes. */
+  newPurse: (kept_usd: number) => Purse;
+};
+
+/**
+ * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
+ * money is left.
+ */
+export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: number): Budgets {
+  const {pool, prices, workers, runs, ended} = accounts;
+  const living = costOfLiving(workers.values(), now);
+  const leaving = costOfLeaving(workers.values());
+  const found = pool.zones.map(zone => priceOf(prices, pool, zone));
+  const isKnown = !found.includes(null);
+  // A run without a TPU needs the money for one: less would create a node only to delete it.
+  const one = toLeave(Math.max(...found.map(price => price ?? 0)));
+  const leaving_usd = leaving.total || one;
+  const whole = wholeBudget(accounts, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
+  const left = {runs: new Map<string, number>(), pool: whole.left_usd - leaving.total};
+  const pauses: Pause[] = [];
+  const over = new Set<string>();
+  for (const run of [...runs, ...ended]) {
+    if (run.pool !== pool.pool) continue;
+    const spent_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    const kept = leaving.runs.get(run.run) ?? 0;
+    left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - kept);
+    const ofRun = {spent_usd, leaving_usd: kept || one};
+    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
+    if (!why) continue;
+    over.add(run.run);
+    if (isRunnable(run)) pauses.push({run: run.run, version: run.version, why});
+  }
+  const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
+  const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
+  return {
+    pauses,
+    over,
+    dismissed: new Set(dismissed.map(({name}) => name)),
+    left_usd: left.pool,
+    newPurse: kept_usd => purseOf({...left, pool: left.pool - kept_usd}, workers, priceIn),
+  };
+}
+
+/** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */
+function wholeBudget(
+  {pool, month, workers}: Accounts,
+  {max_budget_usd}: Ceilings,
+  {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
+  now: number,
+): {why: string | undefined; left_usd: number} {
+  const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
+  const of_month = {
+    spent_usd: (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
+    leaving_usd,
+  };
+  const why =
+    overspent('pool', pool.budget_usd, of_pool, isKnown) ??
+    (month.spent_usd === undefined
+      ? `${paths.spending()} cannot be read: mend it`
+      : overspent('month', max_budget_usd, of_month, isKnown));
+  const left = (budget_usd: number | null, {spent_usd}: {spent_usd: number}) =>
+    (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
+  return {why, left_usd: Math.min(left(pool.budget_usd, of_pool), left(max_budget_usd, of_month))};
+}
+
+/** Dollars an hour of a node of the pool in the zone; null if unknown. */
+export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {
+  return usdPerHour(prices, {accelerator, spot, zone});
+}
+
+/**
+ * Why the run's budget does not carry one more worker at this price; undefined if it does. `cost_usd` and the number of workers are
+ * those of the last tick.
+ */
+export function whyNotCarried(
+  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'streams_in_progress'>,
+  usd_per_hour: number | null,
+): string | undefined {
+  if (run.budget_usd === null) return undefined;
+  if (usd_per_hour === null) return 'the price of the worker is unknown; set prices/chips';
+  const kept_usd = toLeave(usd_per_hour) * (run.streams_in_progress + 1);
+  if (run.cost_usd + kept_usd < run.budget_usd) return undefined;
+  return `run "${run.run}" has cost $${run.cost_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
+}

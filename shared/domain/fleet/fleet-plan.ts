@@ -1,0 +1,141 @@
+/** Which slots should have a node now, and which run pays for each: a wish of streams, bounded by zones, brakes, ceilings and budgets. */
+import type {Budgets} from '../billing/budget.ts';
+import {payersFor, runAtWork} from '../billing/cost.ts';
+import {isRunnable} from '../run/run.ts';
+import {byPreference, candidateOf} from '../stream/lease.ts';
+import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
+import {isOlderThan} from '../time.ts';
+import {NOT_LISTED} from '../worker/nodes.ts';
+import {isServedFor} from '../worker/served-time.ts';
+import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
+import {isStopped, mayBoot, nextToTry} from './breakers.ts';
+import {costOfOrphans} from './orphans.ts';
+import {allowance} from './placement.ts';
+import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
+
+export type FleetPlan = {
+  wanted: ReadonlySet<string>;
+  /** The run that pays for each new or idle node. */
+  payers: ReadonlyMap<string, string | null>;
+  /** Creates that may ever have been asked for, with those of this plan: another tick may ask at the same time. */
+  mostCreates: number;
+};
+
+export function planFleet(
+  snapshot: Snapshot,
+  budgets: Budgets,
+  orphans: readonly string[],
+  config: TickConfig,
+  now: number,
+): FleetPlan {
+  const {pool, workers, unreadable, runs, nodes, zones} = snapshot;
+  const work = remainingWork(snapshot, budgets);
+  // Without the counts no node is created, and none is deleted because it has no work.
+  if (!work || !zones)
+    return {wanted: livingNames(workers), payers: new Map(), mostCreates: snapshot.creates};
+  const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
+  const out = new Set([
+    ...unreadable,
+    ...budgets.dismissed,
+    ...orphans,
+    ...hiddenSlots(snapshot, config, now),
+    ...silentInVain(snapshot, config),
+  ]);
+  const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
+  const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
+  const most = config.ceilings.max_workers - unreadable.size - orphans.length;
+  const wanted = wantedSlots(pool, workers, streams, now, {
+    broken: out,
+    allowances: createsPerZone(snapshot, zone => free.has(zone), config, now),
+    fixed: work.fixed,
+    most,
+    probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+  });
+  const purse = budgets.newPurse(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
+  const payers = payersFor(wanted, workers, work.open, work.fixed, purse);
+  for (const [name, run] of payers) if (run === null) wanted.delete(name);
+  const room = most - livingAmong(workers);
+  const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
+  const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
+  // A budget carries the creates of this plan alone: creates of another tick come out of them.
+  const creates = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone').length;
+  return {wanted, payers, mostCreates: snapshot.creates + (isBounded ? Math.min(room, creates) : room)};
+}
+
+/** Unfinished streams that any slot may work on, by run in the order of service; and the run of each slot that a stream is bound to. */
+type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
+
+/** Undefined if a run with money could not be counted. */
+function remainingWork({pool, runs, streams}: Snapshot, {over}: Budgets): Work | undefined {
+  const preference = byPreference(null);
+  const served = runs
+    .filter(run => isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
+    .sort((one, other) => preference(candidateOf(one, ''), candidateOf(other, '')));
+  const work: Work = {open: [], fixed: new Map()};
+  for (const {run, affinity} of served) {
+    const counts = streams.get(run);
+    if (!counts) return undefined;
+    if (affinity === 'any') work.open.push({run, streams: counts.unfinished});
+    for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
+  }
+  return work;
+}
+
+function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
+  return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
+}
+
+/** Silent workers whose run has ended or is paused: after the time of a drain no brake keeps them. */
+function silentInVain({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
+  const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
+  return [...workers.values()].flatMap(worker => {
+    const isSilent = isAlive(worker) && worker.suspect !== null;
+    const isLate = isServedFor(served, worker.heartbeat_at, limits.drain_s);
+    return isSilent && isLate && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
+  });
+}
+
+/** Creates that each zone allows now, after its refusals and losses and the stops of creates. */
+function createsPerZone(
+  {pool, zones = []}: Snapshot,
+  hasFreeSlot: (zone: string) => boolean,
+  {bundle, placement}: TickConfig,
+  now: number,
+): Map<string, number> {
+  const isPoolStopped = isStopped(pool.boots, bundle);
+  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, now)]));
+  const open = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
+  const next = mayBoot(pool.boots, bundle, now) ? nextToTry(open, bundle, now) : undefined;
+  for (const {zone, boots, brake} of zones) {
+    if (!isPoolStopped && !isStopped(boots, bundle)) continue;
+    const isTurn = isPoolStopped ? zone === next : mayBoot(boots, bundle, now);
+    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, (brake?.probes_due ?? 0) + (isTurn ? 1 : 0)));
+  }
+  return allowed;
+}
+
+/**
+ * Slots that no plan may use. A slot without a document may have a node where no list shows it. In a zone that does not answer, an
+ * empty slot and a create without effect must not keep work from another zone.
+ */
+function hiddenSlots(
+  {pool, workers, nodes, zones = []}: Snapshot,
+  {limits}: TickConfig,
+  now: number,
+): string[] {
+  const isHopeless = (worker: Worker) => {
+    if (hasEnded(worker)) return true;
+    const {phase, provider_state, queue_state, asked_at} = worker;
+    const isUnseen = provider_state === null && queue_state === null;
+    return phase === 'creating' && isUnseen && isOlderThan(asked_at, limits.ask_again_s, now);
+  };
+  // A list may leave an orphan out: where many were listed, no slot without a document is known to be empty.
+  const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
+  const isHidden = (name: string, zone: string) => {
+    const worker = workers.get(name);
+    const isUnreachable = nodes?.unreachable.includes(zone) ?? false;
+    if (!worker) return !nodes || isUnreachable || marked.has(zone);
+    return isUnreachable && isHopeless(worker);
+  };
+  return slotsOf(pool).flatMap(({name, zone}) => (isHidden(name, zone) ? name : []));
+}

@@ -1,0 +1,59 @@
+/** Facts about a zone that follow from a decision about one of its slots. */
+import type {Death} from '../worker/liveness.ts';
+import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
+import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
+import {askedFor, gaveNode, lostNode, type PlacementLimits, refusedBy, type Zone} from './placement.ts';
+
+export type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
+
+/** The decision about a worker: its next state, and why its incarnation ends, if it does. */
+type Decision = {worker: Worker; death?: Death};
+
+/** A create, a repeated create, a new READY node, a refusal or a loss; undefined if the decision shows none of them. */
+export function changeOf(before: Worker, {worker, death}: Decision): Change | undefined {
+  if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
+  if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
+  if (death?.refusal) return 'refused';
+  // The phase does not tell: an agent that speaks first has changed it already.
+  const was = nodeStanding(before);
+  const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
+  if (isNew && isAlive(worker)) return 'given';
+  if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
+  // A node that was taken before a tick saw it READY says the same of its zone as a node that was taken just after.
+  const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
+  return wasGiven ? 'lost' : undefined;
+}
+
+export function isAsking(change: Change | undefined): boolean {
+  return change === 'asked' || change === 'asked again';
+}
+
+export function isEnding(before: Worker, after: Worker): boolean {
+  return hasEnded(after) && !hasEnded(before);
+}
+
+/** Returns the zone updated by the change. */
+export function zoneAfter(
+  limits: PlacementLimits,
+  zone: Zone,
+  change: Change,
+  {before, death}: {before: Worker; death?: Death},
+  now: number,
+): Zone {
+  switch (change) {
+    case 'asked':
+    case 'asked again':
+      return askedFor(zone, now);
+    case 'given':
+      return gaveNode(zone, now);
+    case 'refused':
+      return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', limits, now);
+    case 'lost': {
+      const isFailed = death !== undefined && ['setup', 'unheard', 'broken'].includes(death.kind);
+      const neverWorked = isFailed || before.phase === 'creating';
+      return lostNode(zone, neverWorked ? null : (before.ready_at ?? before.phase_since_at), now);
+    }
+    default:
+      return change satisfies never;
+  }
+}

@@ -1,0 +1,183 @@
+/** The whole decision of a tick, from nothing but a snapshot: what is deleted, created, revoked, told, summed up and finished. */
+import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
+import {costOfLiving, runAtWork} from '../billing/cost.ts';
+import {afterHello} from '../fleet/breakers.ts';
+import {planFleet} from '../fleet/fleet-plan.ts';
+import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../fleet/orphans.ts';
+import type {Zone} from '../fleet/placement.ts';
+import {afterHellos, heardByZone} from '../fleet/silence-brake.ts';
+import {parseWork} from '../names.ts';
+import type {Run} from '../run/run.ts';
+import {hasRunOut} from '../stream/lease.ts';
+import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
+import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
+import {hasEnded, type Worker} from '../worker/worker.ts';
+import {type Slot, slotOf, slotsThatChange, type Terms, type Turns} from './slots.ts';
+import type {Accounts, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
+
+/** Decided from the accounts alone, before any list of nodes is there. */
+export type BudgetPlan = {pauses: readonly Pause[]; terms: Terms; deletes: Turns};
+
+export type RunPlan = {
+  run: Run;
+  counts: StreamCounts;
+  cost_usd: number;
+  /** `sum up`: it goes on. `finish`: no stream and no worker is left. */
+  next: 'sum up' | 'finish';
+  /** True if streams may be leased to workers that do not have them. */
+  hasOrphanedLeases: boolean;
+};
+
+export type TickPlan = {
+  terms: Terms;
+  deletes: Turns;
+  others: Turns;
+  /** Slots whose node the list leaves out: `get` is asked about each before it is decided. */
+  missing: readonly Slot[];
+  /** First words of workers, which end brakes and stops of creates. */
+  hellos: {zones: readonly string[]; pool_at: string | undefined};
+  orphans: readonly OrphanCount[];
+  /** Unreadable worker documents whose node is listed: without them the node is an orphan. */
+  dropped: readonly string[];
+  strays: readonly Tpu[];
+  /** Living workers that have not claimed their lease for its length. */
+  expired: readonly string[];
+  /** Workers that do not know yet that their run was paused, resumed or ended. */
+  notices: readonly {run: string; workers: readonly string[]}[];
+  runs: readonly RunPlan[];
+};
+
+/** Money first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
+export function planBudgets(accounts: Accounts, config: TickConfig, now: number): BudgetPlan {
+  const budgets = decideBudgets(accounts, config.ceilings, now);
+  const terms = termsOf(accounts, now);
+  const slots = spentSlots(accounts, budgets);
+  return {pauses: budgets.pauses, terms, deletes: slotsThatChange(slots, terms, config.limits, now).deletes};
+}
+
+function spentSlots({workers}: Accounts, {dismissed}: Budgets): Slot[] {
+  const living = [...workers.values()].filter(worker => dismissed.has(worker.name) && !hasEnded(worker));
+  return living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
+}
+
+function termsOf({pool, prices, workers, creates}: Accounts, now: number): Terms {
+  return {
+    ...{made_at_ms: now, nodes: NOT_LISTED, pool, prices, payers: new Map(), mostCreates: creates},
+    ...{served: NEVER_SERVED, heard: heardByZone(workers.values()), lost: new Set(), stored: new Map()},
+  };
+}
+
+/** Decides about all else. The slots of `planBudgets` are left out: their deletes went before. */
+export function planTick(found: Snapshot, config: TickConfig, now: number): TickPlan {
+  const hellos = helloChanges(found, {now, served: found.served});
+  const snapshot = {...found, zones: hellos.zones_after};
+  const {workers, unreadable, lost, served, streams} = snapshot;
+  const nodes = snapshot.nodes ?? NOT_LISTED;
+  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const orphans = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
+  const isPaidFor = costOfOrphans(snapshot, nodes, orphans, now) < budgets.left_usd;
+  const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
+  const fleet = planFleet(snapshot, budgets, orphans, config, now);
+  const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
+  const terms = {...termsOf(snapshot, now), ...fleet, nodes, served, lost, stored};
+  const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
+  const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
+  const slots: Slot[] = [];
+  const missing: Slot[] = [];
+  for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
+    if (unreadable.has(name) || held.has(name) || spent.has(name)) continue;
+    const isWanted = fleet.wanted.has(name) ? 'wanted' : 'unwanted';
+    const slot = slotOf(name, budgets.dismissed.has(name) ? 'dismissed' : isWanted, workers);
+    (missingNames.has(name) ? missing : slots).push(...slot);
+  }
+  return {
+    terms,
+    ...slotsThatChange(slots, terms, config.limits, now),
+    missing,
+    hellos,
+    orphans: counts,
+    dropped: managedIn(nodes).filter(name => unreadable.has(name)),
+    strays: nodes.strays.filter(stray => !isGoing(stray)),
+    expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
+    notices: noticesFor(snapshot),
+    runs: planRuns(snapshot, now),
+  };
+}
+
+function nameOf({name}: Worker): string {
+  return name;
+}
+
+/** The zones after the first words of their workers, and which of them that changes. */
+function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
+  const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
+  const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
+  const changed = zones?.filter((zone, index) => after?.[index] !== zone) ?? [];
+  const hello_at = lastHello([...workers.values()]);
+  const isPoolChanged = hello_at !== undefined && afterHello(pool.boots, hello_at) !== pool.boots;
+  return {
+    zones_after: after,
+    zones: changed.map(({zone}) => zone),
+    pool_at: isPoolChanged ? hello_at : undefined,
+  };
+}
+
+/** The same object where nothing changes. */
+export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
+  const hello_at = lastHello(workers);
+  const brake = zone.brake && afterHellos(zone.brake, workers, moment);
+  const boots = hello_at === undefined ? zone.boots : afterHello(zone.boots, hello_at);
+  return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
+}
+
+function lastHello(workers: readonly Worker[]): string | undefined {
+  return workers
+    .flatMap(({hello_at}) => hello_at ?? [])
+    .sort()
+    .at(-1);
+}
+
+function noticesFor({runs, workers}: Snapshot): TickPlan['notices'] {
+  const status = new Map(runs.map(run => [run.run, run.status]));
+  const untold = [...workers.values()].flatMap(({name, work, drains}) => {
+    const run = parseWork(work)?.run;
+    if (run === undefined) return [];
+    const isTold = status.has(run) && drains === (status.get(run) === 'paused');
+    return isTold ? [] : {run, name};
+  });
+  const byRun = Map.groupBy(untold, ({run}) => run);
+  return [...byRun].map(([run, found]) => ({run, workers: found.map(({name}) => name)}));
+}
+
+function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
+  const living = costOfLiving(workers.values(), now);
+  const atWork = new Map<string, number>();
+  for (const {work} of workers.values()) {
+    const run = parseWork(work)?.run;
+    if (run) atWork.set(run, (atWork.get(run) ?? 0) + 1);
+  }
+  return runs.flatMap(run => {
+    const counts = streams.get(run.run);
+    if (!counts) return [];
+    const holders = atWork.get(run.run) ?? 0;
+    const {streams_in_progress, streams_failed} = counts.totals;
+    // A paused run with a failed stream waits for an operator: no tick reads all its streams.
+    const staysOpen = run.status === 'paused' && counts.unfinished === 0 && streams_failed > 0;
+    const isOver = holders === 0 && counts.areAllOver && !staysOpen;
+    return {
+      run,
+      counts,
+      cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
+      next: isOver ? ('finish' as const) : ('sum up' as const),
+      // Leases come and go while they are counted: a few more than workers say nothing where there are many.
+      hasOrphanedLeases: streams_in_progress - holders > holders / 100,
+    };
+  });
+}
+
+/** Runs that workers have work of and that are not among `runs`. */
+export function otherRunsAtWork(workers: Iterable<Worker>, runs: readonly Run[]): string[] {
+  const named = new Set([...workers].flatMap(worker => runAtWork(worker) ?? []));
+  for (const {run} of runs) named.delete(run);
+  return [...named];
+}

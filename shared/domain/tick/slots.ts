@@ -1,0 +1,106 @@
+/** Slots that a tick decides about, and the decision about each, made once from the snapshot and again in its transaction. */
+import {priceOf} from '../billing/budget.ts';
+import {paidBy, pricedAt} from '../billing/cost.ts';
+import type {Prices} from '../billing/prices.ts';
+import type {Pool} from '../fleet/pool.ts';
+import {changeOf} from '../fleet/zone-changes.ts';
+import {type Slot as Place, parseWorkerName} from '../names.ts';
+import {
+  decideWorker,
+  type Limits,
+  type Silence,
+  type Wanted,
+  type WorkerDecision,
+} from '../worker/lifecycle.ts';
+import {type Nodes, observe} from '../worker/nodes.ts';
+import type {Served} from '../worker/served-time.ts';
+import {newWorker, type Worker} from '../worker/worker.ts';
+
+/** `seen` is the worker of the snapshot. */
+export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
+
+/** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `made_at_ms`. */
+export type Terms = {
+  made_at_ms: number;
+  nodes: Nodes;
+  pool: Pool;
+  prices: Prices;
+  payers: ReadonlyMap<string, string | null>;
+  mostCreates: number;
+  served: Served;
+  /** Workers of each zone that have spoken. */
+  heard: ReadonlyMap<string, number>;
+  /** Workers that have been silent, and stored nothing, for longer than any brake holds. */
+  lost: ReadonlySet<string>;
+  /** Shards stored of each run. */
+  stored: ReadonlyMap<string, number>;
+};
+
+/** Slots whose decisions change one document together: they share transactions. */
+export type Turns = ReadonlyMap<string, readonly Slot[]>;
+
+/** Returns no slot for a name that no slot can have. */
+export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
+  const place = parseWorkerName(name);
+  return place ? [{name, place, wanted, seen: workers.get(name)}] : [];
+}
+
+export function decideSlot(
+  {name, place, wanted}: Slot,
+  before: Worker,
+  terms: Terms,
+  limits: Limits,
+  now: number,
+  silence: Silence,
+): WorkerDecision {
+  const moment = {now, served: terms.served};
+  const decision = decideWorker(before, observe(terms.nodes, before), wanted, limits, moment, silence);
+  const priced = pricedAt(decision.worker, () => priceOf(terms.prices, terms.pool, place.zone));
+  const worker = paidBy(priced, terms.payers.get(name) ?? null);
+  if (worker === decision.worker) return decision;
+  const events = [...decision.events];
+  if (priced !== decision.worker)
+    events.push(`${name} costs $${priced.usd_per_hour} an hour, as is known now`);
+  if (worker !== priced)
+    events.push(`${name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`);
+  return {...decision, worker, events};
+}
+
+/** The slots whose decision changes something: deletes, and the others. */
+export function slotsThatChange(
+  slots: readonly Slot[],
+  terms: Terms,
+  limits: Limits,
+  now: number,
+): {deletes: Turns; others: Turns} {
+  const [deletes, others] = [new Map<string, Slot[]>(), new Map<string, Slot[]>()];
+  for (const slot of slots) {
+    const before = slot.seen ?? newWorker(slot.name, slot.place, now);
+    const decision = decideSlot(slot, before, terms, limits, now, 'ends');
+    if (decision.worker === before) continue;
+    const turns = decision.actions.some(({kind}) => kind === 'delete') ? deletes : others;
+    const shared = sharedBy(before, decision) ?? slot.name;
+    turns.set(shared, [...(turns.get(shared) ?? []), slot]);
+  }
+  return {deletes, others};
+}
+
+/** The document that the decision changes beside its slot: a zone, or pool and runs. */
+function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
+  if (isOver(before, decision.worker)) return 'bills';
+  return changeOf(before, decision) && before.zone;
+}
+
+/** True if the incarnation is over: its bill is due. */
+export function isOver(before: Worker, after: Worker): boolean {
+  return after.phase === 'gone' && before.phase !== 'gone';
+}
+
+/**
+ * True if the plan still applies to the slot. An unwanted worker that changed its phase since waits for the next tick. An incarnation
+ * without money is deleted in any phase.
+ */
+export function isStillPlanned({wanted, seen}: Slot, worker: Worker): boolean {
+  if (wanted === 'wanted' || worker.phase === (seen?.phase ?? 'gone')) return true;
+  return wanted === 'dismissed' && worker.incarnation === seen?.incarnation;
+}

@@ -1,0 +1,63 @@
+/** The facts that one tick plans with, each read once. An undefined part could not be read: the plan concludes nothing from it. */
+import type {Prices} from '../billing/prices.ts';
+import type {Ceilings} from '../ceilings.ts';
+import type {PlacementLimits, Zone} from '../fleet/placement.ts';
+import type {Pool} from '../fleet/pool.ts';
+import type {Run, StreamTotals} from '../run/run.ts';
+import type {Limits} from '../worker/lifecycle.ts';
+import type {Nodes} from '../worker/nodes.ts';
+import type {Served} from '../worker/served-time.ts';
+import type {Worker} from '../worker/worker.ts';
+
+/** Settings of the deployment that a plan depends on. */
+export type TickConfig = {
+  limits: Limits;
+  placement: PlacementLimits;
+  ceilings: Ceilings;
+  bundle: string;
+  lease_s: number;
+};
+
+/** Cost of ended incarnations in this UTC month; `spent_usd` is undefined where the document cannot be read. */
+export type Month = {name: string; spent_usd: number | undefined};
+
+/**
+ * What a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two reads
+ * is not counted twice.
+ */
+export type Accounts = {
+  pool: Pool;
+  prices: Prices;
+  month: Month;
+  /** Creates that were ever asked for. */
+  creates: number;
+  /** Open runs, and ended runs whose last workers still have their streams. */
+  runs: readonly Run[];
+  ended: readonly Run[];
+  /** Every worker that is not gone, and gone workers that a message or a refusal keeps empty. */
+  workers: ReadonlyMap<string, Worker>;
+  /** Names of worker documents that cannot be parsed. */
+  unreadable: ReadonlySet<string>;
+};
+
+/** The streams of one open run. */
+export type StreamCounts = {
+  streams: number;
+  unfinished: number;
+  totals: StreamTotals;
+  /** True if no unfinished stream has a document that can be parsed. */
+  areAllOver: boolean;
+  /** The slots that an unfinished stream of the run is bound to; empty for a run that any slot may work on. */
+  slots: readonly string[];
+};
+
+export type Snapshot = Accounts & {
+  /** Undefined: the list failed. */
+  nodes: Nodes | undefined;
+  zones: readonly Zone[] | undefined;
+  served: Served;
+  /** By run; a run whose streams could not be counted is missing. */
+  streams: ReadonlyMap<string, StreamCounts>;
+  /** Workers that have been silent for six hours and stored no shard in that time. */
+  lost: ReadonlySet<string>;
+};

@@ -1,0 +1,149 @@
+/** Nodes and queued resources as Cloud TPU lists them, and the observation of one slot that follows from a list. */
+import {parseWorkerName} from '../names.ts';
+import {iso, msOf} from '../time.ts';
+import type {Observation} from './lifecycle.ts';
+import {type Queued, queueStanding, type Symptom} from './provider-states.ts';
+import {isServedFor, type Served} from './served-time.ts';
+import {hasEnded, type Worker} from './worker.ts';
+
+/** A node, its queued resource, or both. */
+export type Tpu = {
+  name: string;
+  zone: string;
+  /** The node's state; null when there is only a queued resource. */
+  state: string | null;
+  /** The node's, as its labels and symptoms are; HEALTH_UNSPECIFIED without a node. */
+  health: string;
+  labels: Record<string, string>;
+  symptoms: Symptom[];
+  /** `labels` are the labels of the node that it asks for. */
+  queued: (Queued & {labels: Record<string, string>}) | null;
+  /** When the node, or else the queued resource, was created. */
+  created_at: string;
+};
+
+/** The label that marks a node as ours, and the label that names its incarnation. */
+export const MANAGED = {'managed-by': 'gleaner'};
+export const INCARNATION_LABEL = 'gleaner-incarnation';
+
+/**
+ * A list of nodes and the time at which it was asked for. `tpus`: by the slot whose name and zone they have. `strays`: nodes with our
+ * label that fit no slot. `absent`: names that the list leaves out and that `get` did not find either.
+ */
+export type Nodes = {
+  at_ms: number;
+  tpus: ReadonlyMap<string, Tpu>;
+  strays: readonly Tpu[];
+  unreachable: readonly string[];
+  absent: ReadonlySet<string>;
+};
+
+/** Stands for a list that was not read: it is older than every fact about a worker. */
+export const NOT_LISTED: Nodes = {
+  at_ms: -1,
+  tpus: new Map(),
+  strays: [],
+  unreachable: [],
+  absent: new Set(),
+};
+
+/** Sorts a list by slot. */
+export function sortNodes(listed: readonly Tpu[], unreachable: readonly string[], at_ms: number): Nodes {
+  const tpus = new Map<string, Tpu>();
+  const strays: Tpu[] = [];
+  for (const tpu of listed)
+    if (parseWorkerName(tpu.name)?.zone === tpu.zone) tpus.set(tpu.name, tpu);
+    else if (isManaged(tpu)) strays.push(tpu);
+  return {at_ms, tpus, strays, unreachable, absent: new Set()};
+}
+
+/** Seconds between two lists that both leave a node out. */
+const MISSING_S = 60;
+
+/**
+ * Workers that `get` must be asked about: the list leaves their nodes out, and they are being deleted, or an earlier list left them
+ * out too and they have been unheard for a lease.
+ */
+export function missingIn(
+  nodes: Nodes,
+  workers: ReadonlyMap<string, Worker>,
+  served: Served,
+  lease_s: number,
+): Worker[] {
+  return [...workers.values()].filter(worker => {
+    if (observe(nodes, worker).kind !== 'missing') return false;
+    if (worker.phase === 'deleting') return true;
+    const {heartbeat_at, phase_since_at, missing_since_at} = worker;
+    return (
+      isServedFor(served, heartbeat_at ?? phase_since_at, lease_s) &&
+      missing_since_at !== null &&
+      nodes.at_ms - msOf(missing_since_at) >= MISSING_S * 1000
+    );
+  });
+}
+
+/** Names of the nodes with our label. */
+export function managedIn(nodes: Nodes): string[] {
+  return [...nodes.tpus.values()].filter(tpu => isManaged(tpu) || isQueuedByUs(tpu)).map(tpu => tpu.name);
+}
+
+function isManaged({labels, queued}: Tpu): boolean {
+  return [labels, queued?.labels ?? labels].every(isOurs);
+}
+
+/** True if the request in the queue is ours; the node of its name may have another owner. */
+function isQueuedByUs({queued}: Tpu): boolean {
+  return queued !== null && isOurs(queued.labels);
+}
+
+function isOurs(labels: Tpu['labels']): boolean {
+  return labels['managed-by'] === MANAGED['managed-by'];
+}
+
+/** True if neither the node nor its request in the queue is ours: its name was taken before we asked for it. */
+export function isForeign(tpu: Tpu): boolean {
+  return !isManaged(tpu) && !isQueuedByUs(tpu);
+}
+
+/** True if a delete of the stray is under way. */
+export function isGoing({state, queued}: Tpu): boolean {
+  return (state ?? queued?.state) === 'DELETING';
+}
+
+/**
+ * The observation of one slot. A list that is older than the worker's phase, or than its last change of state, says nothing: the node
+ * may have come or gone since.
+ */
+export function observe(nodes: Nodes, worker: Worker): Observation {
+  const {phase_since_at, provider_since_at} = worker;
+  if (nodes.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
+    return {kind: 'unknown'};
+  const tpu = nodes.tpus.get(worker.name);
+  if (nodes.absent.has(worker.name)) return {kind: 'absent'};
+  if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu);
+  if (nodes.unreachable.includes(worker.zone)) return {kind: 'unknown'};
+  const wasShown = worker.provider_state !== null || worker.queue_state !== null;
+  const isExpected = worker.phase !== 'gone' && (worker.phase !== 'creating' || wasShown);
+  return isExpected ? {kind: 'missing', listed_at: iso(nodes.at_ms)} : {kind: 'absent'};
+}
+
+/**
+ * True if the list shows only the queued resource of a node that was listed before: the list of nodes may be incomplete. A queued
+ * resource in a final state is evidence by itself.
+ */
+export function isLeftOut({state, queued}: Tpu, worker: Worker): boolean {
+  const isOver = queueStanding({queue_state: queued?.state ?? null}) === 'over';
+  return state === null && worker.provider_state !== null && !isOver && !hasEnded(worker);
+}
+
+export function observationOf(tpu: Tpu): Observation {
+  if (!isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
+  const {state, health, symptoms, queued, created_at} = tpu;
+  return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
+}
+
+/** The incarnations that the labels name; none without such a label. */
+export function incarnationsOf({labels, queued}: Tpu): number[] {
+  const given = [labels, queued?.labels].map(each => each?.[INCARNATION_LABEL] ?? '');
+  return [...new Set(given.filter(label => /^\d{1,9}$/.test(label)).map(Number))];
+}

@@ -1,0 +1,52 @@
+import type {CloudSchedulerClient} from '@google-cloud/scheduler';
+import type {Schedule} from '../ports.ts';
+import {clientOptionsFor} from './endpoint.ts';
+import {isPreconditionFailed, reasonOf} from './errors.ts';
+import {memoizeAsync} from './memoize-async.ts';
+
+const CALL = {timeout: 10_000, maxRetries: 0};
+
+type Options = {job: string; endpoint?: string | undefined; token?: string | undefined};
+
+/**
+ * The Cloud Scheduler job `projects/P/locations/L/jobs/J`. `endpoint` replaces Google's address, and `token` is what that server asks
+ * for.
+ */
+export function openSchedule({job, endpoint, token}: Options): Schedule {
+  const open = memoizeAsync(async () => {
+    const {CloudSchedulerClient} = await import('@google-cloud/scheduler');
+    return new CloudSchedulerClient(clientOptionsFor(endpoint, token));
+  });
+  return {
+    state: async () => stateOf(await open(), job),
+    runNow: async () => {
+      const client = await open();
+      await client.runJob({name: job}, CALL).catch(cause => {
+        throw new Error(`Failed to run ${job}: ${reasonOf(cause)}`, {cause});
+      });
+    },
+    pause: async () => turn(await open(), job, 'PAUSED'),
+    resume: async () => turn(await open(), job, 'ENABLED'),
+    close: async () => (await open()).close(),
+  };
+}
+
+async function turn(client: CloudSchedulerClient, job: string, wanted: 'ENABLED' | 'PAUSED'): Promise<void> {
+  const verb = wanted === 'ENABLED' ? 'resume' : 'pause';
+  try {
+    await client[`${verb}Job`]({name: job}, CALL);
+  } catch (cause) {
+    // Scheduler refuses to pause a paused job, and to resume an enabled one.
+    if (isPreconditionFailed(cause) && (await stateOf(client, job)) === wanted) return;
+    throw new Error(`Failed to ${verb} ${job}: ${reasonOf(cause)}`, {cause});
+  }
+}
+
+async function stateOf(client: CloudSchedulerClient, job: string): Promise<string> {
+  const {protos} = await import('@google-cloud/scheduler');
+  const [{state}] = await client.getJob({name: job}, CALL).catch(cause => {
+    throw new Error(`Failed to read ${job}: ${reasonOf(cause)}`, {cause});
+  });
+  const name = typeof state === 'number' ? protos.google.cloud.scheduler.v1.Job.State[state] : state;
+  return name ?? 'STATE_UNSPECIFIED';
+}
