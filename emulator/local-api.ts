@@ -1,6 +1,7 @@
 import {ApiError, LocalCloudError} from './errors.ts';
 import type {Route} from './http.ts';
-import {type JsonObject, optionalString, readJson} from './json.ts';
+import type {JsonObject} from './json.ts';
+import {optionalString, readJson} from './request-body.ts';
 
 export type LocalApi = {
   info: () => JsonObject;

@@ -1,7 +1,8 @@
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Events, PubsubMessage} from '../events.ts';
-import {isObject, type JsonObject, optionalString, stringMap} from '../json.ts';
+import {isObject, type JsonObject} from '../json.ts';
+import {optionalString, stringMap} from '../request-body.ts';
 
 const limit_bytes = 10_000_000;
 

@@ -3,7 +3,7 @@ import {Readable} from 'node:stream';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request, Route} from '../http.ts';
 import {router} from '../http.ts';
-import {readBytes} from '../json.ts';
+import {readBytes} from '../request-body.ts';
 
 const max_bytes = 10 << 20;
 const max_calls = 100;

@@ -1,6 +1,7 @@
 import {ApiError} from '../errors.ts';
 import type {Request} from '../http.ts';
-import {type JsonObject, optionalString} from '../json.ts';
+import type {JsonObject} from '../json.ts';
+import {optionalString} from '../request-body.ts';
 import type {Checksums} from './blobs.ts';
 
 /** What a client says its bytes sum to. */

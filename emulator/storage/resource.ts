@@ -1,5 +1,6 @@
 import {ApiError} from '../errors.ts';
-import {isObject, type Json, type JsonObject, optionalString, stringMap} from '../json.ts';
+import {isObject, type Json, type JsonObject} from '../json.ts';
+import {optionalString, stringMap} from '../request-body.ts';
 
 /** What a writer may say about an object, under the API's own names. */
 export type Fields = {

@@ -1,7 +1,8 @@
 import {createGunzip} from 'node:zlib';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {chunksOf, type JsonObject, optionalString, parseJson, readBytes} from '../json.ts';
+import type {JsonObject} from '../json.ts';
+import {chunksOf, optionalString, parseJson, readBytes} from '../request-body.ts';
 import type {Blobs} from './blobs.ts';
 import {type Claims, claimsIn, claimsInHeaders, requireSums} from './checksum-headers.ts';
 import {conditionsFrom, requireConditions} from './conditions.ts';

@@ -1,7 +1,8 @@
 import {ApiError} from '../errors.ts';
 import type {Faults} from '../faults.ts';
 import type {Request, Route} from '../http.ts';
-import {type JsonObject, readJson} from '../json.ts';
+import type {JsonObject} from '../json.ts';
+import {readJson} from '../request-body.ts';
 import {
   acceleratorTypes,
   healthNumbers,
