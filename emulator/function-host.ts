@@ -4,7 +4,8 @@ import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {ApiError} from './errors.ts';
-import {HOST_HEADER, isSame, refusePages, unauthenticated} from './guard.ts';
+import {HOST_HEADER, isSame, unauthenticated} from './guard.ts';
+import {refusePages} from './web-pages.ts';
 
 /**
  * Runs the functions of a module, each on a port of its own, and tells the parent which: `function-host MODULE NAME…`.

@@ -5,6 +5,9 @@ import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
+import {splitTokenPath} from './token-path.ts';
+
+export {urlWithToken} from './token-path.ts';
 
 /** Carries the token on the loopback ports of the functions, which only the cloud itself calls. */
 export const HOST_HEADER = 'x-gleaner-host';
@@ -56,41 +59,10 @@ export function tokenFile(dir: string): string {
   return join(dir, TOKEN_FILE);
 }
 
-/** An address that carries the token, for clients of Google that send no credentials to an emulator. */
-export function urlWithToken(url: string, token: string): string {
-  return `${url}/as/${token}`;
-}
-
-/** The address as a log may have it. */
-export function withoutToken(url = '/'): string {
-  return url.replace(/^\/as\/[^/]*/, '');
-}
-
-/**
- * Refuses pages: a page in the user's browser reaches 127.0.0.1 too. Its own Origin and Sec-Fetch-Site betray it, and a rebound
- * DNS name its Host.
- */
-export function refusePages(headers: IncomingHttpHeaders): void {
-  const {host, origin, 'sec-fetch-site': site} = headers;
-  if (host !== undefined && !/^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?$/i.test(host))
-    throw new ApiError(
-      403,
-      `Refused host "${host}": the local cloud answers to 127.0.0.1 and localhost only`,
-    );
-  if (origin !== undefined && origin !== `http://${host}`)
-    throw new ApiError(
-      403,
-      `Refused a request from the web page ${origin}: it is not part of the local cloud`,
-    );
-  if (site !== undefined && site !== 'same-origin' && site !== 'none')
-    throw new ApiError(403, `Refused a request from a web page (Sec-Fetch-Site: ${site})`);
-}
-
 /** Lets reads through, and whatever writes or runs only with the token: in a header, or in the path that `urlWithToken` makes. */
 export function guarded(token: string, handle: Handle): Handle {
   return async request => {
-    const [, given, rest] = /^\/as\/([^/]*)(\/.*)?$/s.exec(request.path) ?? [];
-    const path = given === undefined ? request.path : (rest ?? '/');
+    const {token: given, path} = splitTokenPath(request.path);
     const isTrusted = given === undefined ? hasToken(request.headers, token) : isSame(given, token);
     const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
     // As at Google's, the random id of an upload that has begun is the right to go on with it.

@@ -3,8 +3,9 @@ import type {AddressInfo} from 'node:net';
 import type {Readable} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {ApiError, LocalCloudError} from './errors.ts';
-import {refusePages, withoutToken} from './guard.ts';
 import type {JsonObject} from './json.ts';
+import {splitTokenPath} from './token-path.ts';
+import {refusePages} from './web-pages.ts';
 
 export type Request = {
   method: string;
@@ -125,7 +126,8 @@ export async function serve(
       } catch (error) {
         if (error instanceof ApiError)
           return {status: error.status, headers: error.headers, json: error.body()};
-        if (!hangUp.signal.aborted) options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
+        if (!hangUp.signal.aborted)
+          options.trouble(error, `${request.method} ${splitTokenPath(request.url ?? '/').path}`);
         return {status: 500, json: new ApiError(500, `Internal error: ${(error as Error).message}`).body()};
       }
     };
@@ -135,7 +137,7 @@ export async function serve(
       // that stopped in the middle of the body is still listening, and a stream with such a listener does not flow.
       .then(() => request.removeAllListeners('readable').resume())
       .catch(error => {
-        options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
+        options.trouble(error, `${request.method} ${splitTokenPath(request.url ?? '/').path}`);
         response.destroy();
       });
   });

@@ -11,8 +11,9 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../errors.ts';
-import {hasToken, refusePages} from '../guard.ts';
+import {hasToken} from '../guard.ts';
 import {portInUse} from '../http.ts';
+import {refusePages} from '../web-pages.ts';
 import type {Topics} from './topics.ts';
 
 type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKey: string};
