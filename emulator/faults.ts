@@ -1,6 +1,6 @@
 import type {CloudDatabase} from './database.ts';
 import {LocalCloudError} from './errors.ts';
-import {zones} from './tpu/catalog.ts';
+import {zones} from './zones.ts';
 
 /** Faults of a node happen once, now; the others last until they are cleared. */
 const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;

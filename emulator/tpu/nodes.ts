@@ -5,24 +5,11 @@ import {badFault, type Faults, type NodeFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
 import type {Fleet} from '../vm/vms.ts';
 import type {NodeState} from './catalog.ts';
+import {type NodeChange, type TpuNode, vmOf} from './node.ts';
 import {type Operation, Operations} from './operations.ts';
-import type {NodeChange} from './queue.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
 import {Alarms} from './timers.ts';
 
-export type TpuNode = {
-  zone: string;
-  name: string;
-  /** An int64 as a string; another for every incarnation of a name. */
-  id: string;
-  state: NodeState;
-  spec: NodeSpec;
-  created_at: string;
-  /** The operation that is under way. */
-  operation: string | null;
-  /** When the state changes by itself: CREATING to READY, READY (after a notice) to PREEMPTED, DELETING to gone. */
-  due_at: number | null;
-};
 type Row = Omit<TpuNode, 'spec'> & {resource: string};
 
 export type NodesOptions = {
@@ -54,7 +41,7 @@ export class Nodes {
     const nodes = this.list();
     await this.#options.fleet.sweepDisks(nodes.map(node => node.id));
     for (const node of nodes) {
-      if (node.state === 'READY') await this.#options.fleet.boot(node);
+      if (node.state === 'READY') await this.#options.fleet.boot(vmOf(node));
       this.#arm(node);
     }
   }
@@ -203,7 +190,7 @@ export class Nodes {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.onChange(node, {kind: 'ready'});
     });
-    await fleet.boot(ready);
+    await fleet.boot(vmOf(ready));
   }
 
   #failCreate(node: TpuNode, code: number, message: string): void {

@@ -3,7 +3,8 @@ import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
 import type {QueueState} from './catalog.ts';
-import type {Nodes, TpuNode} from './nodes.ts';
+import type {NodeChange, TpuNode} from './node.ts';
+import type {Nodes} from './nodes.ts';
 import type {Operation} from './operations.ts';
 import {parseNode, parseQueuedResource, type QueuedSpec} from './spec.ts';
 import {Alarms} from './timers.ts';
@@ -268,8 +269,6 @@ export class Queue {
     }
   }
 }
-
-export type NodeChange = {kind: 'ready' | 'taken' | 'gone'} | {kind: 'failed'; code: number; message: string};
 
 function fromRow({resource, error, ...row}: Row): QueuedResource {
   return {...row, spec: JSON.parse(resource) as QueuedSpec, error: error === null ? null : JSON.parse(error)};

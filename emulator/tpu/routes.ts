@@ -3,6 +3,7 @@ import type {Faults} from '../faults.ts';
 import type {Request, Route} from '../http.ts';
 import type {JsonObject} from '../json.ts';
 import {readJson} from '../request-body.ts';
+import {zones} from '../zones.ts';
 import {
   acceleratorTypes,
   healthNumbers,
@@ -11,9 +12,9 @@ import {
   runtimeVersions,
   stateNumbers,
   wantsNumbers,
-  zones,
 } from './catalog.ts';
-import type {Nodes, TpuNode} from './nodes.ts';
+import type {TpuNode} from './node.ts';
+import type {Nodes} from './nodes.ts';
 import {type Operation, operationResource} from './operations.ts';
 import type {Queue, QueuedResource} from './queue.ts';
 

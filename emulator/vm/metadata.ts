@@ -3,7 +3,7 @@ import {EventEmitter, once} from 'node:events';
 import {identityToken} from '../guard.ts';
 import type {Reply, Request} from '../http.ts';
 import {decodeSegment, serve} from '../http.ts';
-import type {TpuNode} from '../tpu/nodes.ts';
+import type {VmSpec} from './vm-spec.ts';
 
 /** A list is lines as text and an array as JSON. */
 type Leaf = string | string[] | ((query: URLSearchParams) => string);
@@ -28,9 +28,9 @@ export class MetadataServer {
   /** HOST:PORT/PATH, as GCE_METADATA_HOST names it. */
   host = '';
 
-  constructor(node: TpuNode, project: string, token: string) {
+  constructor(vm: VmSpec, project: string, token: string) {
     this.#changes.setMaxListeners(0);
-    this.#tree = metadataTree(node, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
+    this.#tree = metadataTree(vm, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
   }
 
   async start(trouble: (error: unknown) => void): Promise<void> {
@@ -128,15 +128,15 @@ function refusal(status: number, reason: string): Reply {
   return {status, headers: {...flavor, 'content-type': 'text/plain'}, body: `${reason}\n`};
 }
 
-function metadataTree(node: TpuNode, project: string, token: string, preempted: () => string): Tree {
-  const {name, zone, id, spec} = node;
+function metadataTree(vm: VmSpec, project: string, token: string, preempted: () => string): Tree {
+  const {name, zone, id, machine_type, attributes} = vm;
   const email = `worker@${project}.iam.gserviceaccount.com`;
   const account: Tree = {
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
     token: JSON.stringify({access_token: token, expires_in: 3599, token_type: 'Bearer'}),
-    identity: query => identityToken(claims(query.get('audience') ?? '', email, node, project), token),
+    identity: query => identityToken(claims(query.get('audience') ?? '', email, vm, project), token),
   };
   return {
     computeMetadata: {
@@ -148,16 +148,10 @@ function metadataTree(node: TpuNode, project: string, token: string, preempted: 
           hostname: `${name}.${zone}.c.${project}.internal`,
           zone: `projects/1/zones/${zone}`,
           description: name,
-          'machine-type': `projects/1/machineTypes/${spec.acceleratorType}`,
+          'machine-type': `projects/1/machineTypes/${machine_type}`,
           preempted,
           'maintenance-event': 'NONE',
-          attributes: {
-            'agent-worker-number': '0',
-            'accelerator-type': spec.acceleratorType,
-            'instance-id': name,
-            'worker-network-endpoints': 'unknown:unknown:127.0.0.1',
-            ...spec.metadata,
-          },
+          attributes,
           'service-accounts': {default: account, [email]: account},
         },
         universe: {'universe-domain': 'googleapis.com', universe_domain: 'googleapis.com'},
@@ -167,7 +161,7 @@ function metadataTree(node: TpuNode, project: string, token: string, preempted: 
 }
 
 /** What Google's identity token says. */
-function claims(audience: string, email: string, {name, zone, id}: TpuNode, project: string): object {
+function claims(audience: string, email: string, {name, zone, id}: VmSpec, project: string): object {
   return {
     aud: audience,
     azp: id,

@@ -2,10 +2,10 @@ import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
 import {rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {CloudDatabase} from '../database.ts';
-import type {TpuNode} from '../tpu/nodes.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 import {vmEnvironment} from './vm-environment.ts';
+import type {VmSpec} from './vm-spec.ts';
 
 export type FleetOptions = {
   dir: string;
@@ -42,19 +42,19 @@ export class Fleet {
   }
 
   /** Switches the VM of a node on; its disk is as the last boot left it. */
-  boot(node: TpuNode): Promise<void> {
-    return this.#inTurn(node.id, () => this.#boot(node));
+  boot(vm: VmSpec): Promise<void> {
+    return this.#inTurn(vm.id, () => this.#boot(vm));
   }
 
-  async #boot(node: TpuNode): Promise<void> {
-    const {id, name, spec} = node;
+  async #boot(vm: VmSpec): Promise<void> {
+    const {id, name, attributes} = vm;
     if (this.#isClosed || this.#vms.get(id)?.machine.isOn) return;
     const disk = this.#disk(id);
     const script = join(disk, 'startup-script');
     mkdirSync(join(disk, 'tmp'), {recursive: true});
-    writeFileSync(script, spec.metadata['startup-script'] ?? '#!/bin/sh\n');
+    writeFileSync(script, attributes['startup-script'] ?? '#!/bin/sh\n');
     chmodSync(script, 0o755);
-    const metadata = new MetadataServer(node, this.#options.project, this.#options.token);
+    const metadata = new MetadataServer(vm, this.#options.project, this.#options.token);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
     const env = vmEnvironment(disk, metadata.host, this.#options.network());
