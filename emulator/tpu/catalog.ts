@@ -1,4 +1,4 @@
-/** Slices of one host: a "VM" here is one process group. */
+/** Accelerator types with one host, because a VM of the emulator is one process group. */
 export const acceleratorTypes = [
   ...[
     'v2-8',
@@ -18,13 +18,13 @@ export const runtimeVersions = [
   ...['tpu-ubuntu2204-base', 'v2-alpha-tpuv5', 'v2-alpha-tpuv5-lite', 'v2-alpha-tpuv6e'],
 ];
 
-/** Node.State and Node.Health by their numbers in the proto. */
+/** Numbers of Node.State and Node.Health in the protocol buffer. */
 export const stateNumbers = {CREATING: 1, READY: 2, DELETING: 5, PREEMPTED: 11} as const;
 export const healthNumbers = {HEALTHY: 1} as const;
 
 export type NodeState = keyof typeof stateNumbers;
 
-/** QueuedResourceState.State and .StateInitiator. */
+/** Numbers of QueuedResourceState.State and QueuedResourceState.StateInitiator. */
 export const queueNumbers = {
   ...{ACCEPTED: 2, PROVISIONING: 3, FAILED: 4, DELETING: 5, ACTIVE: 6, SUSPENDING: 7, SUSPENDED: 8},
   WAITING_FOR_RESOURCES: 9,
@@ -33,7 +33,7 @@ export const initiatorNumbers = {USER: 1, SERVICE: 2} as const;
 
 export type QueueState = keyof typeof queueNumbers;
 
-/** Google's Node clients over REST ask for enums as numbers: `$alt=json;enum-encoding=int`. */
+/** True for a client that expects enums as numbers. Google's Node clients over REST send `$alt=json;enum-encoding=int`. */
 export function wantsNumbers(query: URLSearchParams): boolean {
   return (query.get('$alt') ?? query.get('alt') ?? '').includes('enum-encoding=int');
 }

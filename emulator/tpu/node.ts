@@ -2,22 +2,25 @@ import type {VmSpec} from '../vm/vm-spec.ts';
 import type {NodeState} from './catalog.ts';
 import type {NodeSpec} from './spec.ts';
 
+/** TPU node of one host. */
 export type TpuNode = {
   zone: string;
   name: string;
-  /** An int64 as a string; another for every incarnation of a name. */
+  /** An int64 as a string; each incarnation of a name has a new id. */
   id: string;
   state: NodeState;
   spec: NodeSpec;
   created_at: string;
-  /** The operation that is under way. */
+  /** Name of the operation in progress. */
   operation: string | null;
-  /** When the state changes by itself: CREATING to READY, READY (after a notice) to PREEMPTED, DELETING to gone. */
+  /** Time of the next transition: CREATING to READY, READY (after a notice) to PREEMPTED, DELETING to gone. */
   due_at: number | null;
 };
 
 /** Change of a node that its queued resource reacts to. */
-export type NodeChange = {kind: 'ready' | 'taken' | 'gone'} | {kind: 'failed'; code: number; message: string};
+export type NodeChange =
+  | {kind: 'ready' | 'preempted' | 'gone'}
+  | {kind: 'failed'; code: number; message: string};
 
 /** VM of a node, with the metadata attributes that Cloud TPU adds. */
 export function vmOf({id, name, zone, spec}: TpuNode): VmSpec {

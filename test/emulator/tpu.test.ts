@@ -252,7 +252,7 @@ echo up; while true; do sleep 0.05; done`;
       assert.equal(progress.done, false);
       assert.equal(await stateOf(client), 'CREATING');
       const [deletion] = await client.deleteNode({name});
-      await assert.rejects(creation.promise(), /deleted while it was made/);
+      await assert.rejects(creation.promise(), /deleted during its creation/);
       await deletion.promise();
     });
   });
