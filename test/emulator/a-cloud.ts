@@ -92,7 +92,7 @@ export async function until<T>(
   for (;;) {
     const found = await look();
     if (found) return found;
-    if (Date.now() > deadline) throw new Error(`Waited in vain until ${what}`);
+    if (Date.now() > deadline) throw new Error(`Timed out before ${what}`);
     await new Promise(resolve => setTimeout(resolve, 10));
   }
 }
