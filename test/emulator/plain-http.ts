@@ -13,7 +13,7 @@ export type Answer = {
 export const objects = '/storage/v1/b/gleaner-local/o';
 export const uploads = `/upload${objects}`;
 
-/** Cloud Storage without a client library in between: what goes over the wire is what the test says. */
+/** Cloud Storage over HTTP without a client library: the test writes each request. */
 export class PlainHttp {
   readonly #cloud: () => LocalCloud;
 
@@ -45,7 +45,7 @@ export class PlainHttp {
   }
 }
 
-/** Status and headers of an answer to GET /_local with headers that `fetch` would not send. */
+/** Status and headers of the answer to `GET /_local`, for request headers that `fetch` refuses to send. */
 export function headAs(
   port: number,
   headers: Record<string, string>,
