@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenFile, tokenIn} from '../../emulator/guard.ts';
-import {door, Scratch, type Seen, until} from './a-cloud.ts';
+import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
 const job = '/v1/projects/gleaner-local/locations/us-central1/jobs/gleaner-tick';
@@ -16,7 +16,7 @@ describe('The token of a local cloud', () => {
   let seen: () => Seen[];
   before(async () => {
     ({cloud, seen} = await scratch.cloudWithFunctions());
-    const upload = `${door(cloud)}/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=kept`;
+    const upload = `${writeUrl(cloud)}/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=kept`;
     assert.equal((await fetch(upload, {method: 'POST', body: 'kept'})).status, 200);
   });
   after(() => scratch.end());
@@ -138,13 +138,13 @@ describe('The token of a local cloud', () => {
     const init = {method: 'POST', body: '{"messages":[{"data":"eA=="}]}'};
     for (const headers of [{authorization: `Bearer ${token}`}, {'x-goog-api-key': token}])
       assert.equal((await fetch(`${cloud.url}${publish}`, {...init, headers})).status, 200);
-    assert.equal((await fetch(`${door(cloud)}${publish}`, init)).status, 200);
+    assert.equal((await fetch(`${writeUrl(cloud)}${publish}`, init)).status, 200);
     await until('three messages arrived', () => seen().filter(({text}) => text === 'x').length === 3);
   });
 
   it('reaches a VM only through the secret path of its metadata server, whose identity tokens open worker-api alone', async () => {
     const metadata = {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'};
-    const answer = await fetch(`${door(cloud)}${zone}/nodes?nodeId=vm`, {
+    const answer = await fetch(`${writeUrl(cloud)}${zone}/nodes?nodeId=vm`, {
       method: 'POST',
       body: JSON.stringify({...tpu, metadata}),
     });

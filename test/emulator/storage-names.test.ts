@@ -4,7 +4,7 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
-import {door, Scratch} from './a-cloud.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
 /** Random path segments, among them segments with a meaning for paths, URLs and shells. */
 const segment = fc.oneof(
@@ -62,10 +62,11 @@ describe('An object name', () => {
   });
   after(() => scratch.end());
 
-  const path = (name: string) => `${door(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
+  const path = (name: string) =>
+    `${writeUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
   const upload = (name: string, body: string) =>
     fetch(
-      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -188,7 +189,7 @@ describe('An object name', () => {
     const bucket = join(dir, 'buckets', first.bucket);
     for (const name of ['kept/a', 'kept/b']) {
       await fetch(
-        `${door(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+        `${writeUrl(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
         {
           method: 'POST',
           body: name,
