@@ -17,7 +17,7 @@ export function parseJson(text: string, what: string): JsonObject {
   return value;
 }
 
-/** The chunks of a request. Who stops reading early leaves the connection whole, so that the answer still gets out. */
+/** Chunks of a request body. An early stop keeps the connection open for the answer. */
 export function chunksOf(body: Readable): AsyncIterable<Buffer> {
   return body.iterator({destroyOnReturn: false});
 }
@@ -33,13 +33,13 @@ export async function readBytes(body: Readable, limit: number, what: string): Pr
   return Buffer.concat(chunks);
 }
 
-/** The body as an object; no body is an empty one. */
+/** Request body as a JSON object; an absent body is an empty object. */
 export async function readJson(body: Readable, limit = 1 << 20): Promise<JsonObject> {
   const bytes = await readBytes(body, limit, 'the request body');
   return bytes.length === 0 ? {} : parseJson(bytes.toString('utf8'), 'the request body');
 }
 
-/** A map of strings, or undefined where the field is absent; anything else is the caller's mistake. */
+/** Map of strings; undefined for an absent field. Answers 400 to every other value. */
 export function stringMap(value: Json | undefined, field: string): Record<string, string> | undefined {
   if (value === undefined || value === null) return undefined;
   if (!isObject(value) || !Object.values(value).every(entry => typeof entry === 'string')) {

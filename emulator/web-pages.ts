@@ -2,8 +2,8 @@ import type {IncomingHttpHeaders} from 'node:http';
 import {ApiError} from './errors.ts';
 
 /**
- * Refuses pages: a page in the user's browser reaches 127.0.0.1 too. Its own Origin and Sec-Fetch-Site betray it, and a rebound
- * DNS name its Host.
+ * Refuses requests of web pages, because a page in the user's browser reaches 127.0.0.1 too. A page shows in the headers Origin
+ * and Sec-Fetch-Site, and a rebound DNS name in the header Host.
  */
 export function refusePages(headers: IncomingHttpHeaders): void {
   const {host, origin, 'sec-fetch-site': site} = headers;
