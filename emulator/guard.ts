@@ -14,7 +14,7 @@ export const HOST_HEADER = 'x-gleaner-host';
 const TOKEN_FILE = 'token';
 const IDENTITY_S = 3600;
 
-/** Token of the local cloud in a folder. The token is a file that only its user can read; a restart keeps the token. */
+/** Token of the local cloud in a folder, created where missing. Its file is private to the user, and a restart keeps it. */
 export function tokenIn(dir: string): string {
   const kept = readToken(dir);
   if (kept !== undefined) return kept;

@@ -21,8 +21,8 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 export type GrpcServer = {port: number; close(): void};
 
 /**
- * `google.pubsub.v1.Publisher`, as Google's clients call it when PUBSUB_EMULATOR_HOST is set. They send no credentials to an emulator,
- * so of themselves they can read, and publish only where a program adds the token to the metadata of its calls.
+ * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. These clients send no credentials to an emulator:
+ * they can read, and they can publish when the program adds the token to the metadata of its calls.
  */
 export async function servePublisher(
   topics: Topics,
@@ -67,7 +67,7 @@ function publisherService(): ServiceClientConstructor['service'] {
 const UNAUTHENTICATED =
   "Refused a call without the token of the local cloud: Google's Pub/Sub clients send none to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
 
-/** Asks for the token, in the metadata `authorization`. */
+/** Call that requires the token in the metadata `authorization`. */
 function writing<Request, Response>(token: string, answer: (request: Request) => Response) {
   return unary<Request, Response>((request, metadata) => {
     const authorization = String(metadata.get('authorization')[0] ?? '');
