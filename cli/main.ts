@@ -110,7 +110,7 @@ program
   .addOption(port())
   .addOption(dir('the folder of a local cloud, running or not'))
   .addOption(json())
-  .action(async (what, options) => (await import('./estimate.ts')).estimate(what, options));
+  .action(async (what, options) => (await import('./estimate/estimate.ts')).estimate(what, options));
 
 program
   .command('rebuild')

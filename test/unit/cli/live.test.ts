@@ -23,7 +23,7 @@ describe('the live view of a demo', () => {
 
   it('prints the time of a preemption, bold and yellow on a terminal', () => {
     const {out, text} = output(true);
-    liveView(out, false).shout('preempted tpu-a-0');
+    liveView(out, false).highlight('preempted tpu-a-0');
     const line = text();
     assert.match(stripVTControlCharacters(line), /^\d\d:\d\d:\d\d {2}preempted tpu-a-0\n$/);
     assert.ok(line.startsWith('\u001b[1m\u001b[33m'), JSON.stringify(line));
@@ -35,7 +35,7 @@ describe('the live view of a demo', () => {
   ] as const)
     it(`prints no colours ${where}`, () => {
       const {out, text} = output(isTTY, env);
-      liveView(out, false).shout('preempted tpu-a-0');
+      liveView(out, false).highlight('preempted tpu-a-0');
       assert.match(text(), /^\d\d:\d\d:\d\d {2}preempted tpu-a-0\n$/);
     });
 
@@ -56,7 +56,7 @@ describe('the live view of a demo', () => {
     const {out, text} = output(false);
     const live = liveView(out, true);
     live.begin('Preparing');
-    live.shout('preempted');
+    live.highlight('preempted');
     live.end();
     assert.equal(text(), '');
   });

@@ -4,7 +4,7 @@ import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {estimate} from '../../../cli/estimate.ts';
+import {estimate} from '../../../cli/estimate/estimate.ts';
 import {rebuild} from '../../../cli/rebuild.ts';
 import {status} from '../../../cli/status.ts';
 

@@ -35,7 +35,7 @@ describe('the timeline of a demo', () => {
     );
   });
 
-  for (const [text, stands_out] of [
+  for (const [text, is_highlight] of [
     ['tpu-a-0 is lost: it was preempted; deleting it', true],
     ['tpu-a-0 is wanted: creating it, incarnation 2', true],
     ['tpu-a-0 is wanted: creating it, incarnation 12', true],
@@ -44,6 +44,6 @@ describe('the timeline of a demo', () => {
     ['tpu-a-0 works on demo/000 from sample 0', false],
     ['tpu-a-0 is gone', false],
   ] as const)
-    it(`${stands_out ? 'highlights' : 'does not highlight'} "${text}"`, () =>
-      assert.equal(new Timeline().add([event(1, text)], 0)[0]?.stands_out, stands_out));
+    it(`${is_highlight ? 'highlights' : 'does not highlight'} "${text}"`, () =>
+      assert.equal(new Timeline().add([event(1, text)], 0)[0]?.is_highlight, is_highlight));
 });
