@@ -12,7 +12,7 @@ describe('a gleaner command that is not understood', () => {
       const {code, stdout, stderr} = await gleaner([...args, '--json']);
       assert.equal(code, 2);
       assert.match(JSON.parse(stdout).error, says);
-      assert.match(stderr, /^error: .*\n\(add --help for what is possible\)\n$/);
+      assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/);
     });
 
   it('prints nothing on standard output without --json', async () => {
@@ -31,7 +31,7 @@ describe('a gleaner command that is not understood', () => {
       const {code, stdout, stderr} = await gleaner(args);
       assert.equal(code, 2);
       assert.doesNotMatch(stdout + stderr, /[^\P{Cc}\n]|\p{Cf}/u);
-      assert.match(stderr, /^error: .*PWN.*\n\(add --help for what is possible\)\n$/);
+      assert.match(stderr, /^error: .*PWN.*\n\(add --help for the options\)\n$/);
     });
 
   for (const args of [
