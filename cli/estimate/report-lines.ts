@@ -24,10 +24,7 @@ export function reportLines(report: Report): string[] {
     `  bytes      ${span(report.stored_bytes, bytes)}`,
   ];
   if (totals.samples.estimate === 0)
-    return [
-      ...lines,
-      `  hours      none: there is nothing to compute, because no line${report.exact ? '' : ' of the sample'} becomes a sample`,
-    ];
+    return [...lines, `  hours      none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
   if (!rate || !report.tpu_hours || !report.clock_hours)
     return [
       ...lines,

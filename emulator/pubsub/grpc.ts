@@ -65,7 +65,7 @@ function publisherService(): ServiceClientConstructor['service'] {
 }
 
 const UNAUTHENTICATED =
-  "Refused a call without the token of the local cloud: Google's Pub/Sub clients send none to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
+  "Refused a call without the token of the local cloud: Google's Pub/Sub clients send no token to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
 
 /** Call that requires the token in the metadata `authorization`. */
 function writing<Request, Response>(token: string, answer: (request: Request) => Response) {

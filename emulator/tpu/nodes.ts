@@ -137,7 +137,7 @@ export class Nodes {
         return `${name} vanished: the node and its VM are gone`;
       case 'dead':
         await fleet.stop(node.id);
-        return `stopped the VM of ${name}: the node stays ${node.state} and nothing runs on it`;
+        return `stopped the VM of ${name}: the node stays ${node.state}`;
     }
   }
 

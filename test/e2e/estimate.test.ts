@@ -76,7 +76,7 @@ describe('gleaner estimate', function () {
     const {code, stdout, stderr} = await gleaner(['estimate', file, '--dir', home.dir]);
     assert.equal(code, 0, stderr);
     assert.match(stdout, /2 in all, such as: is empty\n/);
-    assert.match(stdout, /there is nothing to compute, because no line becomes a sample/);
+    assert.match(stdout, /hours +none: no line becomes a sample/);
     assert.doesNotMatch(stdout, /hours +unknown/);
   });
 

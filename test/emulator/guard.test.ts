@@ -125,7 +125,7 @@ describe('The token of a local cloud', () => {
     delete process.env.PUBSUB_EMULATOR_HOST;
     await assert.rejects(pubsub.topic('control').publishMessage({json: {}}), {
       code: 16,
-      message: /Google's Pub\/Sub clients send none.*gcloud pubsub topics publish/,
+      message: /Google's Pub\/Sub clients send no token.*gcloud pubsub topics publish/,
     });
     await assert.rejects(pubsub.createTopic('silence'), {code: 16});
     assert.deepEqual(await pubsub.topic('control').exists(), [true]);
