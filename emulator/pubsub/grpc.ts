@@ -31,7 +31,7 @@ export async function servePublisher(
   const {token} = options;
   const server = new Server({'grpc.max_receive_message_length': 16_000_000});
   server.addService(publisherService(), {
-    Publish: writing(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
+    Publish: authorized(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
       messageIds: topics.publish(
         topic,
         messages.map(({data, attributes, orderingKey}) => ({
@@ -42,7 +42,7 @@ export async function servePublisher(
       ),
     })),
     GetTopic: unary(({topic}: {topic: string}) => topics.get(topic)),
-    CreateTopic: writing(token, ({name}: {name: string}) => topics.create(name)),
+    CreateTopic: authorized(token, ({name}: {name: string}) => topics.create(name)),
     ListTopics: unary(({project}: {project: string}) => ({
       topics: topics.list(project.replace(/^projects\//, '')),
     })),
@@ -68,7 +68,7 @@ const UNAUTHENTICATED =
   "Refused a call without the token of the local cloud: Google's Pub/Sub clients send no token to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
 
 /** Call that requires the token in the metadata `authorization`. */
-function writing<Request, Response>(token: string, answer: (request: Request) => Response) {
+function authorized<Request, Response>(token: string, answer: (request: Request) => Response) {
   return unary<Request, Response>((request, metadata) => {
     const authorization = String(metadata.get('authorization')[0] ?? '');
     if (!hasToken({authorization}, token)) throw new ApiError(401, UNAUTHENTICATED);
