@@ -1,7 +1,7 @@
 /**
  * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --rounds N --json FILE]`.
  *
- * The environment has what it is compared with (torch, transformers, SAELens, ...), from a list locked by hashes.
+ * The Python environment has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with hashes.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
@@ -25,7 +25,7 @@ const made = spawnSync(
 const python = made.stdout.trim().split('\n').at(-1);
 if (made.status !== 0 || !python)
   throw new Error(`Failed to make the environment of ${LOCK}: see the messages above`);
-// With the memory settings of a worker.
+// The benchmark runs with the memory settings of a worker.
 const command = ['-c', 'source "$1/startup.sh"; keep_memory; shift; exec "$@"', 'bash', WORKER_FOLDER];
 const run = spawnSync('bash', [...command, python, '-m', 'extraction', ...process.argv.slice(2)], {
   env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1'},

@@ -1,7 +1,7 @@
 /**
- * How much the local Cloud Storage costs: the same bytes uploaded to it over HTTP and written as plain files with fsync, in
- * turn, in one run. Prints MB/s of both and their ratio: `npm run bench`. Plain HTTP, because Google's Node client computes its
- * CRC-32C in JavaScript at some 150 MB/s, and would be what is measured.
+ * Measures the local Cloud Storage against plain files: `npm run bench`. Uploads bytes over HTTP and writes the same bytes to
+ * files with fsync, in alternating rounds. Prints MB/s of both and their ratio. The uploads use plain HTTP, because the CRC-32C of
+ * Google's Node client limits an upload to about 150 MB/s.
  */
 import {randomBytes} from 'node:crypto';
 import {mkdtempSync, rmSync} from 'node:fs';

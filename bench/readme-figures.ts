@@ -1,7 +1,7 @@
 /**
- * Runs the demos of README.md and prints its excerpt of `npm start` and its table of figures, as Markdown to paste:
- * `npm run readme:figures -- arc-agi-training.jsonl gsm8k-test.jsonl`. Each file of records adds a row. Two cores, nothing else
- * at work, the packages in the cache; with `--cold` also a run without any cache, which downloads them.
+ * Prints the excerpt of `npm start` and the table of figures in README.md as Markdown:
+ * `npm run readme:figures -- arc-agi-training.jsonl gsm8k-test.jsonl`. Each file of records adds a row. Run on two idle cores
+ * with the packages in the cache. `--cold` adds a run with an empty cache, which downloads the packages.
  */
 import {spawnSync} from 'node:child_process';
 import {mkdtempSync, rmSync} from 'node:fs';
@@ -14,7 +14,7 @@ const REAL_INPUT = ['--streams', '3', '--workers', '2', '--preempt', '2'];
 
 const scratch = mkdtempSync(join(tmpdir(), 'gleaner-figures-'));
 
-/** Standard output of a demo in a folder of its own. */
+/** Runs a demo in a new folder and returns its standard output. */
 function demo(args: string[], cache?: string): string {
   const dir = mkdtempSync(join(scratch, 'demo-'));
   const env = cache === undefined ? process.env : {...process.env, XDG_CACHE_HOME: cache};
@@ -29,11 +29,11 @@ function demo(args: string[], cache?: string): string {
   return stdout;
 }
 
-/** `19 s: 100 samples, 59,064 tokens, 121 MB, 19 shards, 1 preemption`. */
+/** Figures of a demo: `19 s: 100 samples, 59,064 tokens, 121 MB, 19 shards, 1 preemption`. */
 function figures(output: string): string {
   const find = (pattern: RegExp) => {
     const match = pattern.exec(output);
-    if (!match) throw new Error(`Failed to read the figures: there is no ${pattern} in\n${output}`);
+    if (!match) throw new Error(`Failed to read the figures: the output lacks ${pattern}\n${output}`);
     return match.slice(1);
   };
   const [samples, tokens, megabytes] = find(/^(\d+) samples: .*; (\d+) tokens, ([\d.]+) MB$/m).map(Number);
@@ -46,7 +46,7 @@ function figures(output: string): string {
   return `${seconds} s: ${comma(samples)} samples, ${comma(tokens)} tokens, ${comma(megabytes)} MB, ${shards} shards, ${preemptions}`;
 }
 
-/** The timeline and the end, without the bars and the streams' counts. */
+/** Timeline and result of a demo, without the bars and the counts of the streams. */
 function excerpt(output: string): string {
   const lines = output
     .split('\n')
@@ -57,7 +57,8 @@ function excerpt(output: string): string {
 try {
   const args = process.argv.slice(2);
   const rows: [command: string, took: string][] = [];
-  demo([]); // for the caches
+  // The first demo fills the caches.
+  demo([]);
   const plain = demo([]);
   rows.push(['`npm start`, packages and programs in the cache', figures(plain)]);
   if (args.includes('--cold'))

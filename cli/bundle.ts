@@ -6,7 +6,7 @@ import {WORKER_FOLDER} from './python.ts';
 
 const PACKAGES = ['gleaner_worker', 'gleaner_reader'];
 
-/** What a TPU VM fetches: the worker's packages and its locks. The same files always make the same bytes. */
+/** Packs the worker bundle for a TPU VM: packages and lock files. The same files give the same bytes. */
 export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
   const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
     .filter(entry => entry.isFile() && /\.(py|lock)$/.test(entry.name))

@@ -6,37 +6,39 @@ import {isSame, proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
-import {addressIn, pointClientsAt, tinyModel} from './demo-cloud.ts';
 import {CliError} from './errors.ts';
+import {addressIn, pointClientsAt} from './local-deployment.ts';
+import {tinyModel} from './tiny-model.ts';
 
-/** What a command needs to know of the cloud it works on. */
+/** Cloud that a command works on. */
 export type Connection = {
-  /** Where Cloud Storage is; undefined for Google's own. */
+  /** Address of Cloud Storage; undefined for Google Cloud. */
   storage_endpoint: string | undefined;
-  /** Where Pub/Sub is; undefined for Google's own, null where nothing would take a message. */
+  /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
   pubsub_endpoint: string | null | undefined;
-  /** What a local cloud asks for before it lets a client write; undefined where it is not ours, and elsewhere. */
+  /** Token for writes to a local cloud; undefined for Google Cloud and for the local cloud of another user. */
   token: string | undefined;
   project: string;
   bucket: string;
-  /** The model of a run that names none, where this machine can know it. */
+  /** Model of runs without `model`; undefined where this machine does not know the model. */
   default_model: string | undefined;
-  /** `sqlite:FILE` or `firestore`. */
+  /** Store: `sqlite:FILE` or `firestore`. */
   store: string;
   close(): Promise<void>;
 };
 
-/** `--port` and `--dir`. */
+/** Options `--port` and `--dir`. */
 export type Where = {port?: number | undefined; dir?: string | undefined};
 
-/** A local cloud that runs, and its token where it is this user's. */
+/** Running local cloud, with its token where the cloud belongs to this user. */
 export type LocalInfo = CloudPlace & {token: string | undefined};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 
 /**
- * Finds the cloud: the one on `--port`, the one whose folder is `--dir` (running, or just its files), the one that
- * `gleaner local env` pointed this shell at, the one on the default port, or the files of the default folder.
+ * Finds the cloud of a command. In this order: the local cloud on `--port`, the local cloud in the folder `--dir` (running or
+ * not), the local cloud of `gleaner local env`, the local cloud on the default port, the Google Cloud project in the
+ * environment, and the files of the default folder.
  */
 export async function connect({port, dir}: Where): Promise<Connection> {
   if (port) return running(await localInfo(`http://127.0.0.1:${port}`));
@@ -60,7 +62,7 @@ export async function connect({port, dir}: Where): Promise<Connection> {
   return openFolder(DEFAULT_DIR);
 }
 
-/** A cloud that runs: the one that `--port`, `--dir` or `gleaner local env` names, or the one on the default port. */
+/** Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud on the default port. */
 export async function runningCloud({port, dir}: Where): Promise<LocalInfo> {
   if (port) return localInfo(`http://127.0.0.1:${port}`);
   if (dir === undefined) return localInfo(process.env.GLEANER_LOCAL_URL ?? DEFAULT_URL);
@@ -85,7 +87,7 @@ async function localInfo(url: string): Promise<LocalInfo> {
   return info;
 }
 
-/** `GET /_local` of a running local cloud says, beside other things, where everything of it is. */
+/** Reads `GET /_local` of a local cloud; undefined without an answer. */
 async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   const nonce = randomBytes(16).toString('hex');
   let info: CloudPlace & {proof?: string};
@@ -104,7 +106,7 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   return {...info, token};
 }
 
-/** The connection to a cloud that this command does not end. */
+/** Connection to a running local cloud. Closing the connection leaves the cloud running. */
 export function running(info: LocalInfo): Connection {
   pointClientsAt(info);
   return {
@@ -119,7 +121,7 @@ export function running(info: LocalInfo): Connection {
   };
 }
 
-/** The store of a connection. The store of a local cloud lies in a folder that only the user who started it can read. */
+/** Store of a connection. Only the user who started a local cloud can read its store. */
 export function storeOf(connection: Connection): Store {
   try {
     return openStore(connection);
@@ -139,7 +141,7 @@ function isDenied(file: string): boolean {
   }
 }
 
-/** A folder whose cloud runs is reached through it; one that does not gets its storage opened for as long as this command lasts. */
+/** Connects to the cloud that runs in a folder, otherwise serves the storage of the folder during this command. */
 async function openFolder(folder: string): Promise<Connection> {
   const dir = resolve(folder);
   if (!existsSync(join(dir, 'cloud.db')))

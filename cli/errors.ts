@@ -1,9 +1,9 @@
-/** What a person can mend: shown as one sentence, without a stack, and the command exits with 1. */
+/** Error that a person can fix. The command prints one sentence without a stack and exits with 1. */
 export class CliError extends Error {
   override name = 'CliError';
 }
 
-/** Ctrl-C before the command had anything to stop; it exits with 130, as a shell expects. */
+/** Ctrl-C during the start of a command, which then exits with 130. */
 export class Interrupted extends CliError {
   override name = 'Interrupted';
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The `gleaner` command. The sources are TypeScript, which Node runs from version 24 on: an older one hands over to the
-// Node 24 that npm installed with the project.
+// Command `gleaner`. The sources are TypeScript, which needs Node 24. An older Node starts the Node 24 that npm installed with
+// the project.
 import {spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {constants} from 'node:os';
@@ -16,6 +16,8 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + constants.signals[signal]));
 } else {
-  console.error('Failed to start gleaner: it needs Node 24. Run `npm ci` in its folder, or install Node 24.');
+  console.error(
+    'Failed to start gleaner: Node 24 is missing; run `npm ci` in the folder of gleaner, or install Node 24',
+  );
   process.exit(1);
 }

@@ -2,8 +2,8 @@ import {faultHelp} from '../emulator/faults.ts';
 import {tokenFile, urlWithToken} from '../emulator/guard.ts';
 import {type LocalInfo, runningCloud, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
-import {startHome, ZONE} from './demo-cloud.ts';
 import {CliError} from './errors.ts';
+import {deployLocally, ZONE} from './local-deployment.ts';
 import {print, quoted, say} from './output.ts';
 
 export async function up(options: {
@@ -13,18 +13,18 @@ export async function up(options: {
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
-  const home = await startHome({...options, stopped, begin: say, say});
-  const {url, project, bucket, dir} = home.cloud;
-  print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, home.cloud.port, bucket));
+  const deployment = await deployLocally({...options, stopped, begin: say, say});
+  const {url, project, bucket, dir, port} = deployment.cloud;
+  print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, port, bucket));
   try {
-    await Promise.race([stopped, home.cloud.closed, home.full]);
+    await Promise.race([stopped, deployment.cloud.closed, deployment.full]);
     say('Stopping');
   } finally {
-    await home.close();
+    await deployment.close();
   }
 }
 
-/** Resolves at the first Ctrl-C or SIGTERM. */
+/** Resolves at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP. */
 export function stopSignal(): Promise<void> {
   return new Promise(resolve => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
@@ -40,11 +40,11 @@ function welcome(url: string, port: number, bucket: string): string[] {
     `  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl`,
     `  npx gleaner status my-run${flag}`,
     '',
-    'Ctrl-C stops it; what it holds stays in its folder.',
+    'Ctrl-C stops the cloud. Its folder keeps every object and run.',
   ];
 }
 
-/** Export lines for a shell: gcloud, the Google clients of Node and Python, and gleaner itself. */
+/** Prints export lines for a shell: variables of gcloud, of Google's clients and of gleaner. */
 export async function printEnvironment(where: Where): Promise<void> {
   const info = await runningCloud(where);
   const token = requiredToken(info);

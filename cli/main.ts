@@ -12,10 +12,10 @@ const wantsJson = process.argv.includes('--json');
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')
   .version('0.1.0')
-  .showHelpAfterError('(add --help for what is possible)')
-  // Usage errors quote arguments.
+  .showHelpAfterError('(add --help for the options)')
+  // Usage errors quote arguments, which may contain control characters.
   .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
-  // 2 is a command that was not understood, 1 an answer: not verified, or not done.
+  // Exit 2: the command line is invalid. Exit 1: the command failed, or its answer is negative.
   .exitOverride(({exitCode, message}) => {
     if (exitCode === 0) process.exit(0);
     if (wantsJson) print(true, {error: message.replace(/^error: /, '')}, []);
@@ -29,100 +29,94 @@ const json = () => new Option('--json', 'print JSON for programs');
 
 program
   .command('demo')
-  .description('run the whole path on this machine: streams in, workers, a preemption, verified shards out')
-  .option('--input <files...>', 'JSONL files to extract from, instead of sample tasks')
-  .option('--model <folder>', 'a model folder in the Hugging Face layout, instead of a tiny random one')
-  .option('--streams <n>', 'how many streams to split the input into', positive, 2)
-  .option('--workers <n>', 'how many TPUs there are', positive, 2)
-  .option('--preempt <n>', 'how many preemptions without notice to inject', natural, 1)
-  .addOption(dir('where everything is kept (default: .gleaner/demo, emptied first)'))
-  .addOption(port(0).default(0, 'any free one'))
-  .option('--keep', 'leave the local cloud running at the end, until Ctrl-C')
+  .description('run the whole path on this machine: streams, workers, a preemption, verified shards')
+  .option('--input <files...>', 'JSONL files with the samples (default: sample tasks)')
+  .option('--model <folder>', 'model folder in the Hugging Face layout (default: a tiny random model)')
+  .option('--streams <n>', 'number of streams that share the input', positive, 2)
+  .option('--workers <n>', 'number of TPUs', positive, 2)
+  .option('--preempt <n>', 'number of injected preemptions without notice', natural, 1)
+  .addOption(dir('folder of all files (default: .gleaner/demo, emptied first)'))
+  .addOption(port(0).default(0, 'any free port'))
+  .option('--keep', 'keep the local cloud running until Ctrl-C')
   .addOption(json())
   .action(async options => (await import('./demo/demo.ts')).demo(options));
 
 const local = program.command('local').description('a small Google Cloud on this machine');
 local
   .command('up')
-  .description('start it, and stay up until Ctrl-C')
+  .description('start a local cloud and run it until Ctrl-C')
   .addOption(port(0).default(DEFAULT_PORT))
-  .addOption(dir('where everything is kept').default(DEFAULT_DIR))
-  .option('--workers <n>', 'how many TPUs the pool may have', positive, 2)
+  .addOption(dir('folder of all files').default(DEFAULT_DIR))
+  .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
   .addOption(json())
   .action(async options => (await import('./local.ts')).up(options));
 local
   .command('env')
-  .description('print the export lines that point gcloud and the Cloud Storage clients at it')
+  .description('print export lines that point gcloud and the Cloud Storage clients at the local cloud')
   .addOption(port())
-  .addOption(dir('its folder, instead of its port'))
+  .addOption(dir('folder of the local cloud, in place of its port'))
   .action(async options => (await import('./local.ts')).printEnvironment(options));
 local
   .command('fault')
   .description('inject a fault; `gleaner local fault help` lists the kinds')
   .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
-  .argument('[target]', 'a TPU, a zone or a kind of event', '')
+  .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
   .addOption(port())
-  .addOption(dir('its folder, instead of its port'))
+  .addOption(dir('folder of the local cloud, in place of its port'))
   .action(async (kind, target, options) => (await import('./local.ts')).fault(kind, target, options));
 
 program
   .command('status')
-  .description('show runs, or one run with its streams, workers and latest events')
+  .description('show every run, or one run with its streams, workers and latest events')
   .argument('[run]', 'run id', runId)
   .addOption(port())
-  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(dir('folder of a local cloud, running or stopped'))
   .addOption(json())
   .action(async (run, options) => (await import('./status.ts')).status(run, options));
 
 program
   .command('verify')
-  .description('read a run and every shard of it again, and count what is stored exactly once')
+  .description(
+    'read the streams and every shard of a run, and count the samples that are stored exactly once',
+  )
   .argument('<run>', 'run id', runId)
   .addOption(port())
-  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(dir('folder of a local cloud, running or stopped'))
   .addOption(json())
   .action(async (run, options) => (await import('./verify.ts')).verify(run, options));
 
 program
   .command('estimate')
-  .description('say before a run how many tokens, shards, bytes, hours and dollars it will be, from a sample')
-  .argument('<what>', 'a JSONL file, gs://BUCKET/datasets/RUN/, a stream in a bucket, or a run id')
-  .option('--spec <file>', "a run.json, instead of the run's own or the defaults")
-  .option('--model <model>', 'another model than the spec says', modelName)
-  .option('--accelerator <type>', 'of each TPU', 'v5litepod-1')
-  .option('--zone <zone>', 'where they are, for their price', zone, 'us-central1-a')
-  .option('--workers <n>', 'how many of them work at once', positive, 1)
-  .option(
-    '--sample-bytes <n>',
-    'how much of the streams is read; all of them where they have no more',
-    bytes,
-    6_291_456,
-  )
-  .option('--tokens-per-second <n>', 'what one TPU does, measured, instead of what is assumed', rate)
+  .description('estimate the tokens, shards, bytes, hours and dollars of a run from a sample of its streams')
+  .argument('<what>', 'JSONL file, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id')
+  .option('--spec <file>', "run.json in place of the run's own spec or the defaults")
+  .option('--model <model>', 'model in place of the model in the spec', modelName)
+  .option('--accelerator <type>', 'type of each TPU', 'v5litepod-1')
+  .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a')
+  .option('--workers <n>', 'number of TPUs that work at once', positive, 1)
+  .option('--sample-bytes <n>', 'bytes of the sample; shorter streams are read as a whole', bytes, 6_291_456)
+  .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
   .addOption(
-    new Option(
-      '--like <run>',
-      'an earlier run of the same kind: what it did for its money, instead of what is assumed',
-    )
+    new Option('--like <run>', 'earlier run on the same type of TPU, in place of assumed speed and overhead')
       .argParser(runId)
       .conflicts('tokensPerSecond'),
   )
   .addOption(port())
-  .addOption(dir('the folder of a local cloud, running or not'))
+  .addOption(dir('folder of a local cloud, running or stopped'))
   .addOption(json())
-  .action(async (what, options) => (await import('./estimate.ts')).estimate(what, options));
+  .action(async (what, options) => (await import('./estimate/estimate.ts')).estimate(what, options));
 
 program
   .command('rebuild')
-  .description('make runs, streams, shards and checkpoints again from the bucket, while workers go on')
-  .argument('[run]', 'run id; without it, every run that the bucket holds', runId)
-  .option('--dry-run', 'change nothing: say what differs from the bucket, and exit 1 if anything does')
+  .description('rebuild the documents of runs, streams and shards from the bucket; workers continue')
+  .argument('[run]', 'run id (default: every run in the bucket)', runId)
+  .option('--dry-run', 'change nothing: list the differences from the bucket, and exit 1 where any exists')
   .addOption(port())
-  .addOption(dir('the folder of a local cloud; only --dry-run may be asked of one that does not run'))
+  .addOption(dir('folder of a local cloud; a stopped cloud permits only --dry-run'))
   .addOption(json())
   .action(async (run, options) => (await import('./rebuild.ts')).rebuild(run, options));
 
-/** `least`: 0 where a server may take any free port, and 1 where a server is to be found. */
+/** Port with a lower bound: 0 for a server, which may use any free port, and 1 for a client. */
 function portNumber(text: string, least: number): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < least || value > 65535)
@@ -181,9 +175,9 @@ try {
   await program.parseAsync();
 } catch (error) {
   const {message, stack, code} = error as NodeJS.ErrnoException;
-  const isTold =
+  const isExpected =
     [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
-  if (wantsJson) print(true, {error: isTold ? message : String(error)}, []);
-  for (const line of `gleaner: ${isTold ? message : (stack ?? error)}`.split('\n')) say(line);
+  if (wantsJson) print(true, {error: isExpected ? message : String(error)}, []);
+  for (const line of `gleaner: ${isExpected ? message : (stack ?? error)}`.split('\n')) say(line);
   process.exitCode = error instanceof Interrupted ? 130 : 1;
 }

@@ -8,22 +8,22 @@ import {CliError} from './errors.ts';
 
 export const WORKER_FOLDER = fileURLToPath(new URL('../worker-startup', import.meta.url));
 
-/** Downloads and environments are shared by every local cloud of this user, as a package mirror near the VMs would be. */
+/** Cache of downloads and environments, shared by every local cloud of this user. */
 export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner');
 export const UV_CACHE = join(CACHE, 'uv');
 export const JAX_CACHE = join(CACHE, 'jax');
-/** Beside the sources, bytecode would become part of the worker bundle; without bytecode, each start takes seconds longer. */
+/** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
 const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
 
 let environment: Promise<string> | undefined;
 
-/** The Python of the worker's environment, made by the function of `startup.sh` that makes it on a TPU VM. */
+/** Path of the Python in the worker's environment, created by the function of `startup.sh` that TPU VMs use. */
 export function workerPython(say: (line: string) => void): Promise<string> {
   environment ??= makeEnvironment(say);
   return environment;
 }
 
-/** One environment for each content of a lock file. */
+/** Folder of the environment for a lock file, named by the hash of the file. */
 export async function environmentFolder(lock: string): Promise<string> {
   const hash = createHash('sha256')
     .update(await readFile(lock))
@@ -39,20 +39,20 @@ async function makeEnvironment(say: (line: string) => void): Promise<string> {
     env: {...process.env, UV_CACHE_DIR: UV_CACHE},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  const said = collectLines(child.stderr, say);
+  const errors = collectLines(child.stderr, say);
   const printed = collectLines(child.stdout, () => {});
   const code = await exitCode(child);
   const python = (await printed).at(-1);
   if (code !== 0 || !python)
     throw new CliError(
-      `Failed to make the Python environment in ${folder} (exit ${code}): ${(await said).slice(-5).join(' | ')}`,
+      `Failed to make the Python environment in ${folder} (exit ${code}): ${(await errors).slice(-5).join(' | ')}`,
     );
   return python;
 }
 
 export type PythonRun = {code: number; stdout: string[]; stderr: string[]};
 
-/** Runs a module of the worker package, giving its stderr lines to `say` as they come. */
+/** Runs a module of the worker package. `say` gets each line of its standard error. */
 export async function runWorkerModule(
   args: string[],
   env: Record<string, string>,

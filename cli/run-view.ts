@@ -17,13 +17,13 @@ import type {Document, Objects, Store} from '../shared/ports.ts';
 
 export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
-/** One run as its documents show it. */
+/** Documents of a run. */
 export type RunView = {
   run: Run;
   streams: Stream[];
   workers: Worker[];
   events: TimelineEntry[];
-  /** What was dropped for this run and not taken, with the reason. */
+  /** Events about dropped objects that the run rejected, with the reason. */
   rejected: TimelineEntry[];
 };
 
@@ -33,7 +33,7 @@ export async function listRuns(store: Store): Promise<Run[]> {
   return runRecords.parseAll(await store.query('runs'), ignore);
 }
 
-/** The run with its streams, every worker that is not gone, and the newest events of the run and the workers, oldest first. */
+/** Run with its streams, its workers that are not gone, and the newest events of run and workers, oldest first. */
 export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
   const run = await runRecords.get(store, name);
   if (!run) return undefined;
@@ -41,21 +41,21 @@ export async function viewRun(store: Store, name: string, events = 10): Promise<
   const workers = workerRecords
     .parseAll(await store.query('workers'), ignore)
     .filter(worker => worker.phase !== 'gone');
-  const told = await timeline(store, name);
-  const rejected = told.filter(({kind, run}) => kind === 'rejected' && run === name);
-  return {run, streams, workers, events: told.slice(-events), rejected};
+  const entries = await timeline(store, name);
+  const rejected = entries.filter(({kind, run}) => kind === 'rejected' && run === name);
+  return {run, streams, workers, events: entries.slice(-events), rejected};
 }
 
-/** What was dropped lately and not taken, for runs of such names; '' is what can be no run's. */
+/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is '' for an object of no run. */
 export async function listRejected(
   store: Store,
   isMeant: (run: string) => boolean,
 ): Promise<TimelineEntry[]> {
-  const told = await timeline(store, undefined);
-  return told.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+  const entries = await timeline(store, undefined);
+  return entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
 }
 
-/** What the manifest of a completed run says is stored; null when there is none, as of a run from before there were any. */
+/** Result in the manifest of a completed run; null for a manifest without a result. */
 export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {
   const name = manifestObject(run);
   const bytes = await objects.read(name, {max_bytes: MAX_MANIFEST_BYTES});
@@ -84,7 +84,7 @@ export function resultLines({rows, model, stats, unread, unread_streams}: RunRes
   ];
 }
 
-/** The latest events, or those that concern a run: its own, and those of workers, which belong to no run. Oldest first. */
+/** Latest events, oldest first. With `run`: events of the run, and events of workers, which belong to no run. */
 async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
   const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
   return stored
@@ -104,7 +104,7 @@ function text(data: Document, field: string): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** Held silent workers and stopped creates, in sentences: they cost money or keep work waiting until a person looks. */
+/** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
 export async function listAlerts(store: Store): Promise<string[]> {
   const zones = zoneRecords.parseAll(await store.query('zones'), ignore);
   const pools = poolRecords.parseAll(await store.query('pools'), ignore);
@@ -126,8 +126,8 @@ export async function listAlerts(store: Store): Promise<string[]> {
 const BAR_WIDTH = 24;
 
 /**
- * `stream 007 ████████░░░░  62%  1240 samples, 5 shards  in_progress on tpu-us-central1-a-0`. How many samples there are is
- * known from `records`, or from the worker that counted them.
+ * Line of a stream: `stream 007 ████████░░░░  62%  1240 samples, 5 shards  in_progress on tpu-us-central1-a-0`. The total of the
+ * samples is `records`, or the count of the worker.
  */
 export function streamLine(stream: Stream, workers: readonly Worker[], records?: number): string {
   const worker = workers.find(({name}) => name === stream.lease?.worker);
@@ -148,7 +148,7 @@ export function streamLine(stream: Stream, workers: readonly Worker[], records?:
   );
 }
 
-/** `us-central1-a-0 working  READY` and so on, for the line under the bars. */
+/** Worker as `us-central1-a-0 #1 working/computing`: name, incarnation, phase and activity. */
 export function workerLine(worker: Worker): string {
   return `${worker.name} #${worker.incarnation} ${worker.phase}${worker.activity ? `/${worker.activity}` : ''}`;
 }

@@ -1,13 +1,13 @@
-/** Free space of the folder in which a local cloud keeps everything. */
+/** Free space in the folder of a local cloud. */
 import {existsSync, statfsSync} from 'node:fs';
 import {dirname} from 'node:path';
 import {CliError} from './errors.ts';
 
-/** The Python environment of one worker, where it cannot be linked from the cache. */
+/** Size of a worker's Python environment, which is a copy where the cache is on another disk. */
 const START_MB = 700;
-/** Below this nothing of use fits any more. */
-const LEAST_MB = 16;
-const LOOK_MS = 2000;
+/** Minimum for the work of a running cloud. */
+const MIN_MB = 16;
+const INTERVAL_MS = 2000;
 
 export function freeMb(dir: string): number {
   const existing = existsSync(dir) ? dir : dirname(dir);
@@ -24,22 +24,22 @@ export function requireSpace(dir: string): void {
     );
 }
 
-/** Watches a folder until `end`: `full` rejects when nothing fits into it any more. */
+/** Watches the free space of a folder until `end`. `full` rejects below the minimum. */
 export function watchSpace(dir: string): {full: Promise<never>; end(): void} {
   let timer: NodeJS.Timeout | undefined;
   const full = new Promise<never>((_, reject) => {
     timer = setInterval(() => {
       const free = freeMb(dir);
-      if (free < LEAST_MB)
+      if (free < MIN_MB)
         reject(
           new CliError(
-            `the folder ${dir} is full (${free} MB free): free some space and start again; nothing that is stored is lost`,
+            `the folder ${dir} is full (${free} MB free): free some space and start again; stored objects are safe`,
           ),
         );
-    }, LOOK_MS);
+    }, INTERVAL_MS);
     timer.unref();
   });
-  // A rejection before the first `await` of it is no crash.
+  // Without this handler a rejection before the first `await` of `full` ends the process.
   full.catch(() => {});
   return {full, end: () => clearInterval(timer)};
 }

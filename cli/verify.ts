@@ -3,7 +3,7 @@ import {CliError} from './errors.ts';
 import {print, say} from './output.ts';
 import {runWorkerModule} from './python.ts';
 
-/** What `gleaner_worker.verify` prints. */
+/** Report of `gleaner_worker.verify`. */
 export type Report = {
   run: string;
   ok: boolean;
@@ -13,7 +13,7 @@ export type Report = {
   doubled: number;
   different: number;
   rejected: number;
-  /** Stored, but cut to the length limit, as the spec asked. */
+  /** Stored samples that were cut to the length limit, as the spec asked. */
   truncated: number;
   shards: number;
   bytes: number;
@@ -27,19 +27,19 @@ type StreamReport = Pick<
   'samples' | 'stored_once' | 'missing' | 'doubled' | 'different' | 'rejected' | 'shards' | 'problems'
 > & {stream: string};
 
-/** Exit 0: every sample is stored exactly once and equals its stream. 1: something is not right, or it could not be checked. */
+/** Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. */
 export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
   const connection = await connect(options);
   try {
     const report = await verifyRun(connection, run, options.json ? undefined : say);
-    print(options.json, report, describe(report));
+    print(options.json, report, verdictLines(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();
   }
 }
 
-/** A failure to check is a report too, with the reason among its problems. `say` gets a line of progress every few seconds. */
+/** Reads a run again. A failure becomes a report with a problem. `say` gets a line of progress every few seconds. */
 export async function verifyRun(
   connection: Connection,
   run: string,
@@ -52,12 +52,13 @@ export async function verifyRun(
   const last = stdout.at(-1);
   if (!last)
     throw new CliError(
-      `Failed to verify ${run}: ${stderr.at(-1) ?? `the verifier ended with ${code} and said nothing`}`,
+      `Failed to verify ${run}: ${stderr.at(-1) ?? `the verifier ended with exit ${code} and printed nothing`}`,
     );
   return JSON.parse(last) as Report;
 }
 
-export function describe(report: Report): string[] {
+/** Report as lines for a person. */
+export function verdictLines(report: Report): string[] {
   const lines = report.streams.map(
     s =>
       `  stream ${s.stream}  ${s.stored_once} of ${s.samples} stored exactly once in ${s.shards} shards, ${s.rejected} rejected` +

@@ -4,10 +4,9 @@ import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite'
 import {LocalCloudError} from './errors.ts';
 
 /**
- * WAL with synchronous=NORMAL: a committed transaction is in the kernel's page cache, so it survives `kill -9` of this
- * process, which is what the local cloud promises. Only a power cut can take back the newest commits, and then all of
- * a transaction or none of it; FULL would buy that with an fsync per event. Object bytes are fsynced before the row that
- * names them is written, so no order of failures leaves half an object.
+ * WAL with synchronous=NORMAL keeps a committed transaction in the page cache of the kernel. A commit therefore survives
+ * `kill -9` of this process. A power cut may undo the newest commits, each as a whole; FULL would prevent this with one
+ * fsync per event. Object bytes are fsynced before the row that names them, so an object is never truncated.
  */
 const pragmas = `
   PRAGMA journal_mode = WAL;
@@ -45,7 +44,7 @@ const schema = `
     kind TEXT NOT NULL, target TEXT NOT NULL, amount REAL, PRIMARY KEY (kind, target)) STRICT;
 `;
 
-/** The one database of a local cloud. Everything is synchronous, so a transaction is never interleaved with another. */
+/** Database of a local cloud. Every call is synchronous, so transactions never interleave. */
 export class CloudDatabase {
   readonly connection: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
@@ -78,7 +77,7 @@ export class CloudDatabase {
     return this.#prepare(sql).get(...values) as Row | undefined;
   }
 
-  /** The number of rows changed. */
+  /** Runs a statement and returns the number of changed rows. */
   run(sql: string, ...values: SQLInputValue[]): number {
     return Number(this.#prepare(sql).run(...values).changes);
   }
@@ -90,7 +89,7 @@ export class CloudDatabase {
       this.connection.exec('COMMIT');
       return result;
     } catch (error) {
-      // A full disk has rolled back already.
+      // SQLite rolls back by itself when the disk is full.
       if (this.connection.isTransaction) this.connection.exec('ROLLBACK');
       throw error;
     }
@@ -113,11 +112,15 @@ export class CloudDatabase {
   }
 }
 
-export type FolderLock = {note(text: string): void; release(): void};
+export type FolderLock = {
+  /** Writes a line about the owner, which the error of the next process quotes. */
+  note(text: string): void;
+  release(): void;
+};
 
 /**
- * Holds a folder for one live cloud. The lock is SQLite's own on an empty database, because the kernel lets go of it
- * when the process dies, however it dies; a pid file would have to be believed.
+ * Locks a folder for one running cloud. The lock is a SQLite lock on an empty database, because the kernel releases it at
+ * every end of the process. A pid file could name a dead process.
  */
 export function lockFolder(dir: string): FolderLock {
   if (statSync(dir, {throwIfNoEntry: false})?.isFile())
@@ -140,7 +143,7 @@ export function lockFolder(dir: string): FolderLock {
     if (!/locked|busy/i.test((error as Error).message)) throw unusable(dir, error);
     throw new LocalCloudError(
       'dir-in-use',
-      `Failed to use ${dir}: another local cloud (${ownerOf(noteFile)}) is running there; use that one, end it, or choose another folder with --dir`,
+      `Failed to use ${dir}: another local cloud (${ownerOf(noteFile)}) runs there; use that cloud, end it, or choose another folder with --dir`,
       {cause: error},
     );
   }
@@ -153,7 +156,7 @@ export function lockFolder(dir: string): FolderLock {
   };
 }
 
-/** Node's own recursive mkdir never returns where a file system answers ENOENT to a mkdir, as /proc does. */
+/** Creates a folder and its parents. Node's recursive mkdir never returns on /proc, which answers ENOENT to a mkdir. */
 function makeFolder(dir: string): void {
   if (existsSync(dir)) return;
   makeFolder(dirname(dir));
@@ -164,14 +167,14 @@ function ownerOf(noteFile: string): string {
   try {
     return readFileSync(noteFile, 'utf8').trim();
   } catch {
-    return 'it has only just started';
+    return 'unknown process';
   }
 }
 
-function unusable(dir: string, cause: unknown): LocalCloudError {
+function unusable(path: string, cause: unknown): LocalCloudError {
   return new LocalCloudError(
     'dir-unusable',
-    `Failed to use ${dir}: ${(cause as Error).message}; make it writable or choose another with --dir`,
+    `Failed to use ${path}: ${(cause as Error).message}; make it writable or choose another folder with --dir`,
     {cause},
   );
 }

@@ -1,16 +1,16 @@
-/** Where everything of a running local cloud is. */
+/** Addresses, names and files of a running local cloud. */
 export type Where = {
   url: string;
   project: string;
   bucket: string;
-  /** HOST:PORT of the gRPC door of Pub/Sub, as PUBSUB_EMULATOR_HOST wants it. */
+  /** HOST:PORT of Pub/Sub over gRPC, the value of PUBSUB_EMULATOR_HOST. */
   pubsub_endpoint: string;
   dir: string;
-  /** The functions' own store; the cloud does not open it. */
+  /** Store of the functions. The cloud never opens this file. */
   store_file: string;
 };
 
-/** The environment that makes the functions work on this cloud instead of on Google's. */
+/** Environment that points the functions at this cloud. */
 export function functionEnvironment(where: Where, token: string): Record<string, string> {
   const {url, project, bucket, pubsub_endpoint, store_file} = where;
   return {
@@ -18,7 +18,7 @@ export function functionEnvironment(where: Where, token: string): Record<string,
     STORAGE_EMULATOR_HOST: url,
     PUBSUB_EMULATOR_HOST: pubsub_endpoint,
     PUBSUB_PROJECT_ID: project,
-    // Google's clients would look for a metadata server for a second.
+    // Without this variable Google's clients search for a metadata server for a second.
     METADATA_SERVER_DETECTION: 'none',
     GLEANER_PROJECT: project,
     GLEANER_BUCKET: bucket,
@@ -30,7 +30,7 @@ export function functionEnvironment(where: Where, token: string): Record<string,
   };
 }
 
-/** What a VM sees as its network. Its metadata server is its own and added at boot. */
+/** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
 export function vmNetwork({url}: Where): Record<string, string> {
   return {STORAGE_EMULATOR_HOST: url};
 }

@@ -1,6 +1,6 @@
 import type {JsonObject} from './json.ts';
 
-/** What stops the local cloud itself; the message says what to do about it. */
+/** Error of the local cloud itself. The message names the remedy. */
 export class LocalCloudError extends Error {
   override name = 'LocalCloudError';
   readonly code: 'port-in-use' | 'dir-in-use' | 'dir-unusable' | 'bad-triggers' | 'bad-fault';
@@ -10,8 +10,8 @@ export class LocalCloudError extends Error {
   }
 }
 
-/** gRPC's words for HTTP's numbers, as Google's REST front end maps them. */
-const statusWords: Record<number, string> = {
+/** gRPC status of each HTTP status, as Google's REST front end maps them. */
+const grpcStatuses: Record<number, string> = {
   400: 'INVALID_ARGUMENT',
   401: 'UNAUTHENTICATED',
   403: 'PERMISSION_DENIED',
@@ -26,6 +26,7 @@ const statusWords: Record<number, string> = {
   503: 'UNAVAILABLE',
 };
 
+/** `reason` of each HTTP status in Google's JSON errors. */
 const reasons: Record<number, string> = {
   400: 'invalid',
   401: 'authError',
@@ -43,12 +44,12 @@ const reasons: Record<number, string> = {
   503: 'backendError',
 };
 
-/** An answer that is an error, in the shape that Google's clients read. */
+/** Error answer in the format that Google's clients read. */
 export class ApiError extends Error {
   override name = 'ApiError';
   readonly status: number;
   readonly reason: string;
-  /** gRPC's word for the status. */
+  /** Name of the gRPC status. */
   readonly word: string;
   readonly headers: Record<string, string>;
   constructor(
@@ -59,7 +60,7 @@ export class ApiError extends Error {
     super(message, {cause: options.cause});
     this.status = status;
     this.reason = options.reason ?? reasons[status] ?? 'backendError';
-    this.word = options.word ?? statusWords[status] ?? 'UNKNOWN';
+    this.word = options.word ?? grpcStatuses[status] ?? 'UNKNOWN';
     this.headers = options.headers ?? {};
   }
 

@@ -1,8 +1,8 @@
 import type {CloudDatabase} from './database.ts';
 import {LocalCloudError} from './errors.ts';
-import {zones} from './tpu/catalog.ts';
+import {zones} from './zones.ts';
 
-/** Faults of a node happen once, now; the others last until they are cleared. */
+/** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
 const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 const zoneFaults = [
@@ -17,24 +17,24 @@ export type EventFault = (typeof eventFaults)[number];
 
 export type Fault = {kind: string; target: string; amount: number | null};
 
-/** What `gleaner local fault help` prints. */
-export const faultHelp = `  preempt NAME               the TPU is taken away at once, and stays listed as PREEMPTED
-  preempt-with-notice NAME   its VM is told first, as Google does
-  vanish NAME                the TPU is gone from the list
-  dead NAME                  its VM stops, and the TPU stays READY
-  suspend NAME               the queued resource is suspended: its node goes, and no other comes
-  fail NAME                  the queued resource FAILED, and stays so until it is deleted
-  stockout ZONE              creates in the zone end with "no more capacity", and queued resources wait
-  quota ZONE                 creates in the zone are refused for quota
-  unreachable ZONE           the zone does not answer
-  slow-create ZONE[=SECONDS] creates in the zone take so long (default 30)
-  endless-create ZONE        creates in the zone never end, and no queued resource is ACTIVE
-  late-failure ZONE[=SECONDS] creates in the zone fail after so long (default 5)
-  drop TARGET[=RATE]         events never arrive; TARGET is object, a topic, or all; RATE is 0 to 1 (default 1)
-  double TARGET[=RATE]       events arrive twice
-  reorder TARGET[=RATE]      events arrive late and in another order
-  clear [KIND|all]           ends the lasting ones
-ZONE may be all.`;
+/** Output of `gleaner local fault help`. */
+export const faultHelp = `  preempt NAME                 preempts a TPU: its VM stops, and the TPU stays listed as PREEMPTED
+  preempt-with-notice NAME     notifies the VM of a TPU first, as Google does, and preempts the TPU later
+  vanish NAME                  removes a TPU and its VM
+  dead NAME                    stops the VM of a TPU; the TPU stays READY
+  suspend NAME                 suspends a queued resource: its node is deleted and gets no replacement
+  fail NAME                    fails a queued resource, which stays FAILED until its deletion
+  stockout ZONE                fails creates in a zone with "no more capacity"; queued resources wait
+  quota ZONE                   refuses creates in a zone with an exhausted quota
+  unreachable ZONE             answers requests to a zone with 503, and lists the zone as unreachable
+  slow-create ZONE[=SECONDS]   delays creates in a zone (default 30 s)
+  endless-create ZONE          keeps creates in a zone open for ever; no queued resource becomes ACTIVE
+  late-failure ZONE[=SECONDS]  fails creates in a zone after a delay (default 5 s)
+  drop TARGET[=RATE]           drops events; TARGET is object, a topic or all; RATE is 0 to 1 (default 1)
+  double TARGET[=RATE]         delivers events twice
+  reorder TARGET[=RATE]        delivers events late and in another order
+  clear [KIND|all]             ends lasting faults: those of zones and events
+ZONE is a zone or all.`;
 
 export function badFault(reason: string): LocalCloudError {
   return new LocalCloudError('bad-fault', `${reason}; \`gleaner local fault help\` lists the faults`);
@@ -48,7 +48,7 @@ function includes<T extends string>(list: readonly T[], word: string): word is T
   return (list as readonly string[]).includes(word);
 }
 
-/** The lasting faults, kept on disk: a cloud that was killed comes back as bad as it was. */
+/** Lasting faults. The database keeps them over a restart of the cloud. */
 export class Faults {
   readonly #database: CloudDatabase;
   readonly #event_targets: string[];
@@ -62,7 +62,7 @@ export class Faults {
     return this.#database.all('SELECT * FROM faults ORDER BY kind, target');
   }
 
-  /** Sets a lasting fault and says what it does now; undefined when the kind is of a node or a queued resource, not ours. */
+  /** Sets a lasting fault and returns a sentence about its effect; undefined for a fault of a node or a queued resource. */
   set(kind: string, text: string): string | undefined {
     if (includes(nodeFaults, kind) || isQueueFault(kind)) return undefined;
     if (kind === 'clear') return this.#clear(text === '' ? 'all' : text);
@@ -72,6 +72,7 @@ export class Faults {
     throw badFault(`Unknown fault "${kind}"`);
   }
 
+  /** Amount of a fault in a zone; undefined without the fault. */
   zone(kind: ZoneFault, zone: string): number | undefined {
     const row = this.#database.get<Fault>(
       `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`,
@@ -81,7 +82,7 @@ export class Faults {
     return row && (row.amount ?? 1);
   }
 
-  /** How likely the fault is to befall an event of the target, 0 to 1. */
+  /** Probability of a fault for an event of the target, 0 to 1. */
   rate(kind: EventFault, target: string): number {
     const row = this.#database.get<Fault>(
       `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`,
@@ -97,7 +98,7 @@ export class Faults {
 
   #setZone(kind: ZoneFault, target: string, amount: string | undefined): string {
     if (target !== 'all' && !zones.includes(target)) {
-      throw badFault(`Unknown zone "${target}"; it is all, or one of ${zones.join(', ')}`);
+      throw badFault(`Unknown zone "${target}"; a zone is all or one of ${zones.join(', ')}`);
     }
     const seconds: Partial<Record<ZoneFault, number>> = {'slow-create': 30, 'late-failure': 5};
     const isTimed = seconds[kind] !== undefined;
@@ -125,12 +126,12 @@ export class Faults {
   #setEvent(kind: EventFault, target: string, amount: string | undefined): string {
     if (target !== 'all' && !this.#event_targets.includes(target)) {
       throw badFault(
-        `Unknown target "${target}" for ${kind}; it is all, or one of ${this.#event_targets.join(', ')}`,
+        `Unknown target "${target}" for ${kind}; a target is all or one of ${this.#event_targets.join(', ')}`,
       );
     }
     const rate = amount === undefined ? 1 : Number(amount);
     if (amount === '' || !(rate >= 0 && rate <= 1))
-      throw badFault(`Bad rate "${amount}" for ${kind}; it is 0 to 1`);
+      throw badFault(`Bad rate "${amount}" for ${kind}; a rate is 0 to 1`);
     this.#put(kind, target, rate);
     const done = {drop: 'are dropped', double: 'arrive twice', reorder: 'arrive in another order'}[kind];
     return `${rate * 100} % of ${target === 'all' ? 'all' : target} events ${done} until \`clear ${kind}\``;

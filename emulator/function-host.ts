@@ -4,11 +4,12 @@ import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {ApiError} from './errors.ts';
-import {HOST_HEADER, isSame, refusePages, unauthenticated} from './guard.ts';
+import {HOST_HEADER, isSame, unauthenticated} from './guard.ts';
+import {refusePages} from './web-pages.ts';
 
 /**
- * Runs the functions of a module, each on a port of its own, and tells the parent which: `function-host MODULE NAME…`.
- * It lives no longer than its parent, and answers only its parent.
+ * Runs the functions of a module, each on its own port, and sends the ports to the parent: `function-host MODULE NAME…`.
+ * The host ends with its parent and answers only its parent.
  */
 async function main([module, ...names]: string[]): Promise<void> {
   process.on('disconnect', () => process.exit());
@@ -21,7 +22,7 @@ async function main([module, ...names]: string[]): Promise<void> {
   for (const name of names) {
     const server = getTestServer(name);
     answerOnly(server, token);
-    // The framework would listen on every interface; only this machine may call.
+    // By itself the framework listens on every interface.
     await new Promise<void>((listening, failed) => {
       server.once('error', failed);
       server.listen(0, '127.0.0.1', listening);
@@ -31,7 +32,7 @@ async function main([module, ...names]: string[]): Promise<void> {
   process.send({ports});
 }
 
-/** Refuses a request without the token before the framework reads its body: it makes an event of a form, too. */
+/** Refuses a request without the token before the framework reads its body, because the framework accepts forms as events. */
 function answerOnly(server: Server, token: string): void {
   const framework = server.listeners('request');
   server.removeAllListeners('request');

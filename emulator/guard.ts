@@ -1,20 +1,20 @@
-/** The rules of who may drive a local cloud: programs of the user who started it, and no page in a browser. */
+/** Token of a local cloud: only programs of the user who started the cloud can write to it. */
 import {createHmac, randomBytes, timingSafeEqual} from 'node:crypto';
 import {lstatSync, readFileSync, rmSync, type Stats, writeFileSync} from 'node:fs';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
+import {splitTokenPath} from './token-path.ts';
 
-/** Carries the token on the loopback ports of the functions, which only the cloud itself calls. */
+export {urlWithToken} from './token-path.ts';
+
+/** Header with the token for the loopback ports of the functions, which only the cloud calls. */
 export const HOST_HEADER = 'x-gleaner-host';
 const TOKEN_FILE = 'token';
 const IDENTITY_S = 3600;
 
-/**
- * The secret of the local cloud in a folder, in a file that only its user can read. A restart keeps it, so that shells go on.
- * gcloud reads the file itself.
- */
+/** Token of the local cloud in a folder, created where missing. Its file is private to the user, and a restart keeps it. */
 export function tokenIn(dir: string): string {
   const kept = readToken(dir);
   if (kept !== undefined) return kept;
@@ -25,25 +25,25 @@ export function tokenIn(dir: string): string {
   return token;
 }
 
-/** The token in a folder, if its file is private to this user. */
+/** Token in a folder; undefined where the file is not private to this user. */
 export function readToken(dir: string): string | undefined {
   const file = tokenFile(dir);
   const kept = isPrivate(file) ? readFileSync(file, 'utf8') : '';
   return /^[0-9a-f]{64}$/.test(kept) ? kept : undefined;
 }
 
-/** Proof that the server on a port knows the token. A client asks for it before it sends the token there. */
+/** Proof that the server on a port knows the token. A client checks the proof before it sends the token. */
 export function proofOf(token: string, nonce: string, port: string): string {
   return signature(`local cloud ${nonce} on port ${port}`, token);
 }
 
-/** Whether it is a regular file of this user that no other user can read or write. */
+/** True for a regular file of this user that no other user can read or write. */
 function isPrivate(file: string): boolean {
   const stat = statOf(file);
   return stat?.isFile() === true && stat.uid === process.getuid?.() && (stat.mode & 0o077) === 0;
 }
 
-/** Nothing where the file is not there, or lies in a folder of another user. */
+/** Status of a file; undefined where the file is missing or its folder belongs to another user. */
 function statOf(file: string): Stats | undefined {
   try {
     return lstatSync(file);
@@ -56,47 +56,18 @@ export function tokenFile(dir: string): string {
   return join(dir, TOKEN_FILE);
 }
 
-/** An address that carries the token, for clients of Google that send no credentials to an emulator. */
-export function urlWithToken(url: string, token: string): string {
-  return `${url}/as/${token}`;
-}
-
-/** The address as a log may have it. */
-export function withoutToken(url = '/'): string {
-  return url.replace(/^\/as\/[^/]*/, '');
-}
-
-/**
- * Refuses pages: a page in the user's browser reaches 127.0.0.1 too. Its own Origin and Sec-Fetch-Site betray it, and a rebound
- * DNS name its Host.
- */
-export function refusePages(headers: IncomingHttpHeaders): void {
-  const {host, origin, 'sec-fetch-site': site} = headers;
-  if (host !== undefined && !/^(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:\d+)?$/i.test(host))
-    throw new ApiError(
-      403,
-      `Refused host "${host}": the local cloud answers to 127.0.0.1 and localhost only`,
-    );
-  if (origin !== undefined && origin !== `http://${host}`)
-    throw new ApiError(
-      403,
-      `Refused a request from the web page ${origin}: it is not part of the local cloud`,
-    );
-  if (site !== undefined && site !== 'same-origin' && site !== 'none')
-    throw new ApiError(403, `Refused a request from a web page (Sec-Fetch-Site: ${site})`);
-}
-
-/** Lets reads through, and whatever writes or runs only with the token: in a header, or in the path that `urlWithToken` makes. */
+/** Requires the token for writes and for calls of functions: in a header, or in the path of `urlWithToken`. Reads are free. */
 export function guarded(token: string, handle: Handle): Handle {
   return async request => {
-    const [, given, rest] = /^\/as\/([^/]*)(\/.*)?$/s.exec(request.path) ?? [];
-    const path = given === undefined ? request.path : (rest ?? '/');
+    const {token: given, path} = splitTokenPath(request.path);
     const isTrusted = given === undefined ? hasToken(request.headers, token) : isSame(given, token);
     const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
-    // As at Google's, the random id of an upload that has begun is the right to go on with it.
-    const isSession = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(`${request.method} ${path}`);
+    // The random id of a resumable upload permits its continuation, as at Google.
+    const isResumable = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(
+      `${request.method} ${path}`,
+    );
     const isWorker = path.startsWith('/functions/') && isIdentity(bearer(request.headers), token);
-    if (!(isTrusted || isRead || isSession || isWorker)) throw unauthenticated();
+    if (!(isTrusted || isRead || isResumable || isWorker)) throw unauthenticated();
     return handle({...request, path});
   };
 }
@@ -122,7 +93,7 @@ function bearer({authorization = ''}: IncomingHttpHeaders): string {
   return /^Bearer (.+)$/i.exec(authorization)?.[1] ?? '';
 }
 
-/** An identity token as a VM's metadata server gives it, with the cloud's own signature in the place of Google's. */
+/** Identity token of a VM, in Google's format and signed with the token of the cloud. */
 export function identityToken(claims: object, token: string): string {
   const now_s = Math.floor(Date.now() / 1000);
   const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');

@@ -3,19 +3,20 @@ import type {AddressInfo} from 'node:net';
 import type {Readable} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {ApiError, LocalCloudError} from './errors.ts';
-import {refusePages, withoutToken} from './guard.ts';
 import type {JsonObject} from './json.ts';
+import {splitTokenPath} from './token-path.ts';
+import {refusePages} from './web-pages.ts';
 
 export type Request = {
   method: string;
-  /** As sent, before percent-decoding. */
+  /** Path before percent-decoding. */
   path: string;
-  /** What the template's `{names}` matched, decoded. */
+  /** Values of the `{names}` in the template, after percent-decoding. */
   params: Record<string, string>;
   query: URLSearchParams;
   headers: IncomingMessage['headers'];
   body: Readable;
-  /** Aborted when the client goes away. */
+  /** Aborts when the client disconnects. */
   signal: AbortSignal;
 };
 
@@ -31,8 +32,8 @@ export type Handle = (request: Omit<Request, 'params'>) => Promise<Reply>;
 export type Handler = (request: Request) => Reply | Promise<Reply>;
 
 /**
- * Method (`*` is any), template, handler. `{name}` is one segment or a part of one, `{name...}` all that is left.
- * The first match wins.
+ * Method (`*` matches every method), template and handler. `{name}` matches a segment or a part of a segment, `{name...}`
+ * matches the rest of the path. The first match wins.
  */
 export type Route = readonly [method: string, template: string, handler: Handler];
 
@@ -56,7 +57,7 @@ export function decodeSegment(segment: string): string {
   }
 }
 
-/** Answers a request from a table of routes. What no route knows gets a 404 that names it. */
+/** Answers a request by the first route that matches, otherwise with a 404 that names the request. */
 export function router(routes: readonly Route[]): Handle {
   const compiled = routes.map(compile);
   return async request => {
@@ -78,7 +79,7 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
     if (value !== undefined) response.setHeader(name, value);
   }
   if (reply.json !== undefined) response.setHeader('content-type', 'application/json; charset=UTF-8');
-  // No page may read an answer as a script or a picture of its own.
+  // These headers keep web pages from reading an answer as a script or an image.
   response.setHeader('x-content-type-options', 'nosniff');
   response.setHeader('cross-origin-resource-policy', 'same-origin');
   response.statusCode = reply.status ?? 200;
@@ -96,20 +97,20 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
     response.end(request.method === 'HEAD' ? undefined : body);
     return;
   }
-  // A client that hangs up in mid-download ends the pipeline with an error that concerns nobody.
+  // A client that disconnects during a download is no error of the cloud.
   await pipeline(body, response).catch(() => response.destroy());
 }
 
 export type HttpServer = {port: number; url: string; close(): Promise<void>};
 
-/** Serves `handle` on 127.0.0.1. `trouble` hears of errors that are ours, not the caller's. */
+/** Serves `handle` on 127.0.0.1. `trouble` gets internal errors; errors of the client become answers. */
 export async function serve(
   handle: Handle,
   options: {port: number; trouble: (error: unknown, request: string) => void},
 ): Promise<HttpServer> {
   const server = createServer({requestTimeout: 0, keepAliveTimeout: 75_000}, (request, response) => {
-    const hangUp = new AbortController();
-    response.once('close', () => hangUp.abort());
+    const disconnect = new AbortController();
+    response.once('close', () => disconnect.abort());
     const answer = async (): Promise<Reply> => {
       try {
         refusePages(request.headers);
@@ -120,22 +121,23 @@ export async function serve(
           query: new URLSearchParams(search),
           headers: request.headers,
           body: request,
-          signal: hangUp.signal,
+          signal: disconnect.signal,
         });
       } catch (error) {
         if (error instanceof ApiError)
           return {status: error.status, headers: error.headers, json: error.body()};
-        if (!hangUp.signal.aborted) options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
+        if (!disconnect.signal.aborted)
+          options.trouble(error, `${request.method} ${splitTokenPath(request.url ?? '/').path}`);
         return {status: 500, json: new ApiError(500, `Internal error: ${(error as Error).message}`).body()};
       }
     };
     answer()
       .then(reply => send(reply, request, response))
-      // What a refused client still sends is read past: it hears the answer only when its bytes are out. A handler
-      // that stopped in the middle of the body is still listening, and a stream with such a listener does not flow.
+      // A refused client reads the answer only after it has sent its body, so the rest of the body is discarded. A handler
+      // that stopped in the middle of the body left a `readable` listener, which would keep the stream from flowing.
       .then(() => request.removeAllListeners('readable').resume())
       .catch(error => {
-        options.trouble(error, `${request.method} ${withoutToken(request.url)}`);
+        options.trouble(error, `${request.method} ${splitTokenPath(request.url ?? '/').path}`);
         response.destroy();
       });
   });
@@ -161,7 +163,7 @@ function listen(server: Server, port: number): Promise<number> {
   });
 }
 
-/** Throws `port-in-use` where nothing of ours can listen; 0 stands for any free port. */
+/** Throws `port-in-use` where a server cannot listen; port 0 stands for any free port. */
 export async function checkPort(port: number): Promise<void> {
   const server = createServer();
   await listen(server, port);

@@ -1,16 +1,17 @@
 import {ApiError, LocalCloudError} from './errors.ts';
 import type {Route} from './http.ts';
-import {type JsonObject, optionalString, readJson} from './json.ts';
+import type {JsonObject} from './json.ts';
+import {optionalString, readJson} from './request-body.ts';
 
 export type LocalApi = {
   info: () => JsonObject;
-  /** See `proofOf`. */
+  /** Proof that the server knows the token; see `proofOf`. */
   prove: (nonce: string) => string;
   fault: (kind: string, target: string) => Promise<string>;
   shutdown: () => void;
 };
 
-/** What only a local cloud has: its state at a glance, faults, and an end. */
+/** API of the emulator itself under `/_local`: state, faults and shutdown. */
 export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
   return [
     [
@@ -42,7 +43,7 @@ export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
       'POST',
       '/_local/shutdown',
       () => {
-        // After the answer is out.
+        // The delay lets the answer leave first.
         setTimeout(shutdown, 50);
         return {json: {done: 'shutting down'}};
       },

@@ -5,33 +5,36 @@ import type {Where} from './environment.ts';
 export type LogLine = {at: string; source: string; text: string};
 
 export type LocalCloudOptions = {
-  /** Everything is kept here; one live cloud at a time. */
+  /** Folder of all files of the cloud. One cloud at a time runs in a folder. */
   dir: string;
-  /** 0: the port that this folder's cloud had before, or any. */
+  /** Port of the HTTP server. 0 stands for the earlier port of the folder, or for any free port. */
   port: number;
   project?: string;
   bucket?: string;
-  /** Buckets and nothing else: no functions, no TPUs, no ticks. */
+  /** Starts Cloud Storage alone: no Pub/Sub, no functions, no TPUs, no ticks. */
   storage_only?: boolean;
+  /** Interval of the Scheduler job; by default 1000. */
   tick_interval_ms?: number;
-  /** Without it events wait on disk for a cloud that has functions. */
+  /** Process of the functions. Without it events wait on disk for a cloud with functions. */
   function_host?: {
-    /** The script to fork. */
+    /** Script to fork; by default `function-host.ts`. */
     entry?: string;
-    /** The module that registers the functions. */
+    /** Module that registers the functions; by default `functions/index.ts`. */
     module?: string;
-    /** Added to `functionEnvironment`. */
+    /** Variables on top of `functionEnvironment`. */
     env?: Record<string, string> | ((where: Where) => Record<string, string>);
   };
-  /** The file that says what calls which function. */
+  /** File with the trigger of each function; by default `functions/triggers.json`. */
   triggers?: string;
-  /** Added to the environment of every VM. */
+  /** Variables on top of the environment of every VM. */
   vm_env?: Record<string, string>;
+  /** Duration of a node's creation; by default 500. */
   create_ms?: number;
+  /** Duration of a node's deletion; by default 200. */
   delete_ms?: number;
-  /** How long each step of a queued resource takes. */
+  /** Duration of each step of a queued resource; by default 200. */
   queue_ms?: number;
-  /** 30 s at Google's. */
+  /** Time between a preemption notice and the preemption; by default 10,000, and 30,000 at Google. */
   preemption_notice_ms?: number;
   log?: (line: LogLine) => void;
 };
@@ -39,15 +42,15 @@ export type LocalCloudOptions = {
 export type StoredInfo = ObjectInfo & {bucket: string};
 
 export type LocalCloud = Where & {
-  /** Token that a client sends as `Authorization: Bearer` to write. */
+  /** Token for writes, which a client sends as `Authorization: Bearer`. */
   token: string;
   port: number;
-  /** Does what `gleaner local fault KIND TARGET` says, and answers with what was done. */
+  /** Injects a fault like `gleaner local fault KIND TARGET`, and returns a sentence about the effect. */
   fault(kind: string, target: string): Promise<string>;
-  /** Called right after an object is finalised; the answer ends it. */
+  /** Calls `listener` right after an object is finalised. The returned function removes the listener. */
   onObject(listener: (object: StoredInfo) => void): () => void;
-  /** Ends every VM and the functions. What is on disk goes on with the next cloud in this folder. */
+  /** Ends the servers, every VM and the functions. The files stay for the next cloud in the folder. */
   close(): Promise<void>;
-  /** Resolves when the cloud is closed, by `close` or by POST /_local/shutdown. */
+  /** Resolves after `close` or `POST /_local/shutdown`. */
   closed: Promise<void>;
 };

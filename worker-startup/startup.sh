@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Boots a Gleaner worker: a Python environment from a hash-locked list, the worker bundle by its sha256, then the agent.
+# Boots a Gleaner worker: makes a Python environment from a lock file with hashes, fetches the worker bundle by its sha256, and
+# starts the agent.
 #
-# A plain script, never a template: everything about this VM comes from its metadata server. Safe to run at every boot.
-# Sourced instead of run, it only defines its functions; the `gleaner` command uses `make_environment DIR LOCK_FILE`.
+# The script is the same for every VM and reads all settings of the VM from its metadata server. Every boot may run the script.
+# `source` only defines its functions; the `gleaner` command uses `make_environment DIR LOCK_FILE`.
 #
 # Environment (all optional):
-#   GLEANER_HOME           where everything is kept (default /opt/gleaner)
+#   GLEANER_HOME           folder of all files (default /opt/gleaner)
 #   GCE_METADATA_HOST      host:port of the metadata server (default metadata.google.internal)
 #   STORAGE_EMULATOR_HOST  endpoint of Cloud Storage (default: Google's)
-#   GLEANER_PLATFORM       tpu or cpu (default: tpu, which this machine must have then)
-#   GLEANER_ENVIRONMENTS   where Python environments are kept (default $GLEANER_HOME)
-#   UV_CACHE_DIR           where downloaded packages are kept (default $GLEANER_HOME/uv-cache)
-#   APT_LOCK_WAIT_S        how long to wait for another apt when something has to be installed (default 300)
+#   GLEANER_PLATFORM       tpu or cpu (default: tpu, which requires a TPU)
+#   GLEANER_ENVIRONMENTS   folder of the Python environments (default $GLEANER_HOME)
+#   UV_CACHE_DIR           folder of the downloaded packages (default $GLEANER_HOME/uv-cache)
+#   APT_LOCK_WAIT_S        seconds to wait for another apt during an installation (default 300)
 set -Eeuo pipefail
-shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks it; what must not fail there says `|| fail`
+shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks this option; commands that must succeed end with `|| fail`
 
 readonly APT_LOCK_WAIT_S="${APT_LOCK_WAIT_S:-300}"
 readonly HEARTBEAT_S=5
@@ -29,8 +30,8 @@ fail() {
 
 # --- the VM's metadata ---------------------------------------------------------------------------------------------
 
-# metadata PATH: prints one value. Waits for a server that is not up yet; status 22 means that there is no such value.
-# The address comes from standard input, as tokens do below: other users of a machine see the arguments of a command.
+# metadata PATH: prints one value. Waits for the start of the server; status 22 stands for an absent value.
+# curl reads the address and tokens from standard input, because other users of a machine see the arguments of a command.
 metadata() {
   curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' --config - \
     <<< "url = \"http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1\""
@@ -39,13 +40,13 @@ metadata() {
 attribute() {
   local value status=0
   value=$(metadata "instance/attributes/$1" 2>/dev/null) || status=$?
-  # 22 is curl's word for a 404.
+  # curl exits with 22 after a 404.
   [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl: $status)"
   [[ -n $value ]] || fail "Failed to start: metadata attribute $1 is missing; create the VM again with it set"
   printf '%s' "$value"
 }
 
-# require NAME VALUE REGEX: what goes into URLs and JSON below is checked once, here.
+# require NAME VALUE REGEX: checks a value that later becomes a part of URLs and JSON.
 require() {
   [[ $2 =~ $3 ]] || fail "Failed to start: metadata attribute $1 is '$2', which does not match $3"
 }
@@ -65,12 +66,12 @@ read_metadata() {
   done
 }
 
-# --- telling worker-api that this VM is alive ------------------------------------------------------------------------
+# --- heartbeats to worker-api ----------------------------------------------------------------------------------------
 
-# Beats until it is killed. When the VM is not wanted any more, it ends the script whose pid it is given.
+# beat PID: sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
 beat() {
   local parent=$1 token answer body
-  # In the background, for a signal waits until what is in the foreground ends.
+  # The sleep below runs in the background, because bash handles a signal only after the foreground command.
   trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
   body=$(printf '{"action":"heartbeat","worker":"%s","incarnation":%s,"host":%s,"phase":"setup",%s}' \
     "$WORKER" "$INCARNATION" "$WORKER_NUMBER" '"lease":null,"progress":null')
@@ -105,11 +106,11 @@ sha256_of() {
   if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1
 }
 
-# find_python: prints the first Python that is new enough.
+# find_python: prints the path of the first Python from 3.11 on.
 find_python() {
   local name
   for name in python3.11 python3.12 python3.13 python3.14 python3; do
-    # The program itself, not a version manager's stand-in for it.
+    # sys.executable is the program itself, where the name may be a shim of a version manager.
     if command -v "$name" >/dev/null &&
       "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
       return
@@ -118,12 +119,12 @@ find_python() {
   return 1
 }
 
-# Another apt may run at boot, for minutes; its locks are waited for, but not for ever.
+# apt_install PACKAGE...: installs packages. Waits for the locks of another apt, which may run for minutes at boot.
 apt_install() {
   say "Installing $*"
   local deadline=$((SECONDS + APT_LOCK_WAIT_S))
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
-  # apt waits for dpkg's lock by itself, but not for that of its lists.
+  # apt itself waits for the lock of dpkg, but not for the lock of its lists.
   until { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; do
     ((SECONDS < deadline)) || fail "Failed to install $* in $APT_LOCK_WAIT_S s: see apt's message above"
     sleep 2
@@ -138,7 +139,7 @@ ensure_python() {
   }
 }
 
-# ensure_uv PYTHON LOCK: prints the path of the locked uv, installing it first when it is not there.
+# ensure_uv PYTHON LOCK: installs the locked uv where it is missing, and prints its path.
 ensure_uv() {
   local python=$1 lock=$2 folder unfinished
   folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
@@ -157,16 +158,16 @@ ensure_uv() {
   printf '%s\n' "$folder/bin/uv"
 }
 
-# publish FROM TO: gives a finished folder its name, at once or not at all. Whoever comes second keeps the first one's.
+# publish FROM TO: renames a finished folder atomically. Keeps a folder TO that another process has published first.
 publish() {
-  # -T: never into an existing folder. Where mv does not know it, the test before it must do.
+  # -T refuses to move into an existing folder. An mv without -T relies on the test before it.
   if [[ -e $2 ]] || ! { mv -T "$1" "$2" || { [[ ! -e $2 ]] && mv "$1" "$2"; }; } 2>/dev/null; then
     [[ -e $2 ]] || fail "Failed to move $1 to $2"
     rm -rf "$1"
   fi
 }
 
-# clear_unfinished PATH: removes what killed attempts at making PATH left behind.
+# clear_unfinished PATH: removes the unfinished folders of killed attempts to make PATH.
 clear_unfinished() {
   local left
   for left in "$1".unfinished.*; do
@@ -174,8 +175,8 @@ clear_unfinished() {
   done
 }
 
-# make_environment DIR LOCK_FILE: makes DIR a Python environment with exactly what LOCK_FILE says, unless it is one.
-# Prints the path of its python as the last line on stdout. What was killed half-made never has this name.
+# make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
+# Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
 make_environment() {
   local dir=$1 lock=$2 wanted python uv unfinished uv_lock
   [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
@@ -193,7 +194,7 @@ make_environment() {
     unfinished="$dir.unfinished.$$"
     "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
       fail "Failed to make $unfinished: see uv's message above"
-    # What the cache has needs no network, not even to ask whether it is still right: the hashes say so.
+    # The first attempt uses only the cache and no network. The hashes check every cached package.
     "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
       "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
       fail "Failed to install what $lock names: see uv's message above"
@@ -207,7 +208,7 @@ make_environment() {
 
 # --- the bundle ------------------------------------------------------------------------------------------------------
 
-# fetch_bundle: prints the folder of the worker's own code, fetched by its sha256 unless it is there already.
+# fetch_bundle: fetches the worker bundle by its sha256 where it is missing, and prints its folder.
 fetch_bundle() {
   local folder="$GLEANER_HOME/bundle-$BUNDLE" storage archive token unfinished
   if [[ ! -d $folder ]]; then
@@ -232,7 +233,7 @@ fetch_bundle() {
 
 refuse_unsafe_archive() {
   local members names
-  # Listed whole first: a search in a pipe ends at its first find, tar dies of that, and the pipe has failed.
+  # grep reads variables, not a pipe from tar: grep ends at its first match, which would fail tar and the pipe.
   members=$(tar -tvzf "$1") || fail "Failed to list $1: see tar's message above"
   names=$(tar -tzf "$1") || fail "Failed to list $1: see tar's message above"
   if grep -qv '^[-d]' <<< "$members"; then
@@ -243,7 +244,7 @@ refuse_unsafe_archive() {
   fi
 }
 
-# A TPU VM that shows no TPU is broken, and must not extract on its CPU, slowly and unnoticed.
+# platform: prints tpu or cpu. Fails on a VM without a TPU device, because extraction on its CPU would be slow and unnoticed.
 platform() {
   if [[ -n ${GLEANER_PLATFORM:-} ]]; then
     printf '%s\n' "$GLEANER_PLATFORM"
@@ -256,13 +257,13 @@ platform() {
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
-# keep_memory: what a program frees it uses again, and does not give back to the kernel. Every shard is as large as the one before
-# it; fresh pages for each cost a tenth of the speed where memory is a VM's (docs/benchmarks.md).
+# keep_memory: makes malloc keep freed memory for the next shard, which has the same size. Fresh pages for each shard cost a tenth
+# of the speed on a VM (docs/benchmarks.md).
 keep_memory() {
   export MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=$((1 << 40))
 }
 
-# --- all of it -------------------------------------------------------------------------------------------------------
+# --- main ------------------------------------------------------------------------------------------------------------
 
 main() {
   local command bundle lock python platform
@@ -285,7 +286,7 @@ main() {
   stop_beating
   trap - EXIT TERM
   unset PYTHONDONTWRITEBYTECODE
-  # Compiled programs outlive a reboot, and an agent that starts again.
+  # Compiled programs survive a reboot and a restart of the agent.
   export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$GLEANER_HOME/jax-cache}"
   export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
   export JAX_PLATFORMS=$platform PYTHONPATH=$bundle PYTHONSAFEPATH=1
@@ -293,7 +294,7 @@ main() {
   exec "$python" -m gleaner_worker.agent
 }
 
-# Sourced (also by `bash -c 'source …'`), this file only defines its functions.
+# `source` (also in `bash -c 'source …'`) only defines the functions of this file.
 if [[ ${BASH_SOURCE[0]:-$0} == "$0" ]]; then
   main "$@"
 fi

@@ -12,12 +12,12 @@ import {outputPrefix, specObject, streamId, streamObject} from '../../shared/dom
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import {running} from '../connect.ts';
-import {type Home, startHome} from '../demo-cloud.ts';
 import {CliError} from '../errors.ts';
 import {stopSignal} from '../local.ts';
+import {deployLocally, type LocalDeployment} from '../local-deployment.ts';
 import {print, quoted} from '../output.ts';
 import {listRuns, type RunView, viewRun} from '../run-view.ts';
-import {describe, type Report, verifyRun} from '../verify.ts';
+import {type Report, verdictLines, verifyRun} from '../verify.ts';
 import {countRecords, type InputStream, writeStreams} from './input.ts';
 import {injectPreemptions} from './preempt.ts';
 import {liveView} from './progress-view.ts';
@@ -35,14 +35,14 @@ export type DemoOptions = {
 };
 
 const DEFAULT_DIR = '.gleaner/demo';
-/** How many shards a stream has if all are full. */
+/** Shards of a stream when every shard is full. */
 const FULL_SHARDS = 6;
-/** Without a stored shard or a change of status for this long, something is wrong that waiting will not mend. */
+/** Time without a stored shard or a change of status after which the demo fails. */
 const STUCK_MS = 300_000;
-/** More than happen between two looks. */
+/** More events than happen between two reads of the view. */
 const SHOWN_EVENTS = 200;
 
-/** Drops streams, lets workers extract, preempts one, and verifies what came out. Exit 0 only if all of it is right. */
+/** Drops streams, preempts a worker during the extraction, and verifies the shards. Exit 0 only for a verified run. */
 export async function demo(options: DemoOptions): Promise<void> {
   const live = liveView(options.json ? process.stderr : process.stdout, options.json === true);
   const started = Date.now();
@@ -53,22 +53,22 @@ export async function demo(options: DemoOptions): Promise<void> {
   await checkPort(options.port);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const {port, workers} = options;
-  // The earlier demo goes last: no error of an option, a file, the disk or Python costs its results.
+  // The results of an earlier demo stay until the checks of options, files, disk and Python have passed.
   const fresh = options.dir === undefined;
   const {begin, say} = live;
-  const home = await startHome({dir, port, workers, fresh, stopped: interrupted, begin, say});
-  const connection = running(home.cloud);
+  const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
+  const connection = running(deployment.cloud);
   const store = openStore(connection);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
-    const preemptions = injectPreemptions(home, store, run, options, live.shout);
-    await drop(home, run, streams, options);
+    const preemptions = injectPreemptions(deployment, store, run, options, live.highlight);
+    await drop(deployment, run, streams, options);
     const lengths = streams.map(stream => stream.records);
     const since = new Date(started).toISOString();
     const show = (view: RunView) =>
       live.show({...view, events: view.events.filter(event => event.at >= since)}, lengths);
-    const outcome = await Promise.race([watch(store, run, show), interrupted, home.full]);
+    const outcome = await Promise.race([watch(store, run, show), interrupted, deployment.full]);
     if (outcome === 'interrupted') {
       process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;
@@ -79,19 +79,19 @@ export async function demo(options: DemoOptions): Promise<void> {
     live.end();
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
-    tellResult(home, outcome, report, preemptions(), seconds, options);
+    printResult(deployment, outcome, report, preemptions(), seconds, options);
     process.exitCode = report.ok ? 0 : 1;
     if (options.keep) {
-      live.say(`The local cloud stays up at ${home.cloud.url} until Ctrl-C`);
+      live.say(`The local cloud stays up at ${deployment.cloud.url} until Ctrl-C`);
       await interrupted;
     }
   } finally {
     await store.close();
-    await home.close();
+    await deployment.close();
   }
 }
 
-/** The default folder is emptied each time; a folder that --dir names keeps its runs and gets a further one. */
+/** Checks the folder of the demo. Each demo empties the default folder; a folder of --dir keeps its runs. */
 async function checkFolder(named: string | undefined): Promise<string> {
   const dir = resolve(named ?? DEFAULT_DIR);
   if (!existsSync(dir)) return dir;
@@ -120,24 +120,33 @@ async function freeRunId(store: Store): Promise<string> {
   }
 }
 
-/** The spec first, because it is frozen with the first stream; then the streams, as `gcloud storage cp` would. */
-async function drop(home: Home, run: string, streams: InputStream[], options: DemoOptions): Promise<void> {
+/** Uploads the spec and then the streams, because the first stream freezes the spec. */
+async function drop(
+  deployment: LocalDeployment,
+  run: string,
+  streams: InputStream[],
+  options: DemoOptions,
+): Promise<void> {
   const spec: RunSpecInput = {
-    model: options.model === undefined ? home.model : resolve(options.model),
+    model: options.model === undefined ? deployment.model : resolve(options.model),
     max_seq_length: 4096,
-    shard_size_gb: await shardSize(home, streams, options.model),
+    shard_size_gb: await shardSize(deployment, streams, options.model),
   };
-  await home.objects.create(specObject(run), Buffer.from(JSON.stringify(spec, null, 2)));
+  await deployment.objects.create(specObject(run), Buffer.from(JSON.stringify(spec, null, 2)));
   for (const [index, stream] of streams.entries()) {
     const name = streamObject(run, streamId(index));
-    await home.objects.create(name, await readFile(stream.file), {content_type: 'application/jsonl'});
+    await deployment.objects.create(name, await readFile(stream.file), {content_type: 'application/jsonl'});
   }
 }
 
-/** For four to twelve shards a stream: enough of them to interrupt, few enough to read. A shard may be filled to a half only. */
-async function shardSize(home: Home, streams: InputStream[], model: string | undefined): Promise<number> {
+/** Shard size in GB for four to twelve shards a stream, because a shard may be half full. */
+async function shardSize(
+  deployment: LocalDeployment,
+  streams: InputStream[],
+  model: string | undefined,
+): Promise<number> {
   const name = model ? join(model, 'config.json') : 'models/tiny/config.json';
-  const bytes = model ? await readFile(name) : await home.objects.read(name, {max_bytes: 1 << 20});
+  const bytes = model ? await readFile(name) : await deployment.objects.read(name, {max_bytes: 1 << 20});
   const {num_hidden_layers, hidden_size} = parseConfig(Buffer.from(bytes ?? '{}').toString('utf8'), name);
   const tokens = Math.max(...streams.map(stream => stream.tokens));
   return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
@@ -150,7 +159,7 @@ function parseConfig(text: string, name: string): z.infer<typeof modelConfig> {
   return parseJson(modelConfig, text, name);
 }
 
-/** Until the run has ended and every TPU is gone. */
+/** Shows the run until the run has ended and every TPU is gone. */
 async function watch(store: Store, run: string, show: (view: RunView) => void): Promise<Run> {
   let last = '';
   let changed = Date.now();
@@ -165,20 +174,22 @@ async function watch(store: Store, run: string, show: (view: RunView) => void): 
       last = now;
     }
     if (Date.now() - changed > STUCK_MS)
-      throw new CliError(`nothing has happened for ${STUCK_MS / 1000} s: the logs are in the folder's logs/`);
+      throw new CliError(
+        `the run made no progress for ${STUCK_MS / 1000} s: see the logs in the subfolder logs/`,
+      );
     await sleep(250);
   }
 }
 
-function tellResult(
-  home: Home,
+function printResult(
+  deployment: LocalDeployment,
   run: Run,
   report: Report,
   preemptions: number,
   seconds: number,
   options: DemoOptions,
 ): void {
-  const {dir, bucket} = home.cloud;
+  const {dir, bucket} = deployment.cloud;
   const shards = join(dir, 'buckets', bucket, 'activations', run.run);
   const result = {
     ...report,
@@ -192,7 +203,7 @@ function tellResult(
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
   print(options.json, result, [
     '',
-    ...describe(report),
+    ...verdictLines(report),
     '',
     `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone and the ticker is off.`,
     `The shards: ${relative(process.cwd(), shards)}`,
@@ -203,7 +214,7 @@ function tellResult(
 }
 
 function injected(done: number, asked: number, recovered: boolean): string {
-  const fewer = done < asked ? ` (${asked} wanted; the streams were done first)` : '';
+  const fewer = done < asked ? ` (${asked} wanted; the streams ended first)` : '';
   const all = done > 0 && recovered ? ', all work recovered' : '';
   return `${done} preemption${done === 1 ? '' : 's'} injected${fewer}${all}`;
 }

@@ -7,13 +7,13 @@ import {createGunzip} from 'node:zlib';
 import {streamId} from '../../shared/domain/names.ts';
 import {CliError} from '../errors.ts';
 
-/** `tokens` is a guess. */
+/** Stream of a demo as a local file. `tokens` is an estimate. */
 export type InputStream = {file: string; records: number; tokens: number};
 
 const SAMPLE_TASKS = 48;
 const TASK_PROMPT_TOKENS = 250;
 
-/** Writes sample tasks, in the shape of ARC tasks, as JSON lines: the same ones every time. */
+/** Sample tasks in the format of ARC tasks, as JSON lines. Every call yields the same tasks. */
 function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
   const random = seeded(7);
   const pick = (n: number) => Math.floor(random() * n);
@@ -34,7 +34,7 @@ function* sampleTasks(count = SAMPLE_TASKS): Generator<string> {
   }
 }
 
-/** A small linear congruential generator: sample data needs to repeat, not to be random. */
+/** Linear congruential generator of numbers in [0, 1): the same seed gives the same sample data. */
 export function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -43,7 +43,7 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** How many lines the inputs have; throws where they do not fill `streams` streams. */
+/** Counts the lines of the inputs. Throws where the inputs have fewer lines than `streams`. */
 export async function countRecords(inputs: string[], streams: number): Promise<number> {
   let total = 0;
   for await (const _ of readLines(inputs)) total++;
@@ -55,8 +55,8 @@ export async function countRecords(inputs: string[], streams: number): Promise<n
 }
 
 /**
- * Splits `total` lines over `count` files as evenly as they go, the first ones longer by one: `stream_000.jsonl` and so on. Lines
- * are bytes and stay as they are, good or bad; only the byte-order mark at the start of a file is left out.
+ * Splits `total` lines over the files `stream_000.jsonl` and so on. The first files have one line more where `count` does not
+ * divide `total`. The bytes of a line never change; only the byte-order mark at the start of an input is removed.
  */
 export async function writeStreams(
   folder: string,
@@ -72,7 +72,7 @@ export async function writeStreams(
     const file = join(folder, `stream_${streamId(index)}.jsonl`);
     const out = createWriteStream(file);
     const written = finished(out);
-    // An error while lines are still read is told at the end.
+    // The `await` below throws an error that happens while lines are read.
     written.catch(() => {});
     let tokens = 0;
     for (let line = 0; line < records && !out.errored; line++) {
@@ -87,13 +87,13 @@ export async function writeStreams(
   return streams;
 }
 
-/** A word or a digit is about one token; the text around the grids of an ARC task comes on top. */
+/** Estimates one token for each word and digit, and the prompt around the grids of an ARC task. */
 function guessTokens(line: string): number {
   const words = line.match(/\d|[a-z]+/gi)?.length ?? 0;
   return line.includes('"train"') ? words + TASK_PROMPT_TOKENS : words;
 }
 
-/** Every line of every file, its newline included; a last line without one gets it. */
+/** Lines of every file with their newline, which is added to a last line without it. */
 async function* readLines(inputs: string[]): AsyncGenerator<Buffer> {
   if (inputs.length === 0) for (const task of sampleTasks()) yield Buffer.from(`${task}\n`);
   for (const file of inputs) {

@@ -1,21 +1,21 @@
 import {streamRecords} from '../../shared/control-plane/state/documents.ts';
 import {parseOutputObject} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {Home} from '../demo-cloud.ts';
+import type {LocalDeployment} from '../local-deployment.ts';
 
 /**
- * Preempts the worker of a stream without notice at the moment its second shard is stored, then of the next stream, and
- * again further on. Returns how many it has done.
+ * Preempts the worker of a stream without notice when the stream stores its second shard. Continues with the next stream, and
+ * after the last stream with later shards. Returns a function that counts the preemptions.
  */
 export function injectPreemptions(
-  home: Home,
+  deployment: LocalDeployment,
   store: Store,
   run: string,
   options: {preempt: number; streams: number},
-  shout: (text: string) => void,
+  highlight: (text: string) => void,
 ): () => number {
   let done = 0;
-  home.cloud.onObject(object => {
+  deployment.cloud.onObject(object => {
     const shard = parseOutputObject(object.name);
     if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
     const target = done % options.streams;
@@ -24,12 +24,12 @@ export function injectPreemptions(
     done++;
     streamRecords
       .get(store, run, shard.stream)
-      .then(stream => home.cloud.fault('preempt', stream?.lease?.worker ?? ''))
+      .then(stream => deployment.cloud.fault('preempt', stream?.lease?.worker ?? ''))
       .then(
-        what => shout(`${what}, in the middle of stream ${shard.stream}`),
+        effect => highlight(`${effect}, in the middle of stream ${shard.stream}`),
         (error: Error) => {
           done--;
-          shout(`No preemption this time: ${error.message}`);
+          highlight(`Failed to inject a preemption: ${error.message}`);
         },
       );
   });

@@ -3,12 +3,12 @@ import {printable} from '../../shared/contracts/printable.ts';
 import {type RunView, streamLine, workerLine} from '../run-view.ts';
 import {type Line, Timeline} from './timeline.ts';
 
-/** Where lines are only added, the bars and the seconds of a step come again this often. */
+/** Intervals of the bars and of the seconds of a step where the output only grows. */
 const PLAIN_BARS_MS = 4000;
 const PLAIN_STEP_MS = 10_000;
 const STEP_MS = 1000;
 
-/** Shows a run as it happens: on a terminal the last lines change in place, elsewhere lines are only added. */
+/** Shows a run in progress. On a terminal the last lines change in place; elsewhere the output only grows. */
 export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
   const isTerminal = out.isTTY && !quiet;
   const timeline = new Timeline();
@@ -25,9 +25,9 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
     height = isTerminal ? below.length : 0;
   }
 
-  function dated({at, text, stands_out}: Line): string {
+  function dated({at, text, is_highlight}: Line): string {
     const line = `${at.slice(11, 19)}  ${printable(text)}`;
-    return stands_out ? styleText(['bold', 'yellow'], line, {stream: out}) : line;
+    return is_highlight ? styleText(['bold', 'yellow'], line, {stream: out}) : line;
   }
 
   function show(view: RunView, records: readonly number[]): void {
@@ -52,12 +52,12 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
     write([printable(line)]);
   }
 
-  /** An event of this moment that belongs to the story. */
-  function shout(text: string): void {
-    write([dated({at: new Date().toISOString(), text, stands_out: true})]);
+  /** Shows an event of this moment as a highlight. */
+  function highlight(text: string): void {
+    write([dated({at: new Date().toISOString(), text, is_highlight: true})]);
   }
 
-  /** Begins something that may take long: its seconds are counted until the next step, or until there is a run to show. */
+  /** Begins a long step. Its seconds count until the next step or the first view of a run. */
   function begin(text: string): void {
     end();
     const began_ms = Date.now();
@@ -70,7 +70,7 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
     count();
   }
 
-  /** Ends the step, if there is one. The lines that are shown stay. */
+  /** Ends the current step. Its lines stay. */
   function end(): void {
     clearInterval(timer);
     timer = undefined;
@@ -78,5 +78,5 @@ export function liveView(out: NodeJS.WriteStream, quiet: boolean) {
     height = 0;
   }
 
-  return {show, say, shout, begin, end};
+  return {show, say, highlight, begin, end};
 }

@@ -11,8 +11,9 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../errors.ts';
-import {hasToken, refusePages} from '../guard.ts';
+import {hasToken} from '../guard.ts';
 import {portInUse} from '../http.ts';
+import {refusePages} from '../web-pages.ts';
 import type {Topics} from './topics.ts';
 
 type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKey: string};
@@ -20,8 +21,8 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 export type GrpcServer = {port: number; close(): void};
 
 /**
- * `google.pubsub.v1.Publisher`, as Google's clients call it when PUBSUB_EMULATOR_HOST is set. They send no credentials to an emulator,
- * so of themselves they can read, and publish only where a program adds the token to the metadata of its calls.
+ * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. These clients send no credentials to an emulator:
+ * they can read, and they can publish when the program adds the token to the metadata of its calls.
  */
 export async function servePublisher(
   topics: Topics,
@@ -30,7 +31,7 @@ export async function servePublisher(
   const {token} = options;
   const server = new Server({'grpc.max_receive_message_length': 16_000_000});
   server.addService(publisherService(), {
-    Publish: writing(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
+    Publish: authorized(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
       messageIds: topics.publish(
         topic,
         messages.map(({data, attributes, orderingKey}) => ({
@@ -41,7 +42,7 @@ export async function servePublisher(
       ),
     })),
     GetTopic: unary(({topic}: {topic: string}) => topics.get(topic)),
-    CreateTopic: writing(token, ({name}: {name: string}) => topics.create(name)),
+    CreateTopic: authorized(token, ({name}: {name: string}) => topics.create(name)),
     ListTopics: unary(({project}: {project: string}) => ({
       topics: topics.list(project.replace(/^projects\//, '')),
     })),
@@ -64,10 +65,10 @@ function publisherService(): ServiceClientConstructor['service'] {
 }
 
 const UNAUTHENTICATED =
-  "Refused a call without the token of the local cloud: Google's Pub/Sub clients send none to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
+  "Refused a call without the token of the local cloud: Google's Pub/Sub clients send no token to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
 
-/** Asks for the token, in the metadata `authorization`. */
-function writing<Request, Response>(token: string, answer: (request: Request) => Response) {
+/** Call that requires the token in the metadata `authorization`. */
+function authorized<Request, Response>(token: string, answer: (request: Request) => Response) {
   return unary<Request, Response>((request, metadata) => {
     const authorization = String(metadata.get('authorization')[0] ?? '');
     if (!hasToken({authorization}, token)) throw new ApiError(401, UNAUTHENTICATED);

@@ -1,5 +1,5 @@
 import type {Route} from '../http.ts';
-import {readJson} from '../json.ts';
+import {readJson} from '../request-body.ts';
 import {messageOf, type Topics} from './topics.ts';
 
 export function pubsubRoutes(topics: Topics): Route[] {

@@ -1,11 +1,12 @@
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Events, PubsubMessage} from '../events.ts';
-import {isObject, type JsonObject, optionalString, stringMap} from '../json.ts';
+import {isObject, type JsonObject} from '../json.ts';
+import {optionalString, stringMap} from '../request-body.ts';
 
 const limit_bytes = 10_000_000;
 
-/** The topics, behind both the REST and the gRPC door. */
+/** Topics, for the REST API and the gRPC API. */
 export class Topics {
   readonly #database: CloudDatabase;
   readonly #events: Events;
@@ -41,7 +42,10 @@ export class Topics {
   publish(path: string, messages: PubsubMessage[]): string[] {
     const name = this.#require(path);
     if (messages.length === 0 || messages.length > 1000) {
-      throw new ApiError(400, `A publish holds 1 to 1000 messages; this one holds ${messages.length}`);
+      throw new ApiError(
+        400,
+        `A publish request holds 1 to 1000 messages; this request holds ${messages.length}`,
+      );
     }
     for (const message of messages) requireMessage(message);
     return this.#events.publish(name, messages);
@@ -63,7 +67,7 @@ export class Topics {
   #nameIn(path: string): string {
     const [, project, name] = /^projects\/([^/]+)\/topics\/([^/]+)$/.exec(path) ?? [];
     if (project === undefined || name === undefined) {
-      throw new ApiError(400, `Invalid topic: "${path}"; it is projects/PROJECT/topics/TOPIC`);
+      throw new ApiError(400, `Invalid topic: "${path}"; a topic is projects/PROJECT/topics/TOPIC`);
     }
     this.#requireProject(project);
     return name;
@@ -90,12 +94,12 @@ function requireMessage({data, attributes}: PubsubMessage): void {
   if (data.length > (limit_bytes / 3) * 4) {
     throw new ApiError(
       400,
-      `A message holds more than ${limit_bytes} bytes of data; put them in the bucket and name the object`,
+      `A message holds more than ${limit_bytes} bytes of data; store the data in the bucket and send the name of the object`,
     );
   }
 }
 
-/** A message as REST sends it: its data is base64 already. */
+/** Message of a REST request, whose data is base64. */
 export function messageOf(json: unknown): PubsubMessage {
   if (!isObject(json)) throw new ApiError(400, 'Invalid message: it must be an object');
   const data = optionalString(json.data, 'data') ?? '';

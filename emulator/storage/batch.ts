@@ -3,12 +3,12 @@ import {Readable} from 'node:stream';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request, Route} from '../http.ts';
 import {router} from '../http.ts';
-import {readBytes} from '../json.ts';
+import {readBytes} from '../request-body.ts';
 
 const max_bytes = 10 << 20;
 const max_calls = 100;
 
-/** `POST /batch/storage/v1`: several small calls in one request, as Python's `with client.batch()` sends them. */
+/** `POST /batch/storage/v1`: several calls in one request, in the format of Python's `with client.batch()`. */
 export function batchRoute(routes: Route[]): Route {
   const answer = router(routes);
   return [
@@ -20,7 +20,7 @@ export function batchRoute(routes: Route[]): Route {
       const body = (await readBytes(request.body, max_bytes, 'the batch')).toString('utf8');
       const parts = body.split(`--${boundary}`).slice(1, -1);
       if (parts.length > max_calls)
-        throw new ApiError(400, `A batch holds ${max_calls} calls; this one ${parts.length}`);
+        throw new ApiError(400, `A batch holds at most ${max_calls} calls; this batch holds ${parts.length}`);
       let text = '';
       for (const part of parts) text += `--answers\r\n${await answerPart(part, request, answer)}`;
       const type = 'multipart/mixed; boundary=answers';
@@ -34,7 +34,7 @@ async function answerPart(
   outer: Request,
   answer: (request: Omit<Request, 'params'>) => Promise<Reply>,
 ): Promise<string> {
-  // The part's own headers, then a whole HTTP request: its first line, its headers, its body.
+  // A part has its own headers and a whole HTTP request: request line, headers and body.
   const [outside = '', head = '', ...rest] = part.replaceAll('\r\n', '\n').trimStart().split('\n\n');
   const [, method = '', target = ''] = /^(\w+) (\S+)/.exec(head) ?? [];
   const id = /^content-id:\s*<?([^>\n]*)>?/im.exec(outside)?.[1] ?? '';
@@ -55,7 +55,13 @@ async function answerPart(
   }
   if (reply.body instanceof Readable) {
     reply.body.destroy();
-    reply = {status: 400, json: new ApiError(400, 'A batch cannot download').body()};
+    reply = {
+      status: 400,
+      json: new ApiError(
+        400,
+        'Failed to download in a batch: download the object with its own request',
+      ).body(),
+    };
   }
   const status = reply.status ?? 200;
   const content = reply.json ? JSON.stringify(reply.json) : '';

@@ -7,8 +7,8 @@ import {Crc32c} from './crc32c.ts';
 
 export type Checksums = {size_bytes: number; crc32c: string; md5: string};
 
-/** Sums as bytes go by. */
-export class Summer {
+/** Size, CRC-32C and MD5 of bytes that arrive in chunks. */
+export class ChecksumStream {
   readonly #crc32c = new Crc32c();
   readonly #md5 = createHash('md5');
   size_bytes = 0;
@@ -19,18 +19,18 @@ export class Summer {
     this.size_bytes += chunk.length;
   }
 
-  /** Once only: an md5 cannot go on after it was read. */
+  /** Call once, after the last chunk: a finished MD5 accepts no further bytes. */
   finish(): Checksums {
     return {size_bytes: this.size_bytes, crc32c: this.#crc32c.digest(), md5: this.#md5.digest('base64')};
   }
 }
 
-/** A file of bytes that no object names yet. */
+/** Stored bytes that do not belong to an object yet. */
 export type Draft = {file: string} & Checksums;
 
 /**
- * Object bytes: drafts in `uploads/`, finished ones in `blobs/{generation}`. A draft is fsynced and renamed before the row
- * that names it is committed, so a blob that a row names is whole; a blob that no row names is rubbish, swept at start.
+ * Object bytes: drafts in `uploads/`, finished blobs in `blobs/{generation}`. A draft is fsynced and renamed before its row is
+ * committed, so the blob of every row is whole. A start removes blobs without a row.
  */
 export class Blobs {
   readonly #blobs: string;
@@ -51,15 +51,15 @@ export class Blobs {
     return join(this.#uploads, upload_id);
   }
 
-  /** Stores all of `body`, or nothing when it breaks off. */
+  /** Stores `body` as a whole, or nothing when `body` fails. */
   async draft(body: AsyncIterable<Uint8Array>): Promise<Draft> {
     const file = this.uploadFile(`draft-${randomUUID()}`);
-    const summer = new Summer();
+    const checksums = new ChecksumStream();
     const handle = await open(file, 'wx');
     try {
       for await (const chunk of body) {
         await writeAll(handle, chunk);
-        summer.update(chunk);
+        checksums.update(chunk);
       }
       await handle.sync();
     } catch (error) {
@@ -68,17 +68,17 @@ export class Blobs {
       throw error;
     }
     await handle.close();
-    return {file, ...summer.finish()};
+    return {file, ...checksums.finish()};
   }
 
-  /** A second name for the bytes of a blob: copies cost nothing. */
+  /** Adds a hard link to a blob, which makes a copy without copying bytes. */
   async draftOf(generation: number): Promise<string> {
     const file = this.uploadFile(`draft-${randomUUID()}`);
     await link(this.file(generation), file);
     return file;
   }
 
-  /** Synchronous, so that it can stand inside the transaction that gives out the generation. */
+  /** Turns a draft into the blob of a generation. Synchronous for the transaction that assigns the generation. */
   seal(draft_file: string, generation: number): void {
     chmodSync(draft_file, 0o444);
     renameSync(draft_file, this.file(generation));
@@ -92,12 +92,12 @@ export class Blobs {
     await rm(this.file(generation), {force: true});
   }
 
-  /** Opened before the answer begins, so a later overwrite or delete does not touch a reader. */
+  /** Opens a blob. An open blob stays readable after an overwrite or a delete of its object. */
   async open(generation: number): Promise<FileHandle> {
     return open(this.file(generation), 'r');
   }
 
-  /** Takes away what a crash left: blobs of no object, drafts of no upload. */
+  /** Removes blobs without an object and drafts without an upload, which a crash leaves. Returns their count. */
   sweep(isObject: (generation: number) => boolean, isUpload: (id: string) => boolean): number {
     let swept = 0;
     for (const [folder, isKept] of [
@@ -124,11 +124,12 @@ export function readFrom(handle: FileHandle, start: number, end: number): Readab
   return handle.createReadStream({start, end, autoClose: true, highWaterMark: 1 << 18});
 }
 
-/** Sums a file from the start: for an upload that outlived the process that began it. */
-export async function sumFile(file: string): Promise<Summer> {
-  const summer = new Summer();
-  for await (const chunk of createReadStream(file, {highWaterMark: 1 << 18})) summer.update(chunk as Buffer);
-  return summer;
+/** Checksums of a file from its first byte, for an upload that began in an earlier process. */
+export async function checksumsOfFile(file: string): Promise<ChecksumStream> {
+  const checksums = new ChecksumStream();
+  for await (const chunk of createReadStream(file, {highWaterMark: 1 << 18}))
+    checksums.update(chunk as Buffer);
+  return checksums;
 }
 
 export function sizeOf(file: string): number {

@@ -8,7 +8,7 @@ const names = [
   'ifMetagenerationNotMatch',
 ] as const;
 
-/** What must hold of the object that has the name now. Generation 0 stands for "there is none". */
+/** Preconditions on the current object of a name. Generation 0 stands for an absent object. */
 export type Conditions = Partial<Record<(typeof names)[number], number>>;
 
 export function wholeNumber(query: URLSearchParams, name: string): number | undefined {
@@ -21,7 +21,7 @@ export function wholeNumber(query: URLSearchParams, name: string): number | unde
   return value;
 }
 
-/** `suffix` is for copies, whose source has conditions of its own: ifSourceGenerationMatch. */
+/** Preconditions of a request. The source of a copy has its own, such as ifSourceGenerationMatch. */
 export function conditionsFrom(query: URLSearchParams, of: 'object' | 'source' = 'object'): Conditions {
   const conditions: Conditions = {};
   for (const name of names) {
@@ -31,7 +31,7 @@ export function conditionsFrom(query: URLSearchParams, of: 'object' | 'source' =
   return conditions;
 }
 
-/** The first condition that does not hold, or undefined. */
+/** First failed precondition; undefined when every precondition holds. */
 export function brokenCondition(
   conditions: Conditions,
   object: StoredObject | undefined,

@@ -1,6 +1,7 @@
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {isObject, type Json, type JsonObject, optionalString, readJson} from '../json.ts';
+import {isObject, type Json, type JsonObject} from '../json.ts';
+import {optionalString, readJson} from '../request-body.ts';
 import {type Blobs, readFrom} from './blobs.ts';
 import {conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';
@@ -15,7 +16,7 @@ async function copied({objects, blobs}: Stores, request: Request): Promise<Store
   requireConditions(conditionsFrom(request.query, 'source'), source);
   checkObjectName(to_object);
   objects.bucket(to_bucket);
-  // A body replaces all that is said about the object, an empty one keeps it.
+  // A body replaces every field of the object. An empty body keeps the fields.
   const hasBody = Object.keys(resource).length > 0;
   const {contentType} = source.fields;
   const fields: Fields = hasBody
@@ -31,7 +32,7 @@ export async function copy(stores: Stores, request: Request): Promise<Reply> {
   return {json: resourceOf(await copied(stores, request), `http://${request.headers.host}`)};
 }
 
-/** Always done in one go: on one disk a copy is a second name for the bytes. */
+/** Completes every rewrite in one call, because a copy on one disk is a hard link. */
 export async function rewrite(stores: Stores, request: Request): Promise<Reply> {
   const object = await copied(stores, request);
   const size = String(object.size_bytes);
@@ -80,7 +81,7 @@ function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): Store
   return source;
 }
 
-/** Generations are sent as strings, numbers, or null. */
+/** Generation of a request, which sends a string, a number or null. */
 function numberOf(value: Json | undefined): number | undefined {
   return value === undefined || value === null ? undefined : Number(value);
 }

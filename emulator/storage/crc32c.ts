@@ -1,4 +1,4 @@
-/** CRC-32C (Castagnoli), eight bytes a step ("slicing by 8"): node:zlib has only the other polynomial. */
+/** Tables for CRC-32C (Castagnoli) by slicing by 8, eight bytes a step. node:zlib has only CRC-32. */
 const slices = makeSlices();
 
 function makeSlices(): Int32Array[] {
@@ -52,7 +52,7 @@ export class Crc32c {
     this.#crc = crc;
   }
 
-  /** Base64 of the big-endian value, as Cloud Storage writes it. */
+  /** Base64 of the big-endian value, the format of Cloud Storage. */
   digest(): string {
     const bytes = Buffer.alloc(4);
     bytes.writeUInt32BE(~this.#crc >>> 0);

@@ -6,7 +6,7 @@ import {brokenCondition, conditionsFrom, requireConditions, wholeNumber} from '.
 import type {ObjectTable} from './objects.ts';
 import {etagOf, type StoredObject} from './resource.ts';
 
-/** The object that a read asks for; 304 when it says it has this one already. */
+/** Object of a read request, or the answer 304 where the client has this generation. */
 export function readable(objects: ObjectTable, request: Request): StoredObject | Reply {
   const {bucket = '', object = ''} = request.params;
   const found = objects.get(bucket, object, wholeNumber(request.query, 'generation'));
@@ -32,16 +32,16 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
   });
   if (!handle) {
     const now = readable(objects, request);
-    // An empty body fails the client's checksum at once. An error would be retried for minutes.
+    // An empty body fails the checksum of the client at once. Clients repeat an error for minutes.
     return isObjectFound(now) && now.generation === found.generation
       ? {headers: headersOf(found, 0), body: ''}
       : download(objects, blobs, request);
   }
   try {
-    // A blob that was cut short is sent as it is: a client waits for the bytes that a header promises, or asks again.
+    // The length of a truncated blob goes into the headers, because a client would wait for missing bytes.
     const {size} = await handle.stat();
     const headers = headersOf(found, size);
-    // Stored zipped and asked for plain: Cloud Storage unzips on the way and takes no ranges.
+    // Cloud Storage decompresses a gzip object for a client without gzip, and then ignores ranges.
     const accepts = String(request.headers['accept-encoding'] ?? '');
     if (fields.contentEncoding === 'gzip' && !/gzip|\*/.test(accepts)) {
       const {'content-encoding': _gone, ...plain} = headers;
@@ -70,7 +70,7 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
   }
 }
 
-/** Undefined for the whole object: no range, several at once, or a unit that is not bytes. */
+/** Range of the request. Undefined stands for the whole object: no range, several ranges, or another unit than bytes. */
 function rangeOf(header: string | undefined, size: number): [start: number, end: number] | undefined {
   const match = /^bytes=(\d*)-(\d*)$/.exec(header?.trim() ?? '');
   if (!match || (match[1] === '' && match[2] === '')) return undefined;
@@ -104,7 +104,7 @@ function headersOf(object: StoredObject, size: number): Record<string, string | 
   if (fields.contentDisposition) headers['content-disposition'] = fields.contentDisposition;
   if (fields.contentLanguage) headers['content-language'] = fields.contentLanguage;
   for (const [key, value] of Object.entries(fields.metadata ?? {})) {
-    // Metadata may hold what a header may not; then only the JSON shows it.
+    // Metadata that a header cannot hold is visible only in the JSON resource.
     if (/^[A-Za-z0-9_.-]+$/.test(key) && /^[\t\x20-\x7e]*$/.test(value))
       headers[`x-goog-meta-${key}`] = value;
   }

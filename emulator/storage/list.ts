@@ -4,7 +4,7 @@ import {wholeNumber} from './conditions.ts';
 import {lastWith, type ObjectTable} from './objects.ts';
 import {resourceOf, type StoredObject} from './resource.ts';
 
-/** `objects.list`: names in order, folded at the delimiter, in pages. */
+/** `objects.list`: names in byte order, folded at the delimiter, in pages. */
 export function listObjects(
   objects: ObjectTable,
   bucket: string,
@@ -15,7 +15,7 @@ export function listObjects(
   if (query.get('matchGlob')) {
     throw new ApiError(501, 'matchGlob is not part of the local cloud; list with prefix and delimiter');
   }
-  // Nothing that was deleted is kept.
+  // The emulator has no soft delete.
   if (query.get('softDeleted') === 'true') return {kind: 'storage#objects'};
   const prefix = query.get('prefix') ?? '';
   const delimiter = query.get('delimiter') ?? '';
@@ -44,7 +44,7 @@ export function listObjects(
       if (isNewPrefix) prefixes.push(folder);
       last = folder === undefined ? `n${object.name}` : `p${folder}`;
       after = fromToken(last);
-      // Everything else in this folder folds into the same prefix: jump over it.
+      // Every other name of this folder has the same prefix, so the next page starts after the folder.
       if (folder !== undefined) continue scan;
     }
   }
@@ -56,7 +56,7 @@ export function listObjects(
   };
 }
 
-/** A page token is the last thing told: `n` and a name, or `p` and a prefix. */
+/** Last entry of the earlier page, from its token: `n` and a name, or `p` and a prefix. */
 function decodeToken(token: string | null): string {
   const last = Buffer.from(token ?? '', 'base64url').toString('utf8');
   if (token && !/^[np]./s.test(last)) {
@@ -65,7 +65,7 @@ function decodeToken(token: string | null): string {
   return last;
 }
 
-/** The name after which the listing goes on. */
+/** Name after which the next page starts. */
 function fromToken(last: string): string {
   return last.startsWith('p') ? lastWith(last.slice(1)) : last.slice(1);
 }

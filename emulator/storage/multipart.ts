@@ -4,24 +4,24 @@ const headLimit = 1 << 20;
 const lineEnd = Buffer.from('\n');
 
 export type Related = {
-  /** The first part: the resource. */
+  /** First part: the JSON resource. */
   metadata: string;
-  /** Headers of the second part, names in lower case. */
+  /** Headers of the second part, with names in lower case. */
   mediaHeaders: Record<string, string>;
-  /** The second part, as it arrives. */
+  /** Chunks of the second part in the order of arrival. */
   media: AsyncIterable<Buffer>;
 };
 
 /**
- * Reads `multipart/related` as Google's clients send it: JSON, then the bytes. Line ends are CRLF, or LF alone as
- * Python's email generator (gcloud) writes them; the first boundary shows which.
+ * Reads `multipart/related` of Google's clients: JSON, then the bytes. Line ends are CRLF, or LF from Python's email
+ * generator, which gcloud uses. The first boundary shows the line end.
  */
 export async function readRelated(body: AsyncIterable<Buffer>, content_type: string): Promise<Related> {
   const boundary = /boundary=(?:"([^"]+)"|'([^']+)'|([^;\s]+))/i.exec(content_type)?.slice(1).find(Boolean);
   if (!boundary) throw malformed('its Content-Type names no boundary');
   const reader = new PartReader(body);
   const first = await reader.until(lineEnd);
-  if (first.trim() !== `--${boundary}`) throw malformed('it does not begin with its boundary');
+  if (first.trim() !== `--${boundary}`) throw malformed('it does not start with its boundary');
   const newline = first.endsWith('\r') ? '\r\n' : '\n';
   const delimiter = Buffer.from(`${newline}--${boundary}`);
 
@@ -51,7 +51,7 @@ class PartReader {
     return true;
   }
 
-  /** What comes before the end mark; the mark itself is read past. */
+  /** Text before `mark`. The reader continues after `mark`. */
   async until(mark: Buffer): Promise<string> {
     for (;;) {
       const at = this.#held.indexOf(mark);
@@ -62,7 +62,7 @@ class PartReader {
       }
       if (this.#held.length > headLimit)
         throw malformed(`a part before the bytes is larger than ${headLimit} bytes`);
-      if (!(await this.#more())) throw malformed('it ends before its bytes begin');
+      if (!(await this.#more())) throw malformed('it ends before its second part');
     }
   }
 
@@ -76,13 +76,13 @@ class PartReader {
     }
   }
 
-  /** Everything up to the delimiter; a body that stops before it was cut off and is an error. */
+  /** Bytes before the delimiter. Answers 400 to a body that ends without the delimiter. */
   async *rest(delimiter: Buffer): AsyncGenerator<Buffer> {
     for (;;) {
       const at = this.#held.indexOf(delimiter);
       if (at >= 0) {
         if (at > 0) yield this.#held.subarray(0, at);
-        // Read on to the end, so that the connection can be used again.
+        // A body that was read to its end leaves the connection usable.
         while (!(await this.#chunks.next()).done);
         return;
       }

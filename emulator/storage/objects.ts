@@ -7,7 +7,8 @@ import type {BucketView} from './view.ts';
 
 type Row = Omit<StoredObject, 'fields'> & {fields: string};
 
-export type Finished = {
+/** Stored bytes for a new object, with their checksums. */
+export type ObjectContent = {
   file: string;
   size_bytes: number;
   crc32c: string;
@@ -16,13 +17,13 @@ export type Finished = {
 };
 
 export type ObjectEvents = {
-  /** Inside the transaction that makes the change. */
+  /** Called inside the transaction of the change. */
   recorded(kind: 'finalized' | 'deleted', object: StoredObject): void;
-  /** After it. */
+  /** Called after the commit of the change. */
   committed(kind: 'finalized' | 'deleted', object: StoredObject): void;
 };
 
-/** The rows of all buckets. Bytes are in `Blobs`; whoever hands them over has stored and fsynced them. */
+/** Buckets and objects as rows of the database. `Blobs` holds the bytes, which a caller stores and fsyncs first. */
 export class ObjectTable {
   readonly #database: CloudDatabase;
   readonly #blobs: Blobs;
@@ -58,7 +59,7 @@ export class ObjectTable {
       name,
       new Date().toISOString(),
     );
-    if (made === 0) throw new ApiError(409, `The bucket ${name} exists already; you own it`);
+    if (made === 0) throw new ApiError(409, `The bucket ${name} already exists; you own it`);
     return this.bucket(name);
   }
 
@@ -67,7 +68,7 @@ export class ObjectTable {
     return row && fromRow(row);
   }
 
-  /** The object, in the generation that was asked for if any; only the newest is kept. */
+  /** Object of a name and, if given, of a generation. Only the newest generation exists. */
   get(bucket: string, name: string, generation?: number): StoredObject {
     this.bucket(bucket);
     const object = this.find(bucket, name);
@@ -78,11 +79,11 @@ export class ObjectTable {
     return object;
   }
 
-  /** Makes finished bytes the newest generation of a name. The draft is gone afterwards, whatever happened. */
+  /** Makes stored bytes the newest generation of a name. The draft is gone afterwards, also after an error. */
   async create(
     bucket: string,
     name: string,
-    bytes: Finished,
+    bytes: ObjectContent,
     fields: Fields,
     conditions: Conditions,
     also: (object: StoredObject) => void = () => {},
@@ -120,7 +121,7 @@ export class ObjectTable {
     return object;
   }
 
-  /** Changes what is said about an object; its bytes and generation stay. */
+  /** Changes the fields of an object. Bytes and generation stay. */
   update(
     bucket: string,
     name: string,
@@ -158,7 +159,7 @@ export class ObjectTable {
     await this.#blobs.drop(object.generation);
   }
 
-  /** Sets disk and rows in order after a crash, and answers how many stray files went. */
+  /** Repairs files and view after a crash. Returns the count of removed files. */
   recover(isUpload: (id: string) => boolean): number {
     const rows = this.#database.all<Pick<Row, 'bucket' | 'name' | 'generation'>>(
       'SELECT bucket, name, generation FROM objects',
@@ -169,7 +170,7 @@ export class ObjectTable {
     return swept;
   }
 
-  /** Up to `limit` objects of a bucket in name order (UTF-8 bytes), after `after`, within the bounds. */
+  /** At most `limit` objects of a bucket after the name `after` and within the bounds, in the order of UTF-8 bytes. */
   page(
     bucket: string,
     bounds: {after: string; prefix: string; start: string; end: string},
@@ -193,7 +194,7 @@ export class ObjectTable {
     );
   }
 
-  /** Microseconds, as Google's are, and never twice nor backwards, also when the clock goes back. */
+  /** Microseconds since 1970, as at Google. Each generation is higher than the last, also after the clock went back. */
   #nextGeneration(): number {
     const last = Number(this.#database.setting('last_generation') ?? 0);
     const generation = Math.max(Date.now() * 1000, last + 1);
@@ -202,7 +203,7 @@ export class ObjectTable {
   }
 }
 
-/** Not before any name with this prefix: a name has at most 1024 bytes, and this is the highest character so often. */
+/** Upper bound of the names with a prefix: a name has at most 1024 bytes, so 256 times the highest character of four bytes. */
 export function lastWith(prefix: string): string {
   return prefix + '\u{10ffff}'.repeat(256);
 }

@@ -1,7 +1,8 @@
 import {ApiError} from '../errors.ts';
-import {isObject, type Json, type JsonObject, optionalString, stringMap} from '../json.ts';
+import {isObject, type Json, type JsonObject} from '../json.ts';
+import {optionalString, stringMap} from '../request-body.ts';
 
-/** What a writer may say about an object, under the API's own names. */
+/** Writable fields of an object, under the names of the API. */
 export type Fields = {
   contentType?: string;
   contentEncoding?: string;
@@ -20,7 +21,7 @@ export type StoredObject = {
   metageneration: number;
   size_bytes: number;
   crc32c: string;
-  /** Absent on composed objects, as in the real thing. */
+  /** Null for composed objects, as at Google. */
   md5: string | null;
   component_count: number | null;
   fields: Fields;
@@ -38,7 +39,7 @@ const textFields = [
   'storageClass',
 ] as const;
 
-/** The writable fields of a resource; the rest (acl, kind, id …) is read past, as a round trip of a resource sends it. */
+/** Writable fields of a resource. Ignores other fields (acl, kind, id …), which clients send back with a resource. */
 export function fieldsOf(resource: JsonObject): Fields {
   const fields: Fields = {};
   for (const key of textFields) {
@@ -50,7 +51,7 @@ export function fieldsOf(resource: JsonObject): Fields {
   return fields;
 }
 
-/** A patch: absent leaves alone, null takes away, and metadata is merged key by key. */
+/** Fields after a patch: an absent field stays, null removes a field, metadata is merged by key. */
 export function patched(fields: Fields, patch: JsonObject): Fields {
   const result: Fields = {...fields};
   for (const key of textFields) {
@@ -73,7 +74,7 @@ function headerSafe(value: string, field: string): string {
   if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
     throw new ApiError(
       400,
-      `Invalid value for ${field}: it is sent as an HTTP header and holds a character that none may`,
+      `Invalid value for ${field}: it contains a character that an HTTP header cannot contain`,
     );
   }
   return value;
@@ -84,8 +85,7 @@ function checkedMetadata(metadata: Record<string, string>): Record<string, strin
     (sum, [key, value]) => sum + Buffer.byteLength(key + value),
     0,
   );
-  if (size > 8192)
-    throw new ApiError(400, `Invalid value for metadata: ${size} bytes, and 8192 is the limit`);
+  if (size > 8192) throw new ApiError(400, `Invalid value for metadata: ${size} bytes; the limit is 8192`);
   return metadata;
 }
 
@@ -95,9 +95,9 @@ export function checkObjectName(name: string): void {
     bytes === 0
       ? 'it is empty'
       : bytes > 1024
-        ? `it is ${bytes} bytes long and 1024 is the limit`
+        ? `it has ${bytes} bytes; the limit is 1024`
         : /[\r\n]/.test(name)
-          ? 'it holds a line break'
+          ? 'it contains a line break'
           : name === '.' || name === '..'
             ? 'it is "." or ".."'
             : name.startsWith('.well-known/acme-challenge/')

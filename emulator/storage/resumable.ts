@@ -3,9 +3,10 @@ import {open} from 'node:fs/promises';
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {chunksOf, type JsonObject} from '../json.ts';
-import {type Blobs, Summer, sizeOf, sumFile, writeAll} from './blobs.ts';
-import {type Claims, claimsInHeaders, requireSums} from './checksum-headers.ts';
+import type {JsonObject} from '../json.ts';
+import {chunksOf} from '../request-body.ts';
+import {type Blobs, ChecksumStream, checksumsOfFile, sizeOf, writeAll} from './blobs.ts';
+import {type ExpectedChecksums, expectedInHeaders, requireChecksums} from './checksum-headers.ts';
 import type {Conditions} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';
 import {type Fields, resourceOf} from './resource.ts';
@@ -15,7 +16,7 @@ type Session = {
   name: string;
   fields: Fields;
   conditions: Conditions;
-  claims: Claims;
+  expected: ExpectedChecksums;
   total_bytes: number | null;
 };
 type Row = {
@@ -30,19 +31,19 @@ type Row = {
   finished: string | null;
 };
 
-/** `bytes 0-9/20`, `bytes 0-*\/*`, `bytes *\/20`: where the bytes of a request belong and how many there will be. */
+/** Content-Range of a request, such as `bytes 0-9/20`, `bytes 0-*\/*` or `bytes *\/20`. Null stands for `*`. */
 type Range = {start: number | null; end: number | null; total: number | null};
 
 const week_ms = 7 * 24 * 3600 * 1000;
 
-/** Uploads in several requests. The session is a row and its bytes a file, so both outlive a crash of this process. */
+/** Uploads in several requests. A session is a row and a file of bytes, so both survive a crash of this process. */
 export class ResumableUploads {
   readonly #database: CloudDatabase;
   readonly #blobs: Blobs;
   readonly #objects: ObjectTable;
-  /** Sums so far; lost with the process, and then taken again from the file. */
-  readonly #summers = new Map<string, Summer>();
-  /** One request at a time per upload: a client that retries may overtake its own broken request. */
+  /** Checksums of the stored bytes by upload id. A new process computes them again from the file. */
+  readonly #checksums = new Map<string, ChecksumStream>();
+  /** Last request of each upload. The requests of an upload run in turn, because a retry may arrive during a broken request. */
   readonly #turns = new Map<string, Promise<unknown>>();
 
   constructor(database: CloudDatabase, blobs: Blobs, objects: ObjectTable) {
@@ -53,22 +54,22 @@ export class ResumableUploads {
 
   begin(session: Session): string {
     const id = randomBytes(24).toString('base64url');
-    const {bucket, name, fields, conditions, claims, total_bytes} = session;
+    const {bucket, name, fields, conditions, expected, total_bytes} = session;
     this.#database.run(
       'INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)',
-      ...[id, bucket, name, JSON.stringify(fields), JSON.stringify(conditions), JSON.stringify(claims)],
+      ...[id, bucket, name, JSON.stringify(fields), JSON.stringify(conditions), JSON.stringify(expected)],
       ...[total_bytes, new Date().toISOString()],
     );
     return id;
   }
 
-  /** Forgets what nobody came back for, as Google does after a week. */
+  /** Removes uploads that began over a week ago, as Google does. */
   prune(): void {
     const before = new Date(Date.now() - week_ms).toISOString();
     this.#database.run('DELETE FROM uploads WHERE created_at < ?', before);
   }
 
-  /** Whether a file in the uploads folder belongs to an upload that goes on. */
+  /** True for the id of an unfinished upload. */
   isOpen(id: string): boolean {
     return this.#database.get('SELECT 1 FROM uploads WHERE id = ? AND finished IS NULL', id) !== undefined;
   }
@@ -126,34 +127,34 @@ export class ResumableUploads {
     return {status: 308, headers: size > 0 ? {range: `bytes=0-${size - 1}`} : {}, body: ''};
   }
 
-  /** False when the body was shorter than it said. What arrived is kept all the same: the client asks how much it was. */
+  /** Appends the body to the file. False when the body is shorter than its Content-Range; the bytes that arrived stay. */
   async #append(id: string, file: string, request: Request, range: Range): Promise<boolean> {
     const size = sizeOf(file);
     const start = range.start ?? 0;
     if (start > size) {
       throw new ApiError(
         400,
-        `The upload has ${size} bytes, so no bytes can be put at ${start}; ask where to go on`,
+        `Failed to store bytes at ${start}: the upload has ${size} bytes; query its status and continue there`,
       );
     }
-    const summer = await this.#summer(id, file, size);
+    const checksums = await this.#checksumsOf(id, file, size);
     const handle = await open(file, 'a');
     let at = start;
     try {
       for await (const chunk of chunksOf(request.body)) {
-        // A client that did not hear our answer sends some bytes again.
-        const fresh = chunk.subarray(Math.max(0, summer.size_bytes - at));
+        // A client that missed the last answer sends stored bytes again.
+        const fresh = chunk.subarray(Math.max(0, checksums.size_bytes - at));
         at += chunk.length;
         if (range.end !== null && at > range.end + 1) {
           throw new ApiError(400, 'The request holds more bytes than its Content-Range says');
         }
         if (fresh.length === 0) continue;
         await writeAll(handle, fresh);
-        summer.update(fresh);
+        checksums.update(fresh);
       }
     } catch (error) {
-      // The file may hold part of a chunk that was not summed.
-      this.#summers.delete(id);
+      // The file may contain a part of a chunk that the checksums lack.
+      this.#checksums.delete(id);
       throw error;
     } finally {
       await handle.close();
@@ -161,30 +162,33 @@ export class ResumableUploads {
     return range.end === null || at === range.end + 1;
   }
 
-  async #summer(id: string, file: string, size: number): Promise<Summer> {
-    let summer = this.#summers.get(id);
-    if (summer?.size_bytes !== size) {
-      summer = size === 0 ? new Summer() : await sumFile(file);
-      this.#summers.set(id, summer);
+  async #checksumsOf(id: string, file: string, size: number): Promise<ChecksumStream> {
+    let checksums = this.#checksums.get(id);
+    if (checksums?.size_bytes !== size) {
+      checksums = size === 0 ? new ChecksumStream() : await checksumsOfFile(file);
+      this.#checksums.set(id, checksums);
     }
-    return summer;
+    return checksums;
   }
 
   async #finish(row: Row, file: string, request: Request): Promise<JsonObject> {
     const handle = await open(file, 'a');
     await handle.sync();
     await handle.close();
-    const summer = await this.#summer(row.id, file, sizeOf(file));
-    const sums = summer.finish();
-    this.#summers.delete(row.id);
+    const checksums = await this.#checksumsOf(row.id, file, sizeOf(file));
+    const finished = checksums.finish();
+    this.#checksums.delete(row.id);
     const url = `http://${request.headers.host}`;
     let json: JsonObject = {};
     try {
-      requireSums(sums, {...(JSON.parse(row.checksums) as Claims), ...claimsInHeaders(request)});
+      requireChecksums(finished, {
+        ...(JSON.parse(row.checksums) as ExpectedChecksums),
+        ...expectedInHeaders(request),
+      });
       const fields = JSON.parse(row.fields) as Fields;
       const conditions = JSON.parse(row.conditions) as Conditions;
-      await this.#objects.create(row.bucket, row.name, {file, ...sums}, fields, conditions, object => {
-        // In the object's own transaction: a client that asks again after a crash is told how it ended.
+      await this.#objects.create(row.bucket, row.name, {file, ...finished}, fields, conditions, object => {
+        // In the transaction of the object: a client that repeats its last request after a crash gets the resource.
         json = resourceOf(object, url);
         this.#database.run('UPDATE uploads SET finished = ? WHERE id = ?', JSON.stringify(json), row.id);
       });
@@ -197,7 +201,7 @@ export class ResumableUploads {
   }
 
   async #forget(id: string): Promise<void> {
-    this.#summers.delete(id);
+    this.#checksums.delete(id);
     await this.#blobs.discard(this.#blobs.uploadFile(id));
   }
 }

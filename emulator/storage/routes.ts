@@ -1,7 +1,7 @@
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import type {Handler, Reply, Request, Route} from '../http.ts';
-import {optionalString, readJson} from '../json.ts';
+import {optionalString, readJson} from '../request-body.ts';
 import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';
@@ -17,12 +17,12 @@ import {BucketView} from './view.ts';
 export type Storage = {
   objects: ObjectTable;
   routes: Route[];
-  /** `GET /BUCKET/OBJECT`, the XML API's address of the bytes. It matches nearly every path, so it comes last. */
+  /** `GET /BUCKET/OBJECT`, the address of the bytes in the XML API. Last, because it matches nearly every path. */
   lastRoute: Route;
   recover(): number;
 };
 
-/** Cloud Storage's JSON API on a folder and a database. */
+/** JSON API of Cloud Storage on a folder and a database. */
 export function openStorage(dir: string, database: CloudDatabase, events: ObjectEvents): Storage {
   const blobs = new Blobs(dir);
   const objects = new ObjectTable(database, blobs, new BucketView(dir), events);
@@ -41,8 +41,8 @@ export function openStorage(dir: string, database: CloudDatabase, events: Object
 }
 
 /**
- * Node's client takes STORAGE_EMULATOR_HOST as the address of the API itself and leaves `/storage/v1` away, where Python's adds
- * it. No bucket is called `b`, for names have three letters or more.
+ * Route without the prefix `/storage/v1`, which Node's client omits with STORAGE_EMULATOR_HOST and Python's client adds.
+ * `/b/` is unambiguous, because the name of a bucket has at least three characters.
  */
 function withoutPrefix([method, path, handle]: Route): Route[] {
   return path.startsWith('/storage/v1/b') ? [[method, path.slice('/storage/v1'.length), handle]] : [];
@@ -92,7 +92,7 @@ function objectRoutes(stores: {objects: ObjectTable; blobs: Blobs; resumable: Re
     ['POST', '/upload/storage/v1/b/{bucket}/o', upload],
     ['PUT', '/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/upload/storage/v1/b/{bucket}/o', cancel],
-    // gcloud's own name for the same.
+    // Paths of gcloud for the same requests.
     ['POST', '/resumable/upload/storage/v1/b/{bucket}/o', upload],
     ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
@@ -114,7 +114,7 @@ function objectRoutes(stores: {objects: ObjectTable; blobs: Blobs; resumable: Re
       '/storage/v1/b/{bucket}/o/{object...}',
       ({params}) => {
         const encoded = encodeURIComponent(params.object ?? '');
-        throw new ApiError(404, `No such object path: percent-encode its slashes, …/o/${encoded}`);
+        throw new ApiError(404, `No such object path: percent-encode the slashes, …/o/${encoded}`);
       },
     ],
   ];

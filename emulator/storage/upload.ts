@@ -1,9 +1,15 @@
 import {createGunzip} from 'node:zlib';
 import {ApiError} from '../errors.ts';
 import type {Reply, Request} from '../http.ts';
-import {chunksOf, type JsonObject, optionalString, parseJson, readBytes} from '../json.ts';
+import type {JsonObject} from '../json.ts';
+import {chunksOf, optionalString, parseJson, readBytes} from '../request-body.ts';
 import type {Blobs} from './blobs.ts';
-import {type Claims, claimsIn, claimsInHeaders, requireSums} from './checksum-headers.ts';
+import {
+  type ExpectedChecksums,
+  expectedInHeaders,
+  expectedInResource,
+  requireChecksums,
+} from './checksum-headers.ts';
 import {conditionsFrom, requireConditions} from './conditions.ts';
 import {readRelated} from './multipart.ts';
 import type {ObjectTable} from './objects.ts';
@@ -12,7 +18,7 @@ import type {ResumableUploads} from './resumable.ts';
 
 export type Upload = {objects: ObjectTable; blobs: Blobs; resumable: ResumableUploads};
 
-/** `POST …/o?uploadType=`: everything in one request, or the start of a resumable upload. */
+/** `POST …/o?uploadType=`: an upload in one request, or the start of a resumable upload. */
 export async function insert(upload: Upload, request: Request): Promise<Reply> {
   const type = request.query.get('uploadType');
   if (request.query.has('upload_id')) return upload.resumable.put(request);
@@ -34,16 +40,16 @@ async function insertMedia(upload: Upload, request: Request): Promise<Reply> {
     contentType: headers['content-type'],
     contentEncoding: query.get('contentEncoding') ?? undefined,
   });
-  return store(upload, request, query.get('name') ?? '', fields, {}, unzipped(request));
+  return store(upload, request, query.get('name') ?? '', fields, {}, decompressed(request));
 }
 
 async function insertMultipart(upload: Upload, request: Request): Promise<Reply> {
-  const body = unzipped(request);
+  const body = decompressed(request);
   const {metadata, mediaHeaders, media} = await readRelated(body, request.headers['content-type'] ?? '');
   const resource = parseJson(metadata === '' ? '{}' : metadata, 'the first part of the upload');
   const fields = fieldsOf(resource);
   if (!fields.contentType && mediaHeaders['content-type']) fields.contentType = mediaHeaders['content-type'];
-  return store(upload, request, nameOf(request, resource), fields, claimsIn(resource), media);
+  return store(upload, request, nameOf(request, resource), fields, expectedInResource(resource), media);
 }
 
 async function insertResumable(upload: Upload, request: Request): Promise<Reply> {
@@ -67,7 +73,7 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
     name,
     fields,
     conditions,
-    claims: claimsIn(resource),
+    expected: expectedInResource(resource),
     total_bytes,
   });
   const location = `http://${headers.host}/upload/storage/v1/b/${encodeURIComponent(bucket)}/o?uploadType=resumable&name=${encodeURIComponent(name)}&upload_id=${id}`;
@@ -79,18 +85,18 @@ async function store(
   request: Request,
   name: string,
   fields: Fields,
-  claims: Claims,
+  expected: ExpectedChecksums,
   bytes: AsyncIterable<Buffer>,
 ): Promise<Reply> {
   const bucket = request.params.bucket ?? '';
   const conditions = conditionsFrom(request.query);
   checkObjectName(name);
   objects.bucket(bucket);
-  // Asked here, before the bytes travel, and again where the row is written.
+  // Checked before the bytes arrive, and again in the transaction of the row.
   requireConditions(conditions, objects.find(bucket, name));
   const draft = await blobs.draft(bytes);
   try {
-    requireSums(draft, {...claims, ...claimsInHeaders(request)});
+    requireChecksums(draft, {...expected, ...expectedInHeaders(request)});
   } catch (error) {
     await blobs.discard(draft.file);
     throw error;
@@ -103,8 +109,8 @@ function nameOf(request: Request, resource: JsonObject): string {
   return request.query.get('name') ?? optionalString(resource.name, 'name') ?? '';
 }
 
-/** A body that was zipped for the journey only. */
-async function* unzipped(request: Request): AsyncGenerator<Buffer> {
+/** Request body, decompressed where the request has `content-encoding: gzip`. */
+async function* decompressed(request: Request): AsyncGenerator<Buffer> {
   if (request.headers['content-encoding'] !== 'gzip') {
     yield* chunksOf(request.body);
     return;
@@ -115,6 +121,6 @@ async function* unzipped(request: Request): AsyncGenerator<Buffer> {
     yield* request.body.pipe(gunzip);
   } catch (cause) {
     if (request.signal.aborted) throw cause;
-    throw new ApiError(400, `Failed to unzip the upload: ${(cause as Error).message}`, {cause});
+    throw new ApiError(400, `Failed to decompress the upload: ${(cause as Error).message}`, {cause});
   }
 }

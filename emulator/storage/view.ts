@@ -2,8 +2,8 @@ import {linkSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync} from 'no
 import {dirname, join, sep} from 'node:path';
 
 /**
- * The buckets as a person would look at them: `buckets/{bucket}/{name}` are hard links to the blobs. Only for eyes:
- * nothing reads it back, and a name that is no safe path simply has no link.
+ * View of the buckets for people: hard links `buckets/{bucket}/{name}` to the blobs. The emulator never reads the view.
+ * A name that is not a safe path has no link.
  */
 export class BucketView {
   readonly #root: string;
@@ -13,7 +13,7 @@ export class BucketView {
     mkdirSync(this.#root, {recursive: true});
   }
 
-  /** Where the object would lie, or undefined when its name is no path inside the bucket's folder. */
+  /** Path of an object in the view; undefined when its name is not a path inside the folder of the bucket. */
   path(bucket: string, name: string): string | undefined {
     const segments = [bucket, ...name.split('/')];
     const isSafe = (segment: string) =>
@@ -36,7 +36,7 @@ export class BucketView {
       rmSync(path, {force: true});
       linkSync(blob, path);
     } catch {
-      // `a` and `a/b` are both good object names and cannot both be files; then one of them is only in the bucket.
+      // `a` and `a/b` are two object names, but only one of them can be a file. The other object has no link.
     }
   }
 
@@ -49,11 +49,11 @@ export class BucketView {
       for (let folder = dirname(path); folder !== join(this.#root, bucket); folder = dirname(folder))
         rmdirSync(folder);
     } catch {
-      // Already away, or the folder holds other objects.
+      // The link is already gone, or the folder has other objects.
     }
   }
 
-  /** Makes the view what the objects say, after a crash or a visitor's hand. */
+  /** Makes the view equal to the objects, after a crash or a change by a person. */
   repair(objects: Iterable<{bucket: string; name: string; blob: string}>): void {
     const wanted = new Set<string>();
     for (const {bucket, name, blob} of objects) {

@@ -1,19 +1,4 @@
-/** The zones that have TPUs. */
-export const zones = [
-  ...[
-    'us-central1-a',
-    'us-central1-b',
-    'us-central1-c',
-    'us-central1-f',
-    'us-central2-b',
-    'us-east1-b',
-    'us-east1-d',
-  ],
-  ...['us-east5-a', 'us-east5-b', 'us-east5-c', 'us-west1-a', 'us-west1-c', 'us-west4-a', 'us-south1-a'],
-  ...['europe-west4-a', 'europe-west4-b', 'asia-northeast1-b'],
-];
-
-/** Slices of one host: a "VM" here is one process group. */
+/** Accelerator types with one host, because a VM of the emulator is one process group. */
 export const acceleratorTypes = [
   ...[
     'v2-8',
@@ -33,13 +18,13 @@ export const runtimeVersions = [
   ...['tpu-ubuntu2204-base', 'v2-alpha-tpuv5', 'v2-alpha-tpuv5-lite', 'v2-alpha-tpuv6e'],
 ];
 
-/** Node.State and Node.Health by their numbers in the proto. */
+/** Numbers of Node.State and Node.Health in the protocol buffer. */
 export const stateNumbers = {CREATING: 1, READY: 2, DELETING: 5, PREEMPTED: 11} as const;
 export const healthNumbers = {HEALTHY: 1} as const;
 
 export type NodeState = keyof typeof stateNumbers;
 
-/** QueuedResourceState.State and .StateInitiator. */
+/** Numbers of QueuedResourceState.State and QueuedResourceState.StateInitiator. */
 export const queueNumbers = {
   ...{ACCEPTED: 2, PROVISIONING: 3, FAILED: 4, DELETING: 5, ACTIVE: 6, SUSPENDING: 7, SUSPENDED: 8},
   WAITING_FOR_RESOURCES: 9,
@@ -48,7 +33,7 @@ export const initiatorNumbers = {USER: 1, SERVICE: 2} as const;
 
 export type QueueState = keyof typeof queueNumbers;
 
-/** Google's Node clients over REST ask for enums as numbers: `$alt=json;enum-encoding=int`. */
+/** True for a client that expects enums as numbers. Google's Node clients over REST send `$alt=json;enum-encoding=int`. */
 export function wantsNumbers(query: URLSearchParams): boolean {
   return (query.get('$alt') ?? query.get('alt') ?? '').includes('enum-encoding=int');
 }

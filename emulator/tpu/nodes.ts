@@ -5,24 +5,11 @@ import {badFault, type Faults, type NodeFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
 import type {Fleet} from '../vm/vms.ts';
 import type {NodeState} from './catalog.ts';
+import {type NodeChange, type TpuNode, vmOf} from './node.ts';
 import {type Operation, Operations} from './operations.ts';
-import type {NodeChange} from './queue.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
-import {Alarms} from './timers.ts';
+import {Timers} from './timers.ts';
 
-export type TpuNode = {
-  zone: string;
-  name: string;
-  /** An int64 as a string; another for every incarnation of a name. */
-  id: string;
-  state: NodeState;
-  spec: NodeSpec;
-  created_at: string;
-  /** The operation that is under way. */
-  operation: string | null;
-  /** When the state changes by itself: CREATING to READY, READY (after a notice) to PREEMPTED, DELETING to gone. */
-  due_at: number | null;
-};
 type Row = Omit<TpuNode, 'spec'> & {resource: string};
 
 export type NodesOptions = {
@@ -36,12 +23,12 @@ export type NodesOptions = {
   trouble: (error: unknown) => void;
 };
 
-/** The life of TPU nodes: CREATING → READY → (PREEMPTED) → DELETING → gone. Their VMs are the fleet's. */
+/** State machine of TPU nodes: CREATING → READY → (PREEMPTED) → DELETING → gone. `fleet` runs the VMs of the nodes. */
 export class Nodes {
   readonly #options: NodesOptions;
-  readonly #alarms = new Alarms();
+  readonly #timers = new Timers();
   readonly operations: Operations;
-  /** Hears what becomes of a node; its state is that from before. */
+  /** Listener for changes of a node; `node` has the state before the change. */
   onChange: (node: TpuNode, change: NodeChange) => void = () => {};
 
   constructor(options: NodesOptions) {
@@ -49,18 +36,18 @@ export class Nodes {
     this.operations = new Operations(options.database, options.project);
   }
 
-  /** Takes up every life where the last process left it: a READY node without a process is a host that reboots. */
+  /** Continues every node from its stored state. A READY node boots again on its old disk. */
   async start(): Promise<void> {
     const nodes = this.list();
     await this.#options.fleet.sweepDisks(nodes.map(node => node.id));
     for (const node of nodes) {
-      if (node.state === 'READY') await this.#options.fleet.boot(node);
-      this.#arm(node);
+      if (node.state === 'READY') await this.#options.fleet.boot(vmOf(node));
+      this.#schedule(node);
     }
   }
 
   stop(): void {
-    this.#alarms.clear();
+    this.#timers.clear();
   }
 
   list(zone = '-'): TpuNode[] {
@@ -106,17 +93,17 @@ export class Nodes {
       );
       return {operation: begun, node: made};
     });
-    this.#arm(node);
+    this.#schedule(node);
     return operation;
   }
 
-  /** Deleting what is being deleted answers with the operation that does it. */
+  /** Deletes a node. A second delete returns the operation of the first. */
   async delete(zone: string, name: string): Promise<Operation> {
     const node = this.get(zone, name);
     if (node.state === 'DELETING' && node.operation) return this.operations.get(node.operation);
     const operation = this.#options.database.transaction(() => {
       if (node.operation)
-        this.operations.fail(node.operation, 1, `The node ${name} was deleted while it was made`);
+        this.operations.fail(node.operation, 1, `The node ${name} was deleted during its creation`);
       const begun = this.operations.begin(zone, this.path(node), 'delete');
       this.#move(node, 'DELETING', {operation: begun.name, due_at: Date.now() + this.#options.delete_ms});
       return begun;
@@ -125,7 +112,7 @@ export class Nodes {
     return operation;
   }
 
-  /** Does a fault to a node, named by its id, and says what was done. */
+  /** Injects a fault into the node of a name and returns a sentence about the effect. */
   async inflict(kind: NodeFault, name: string): Promise<string> {
     const {fleet, notice_ms} = this.#options;
     const node = this.list().find(candidate => candidate.name === name && candidate.state !== 'DELETING');
@@ -150,7 +137,7 @@ export class Nodes {
         return `${name} vanished: the node and its VM are gone`;
       case 'dead':
         await fleet.stop(node.id);
-        return `stopped the VM of ${name}: the node stays ${node.state} and nothing runs on it`;
+        return `stopped the VM of ${name}: the node stays ${node.state}`;
     }
   }
 
@@ -169,11 +156,11 @@ export class Nodes {
       'UPDATE nodes SET state = ?, operation = ?, due_at = ? WHERE id = ?',
       ...[state, operation, due_at, node.id],
     );
-    this.#arm({...node, state, ...next});
+    this.#schedule({...node, state, ...next});
   }
 
-  #arm(node: TpuNode): void {
-    this.#alarms.set(node.id, node.due_at, () => this.#advance(node).catch(this.#options.trouble));
+  #schedule(node: TpuNode): void {
+    this.#timers.set(node.id, node.due_at, () => this.#advance(node).catch(this.#options.trouble));
   }
 
   async #advance(node: TpuNode): Promise<void> {
@@ -203,7 +190,7 @@ export class Nodes {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.onChange(node, {kind: 'ready'});
     });
-    await fleet.boot(ready);
+    await fleet.boot(vmOf(ready));
   }
 
   #failCreate(node: TpuNode, code: number, message: string): void {
@@ -218,13 +205,13 @@ export class Nodes {
     this.#options.database.transaction(() => {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.#move(node, 'PREEMPTED', {operation: null, due_at: null});
-      this.onChange(node, {kind: 'taken'});
+      this.onChange(node, {kind: 'preempted'});
     });
     await this.#options.fleet.stop(node.id);
   }
 
   async #remove(node: TpuNode): Promise<void> {
-    this.#arm({...node, due_at: null});
+    this.#schedule({...node, due_at: null});
     this.#options.database.transaction(() => {
       if (node.operation && node.state === 'DELETING') this.operations.succeed(node.operation, {});
       else if (node.operation) this.operations.fail(node.operation, 13, `The node ${node.name} vanished`);

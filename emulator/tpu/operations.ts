@@ -14,7 +14,7 @@ export type Operation = {
   response: string | null;
 };
 
-/** Long-running operations, kept after their end as Google keeps them. */
+/** Long-running operations of Cloud TPU. A finished operation stays in the database. */
 export class Operations {
   readonly #database: CloudDatabase;
   readonly #project: string;
@@ -62,7 +62,7 @@ export class Operations {
   }
 }
 
-/** `present` turns a stored response into what the asker can read. */
+/** Operation in the form of the API. `present` turns the stored response into the resource for the client. */
 export function operationResource(
   operation: Operation,
   present: (response: JsonObject) => JsonObject,

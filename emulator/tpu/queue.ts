@@ -2,73 +2,57 @@ import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import type {JsonObject} from '../json.ts';
-import type {QueueState} from './catalog.ts';
-import type {Nodes, TpuNode} from './nodes.ts';
-import type {Operation} from './operations.ts';
-import {parseNode, parseQueuedResource, type QueuedSpec} from './spec.ts';
-import {Alarms} from './timers.ts';
 
-export type QueuedResource = {
-  zone: string;
-  name: string;
-  state: QueueState;
-  /** Who brought it into its state: USER or SERVICE. */
-  initiator: 'USER' | 'SERVICE';
-  /** A google.rpc.Status, when it FAILED. */
-  error: JsonObject | null;
-  spec: QueuedSpec;
-  created_at: string;
-  request_id: string;
-  /** The operation that made it, and the one that deletes it. */
-  creation: string;
-  deletion: string | null;
-  due_at: number | null;
-};
-type Row = Omit<QueuedResource, 'error' | 'spec'> & {error: string | null; resource: string};
+import type {NodeChange, TpuNode} from './node.ts';
+import type {Nodes} from './nodes.ts';
+import type {Operation} from './operations.ts';
+import {type QueuedResource, QueuedResourceTable} from './queued-resources.ts';
+import {parseNode, parseQueuedResource} from './spec.ts';
+import {Timers} from './timers.ts';
 
 export type QueueOptions = {
   database: CloudDatabase;
   faults: Faults;
   nodes: Nodes;
   project: string;
-  /** How long it takes to accept a request, and how often a zone without room is asked again. */
+  /** Duration of each step of a queued resource, and interval of the retries in a zone without capacity. */
   step_ms: number;
   trouble: (error: unknown) => void;
 };
 
 /**
- * The life of queued resources of one node: ACCEPTED → WAITING_FOR_RESOURCES → PROVISIONING → ACTIVE, and then SUSPENDING →
- * SUSPENDED when the node is lost. Nothing that was ACTIVE is put into the queue again.
+ * State machine of queued resources: ACCEPTED → WAITING_FOR_RESOURCES → PROVISIONING → ACTIVE, and after the loss of the node
+ * SUSPENDING → SUSPENDED. A queued resource that was ACTIVE never waits again.
  */
 export class Queue {
   readonly #options: QueueOptions;
-  readonly #alarms = new Alarms();
+  readonly #table: QueuedResourceTable;
+  readonly #timers = new Timers();
 
   constructor(options: QueueOptions) {
     this.#options = options;
+    this.#table = new QueuedResourceTable(options.database);
     options.nodes.onChange = (node, change) => this.#onNode(node, change);
   }
 
-  /** Takes up every request where the last process left it. */
+  /** Continues every queued resource from its stored state. */
   start(): void {
     for (const queued of this.list()) {
-      const isCutShort = queued.state === 'PROVISIONING' && !this.#nodeOf(queued);
-      this.#arm(isCutShort ? {...queued, due_at: Date.now()} : queued);
+      const isInterrupted = queued.state === 'PROVISIONING' && !this.#nodeOf(queued);
+      this.#schedule(isInterrupted ? {...queued, due_at: Date.now()} : queued);
     }
   }
 
   stop(): void {
-    this.#alarms.clear();
+    this.#timers.clear();
   }
 
   list(zone = '-'): QueuedResource[] {
-    return this.#options.database
-      .all<Row>(`SELECT * FROM queued_resources WHERE ? IN (zone, '-') ORDER BY zone, name`, zone)
-      .map(fromRow);
+    return this.#table.list(zone);
   }
 
   get(zone: string, name: string): QueuedResource {
-    const queued = this.#find(zone, name);
+    const queued = this.#table.find(zone, name);
     if (!queued) throw new ApiError(404, `Resource '${this.path({zone, name})}' was not found`);
     return queued;
   }
@@ -77,7 +61,7 @@ export class Queue {
     return `projects/${this.#options.project}/locations/${zone}/queuedResources/${name}`;
   }
 
-  /** The one whose node this is. */
+  /** Queued resource of a node. */
   of({zone, name}: Pick<TpuNode, 'zone' | 'name'>): QueuedResource | undefined {
     return this.list(zone).find(({spec, state}) => spec.node_id === name && state !== 'FAILED');
   }
@@ -87,7 +71,7 @@ export class Queue {
     const spec = parseQueuedResource(name, body);
     parseNode(spec.node_id, spec.node);
     return database.transaction(() => {
-      const existing = this.#find(zone, name);
+      const existing = this.#table.find(zone, name);
       if (existing && request_id !== '' && existing.request_id === request_id)
         return nodes.operations.get(existing.creation);
       if (existing) throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
@@ -97,17 +81,13 @@ export class Queue {
         ...{created_at: new Date().toISOString(), creation: begun.name, deletion: null},
         due_at: Date.now() + step_ms,
       };
-      database.run(
-        'INSERT INTO queued_resources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-        ...[zone, name, made.state, made.initiator, null, JSON.stringify(spec), made.created_at],
-        ...[request_id, made.creation, null, made.due_at],
-      );
-      this.#arm(made);
+      this.#table.insert(made);
+      this.#schedule(made);
       return begun;
     });
   }
 
-  /** With force its node goes first; without, it must have none. */
+  /** Deletes a queued resource: with `force` after its node, without `force` only where no node exists. */
   delete(zone: string, name: string, force: boolean): Operation {
     const {nodes, step_ms} = this.#options;
     const queued = this.get(zone, name);
@@ -119,38 +99,29 @@ export class Queue {
         {word: 'FAILED_PRECONDITION'},
       );
     const begun = nodes.operations.begin(zone, this.path(queued), 'delete');
-    nodes.operations.fail(queued.creation, 1, `The queued resource ${name} was deleted while it was made`);
+    nodes.operations.fail(queued.creation, 1, `The queued resource ${name} was deleted during its creation`);
     const due_at = Date.now() + step_ms;
     this.#move(queued, {state: 'DELETING', initiator: 'USER', deletion: begun.name, due_at});
     return begun;
   }
 
-  /** Does a fault to a queued resource and says what was done. */
+  /** Injects a fault into a queued resource and returns a sentence about the effect. */
   async inflict(kind: QueueFault, name: string): Promise<string> {
     const queued = this.list().find(each => each.name === name && each.state !== 'DELETING');
     if (!queued) {
       const names = this.list().map(each => each.name);
       throw badFault(
-        `Unknown queued resource "${name}"; there ${names.length > 0 ? `are ${names.join(', ')}` : 'is none'}`,
+        `Unknown queued resource "${name}"; the queue has ${names.length > 0 ? names.join(', ') : 'no queued resource now'}`,
       );
     }
     switch (kind) {
       case 'suspend':
         this.#suspend(queued, 'SERVICE');
-        return `suspended ${name}: its node goes, and nothing brings another`;
+        return `suspended ${name}: its node is deleted and gets no replacement`;
       case 'fail':
         this.#fail(queued, 13, 'An internal error has occurred');
         return `${name} FAILED: it stays in the queue until it is deleted`;
     }
-  }
-
-  #find(zone: string, name: string): QueuedResource | undefined {
-    const row = this.#options.database.get<Row>(
-      'SELECT * FROM queued_resources WHERE zone = ? AND name = ?',
-      zone,
-      name,
-    );
-    return row && fromRow(row);
   }
 
   #nodeOf({zone, spec}: QueuedResource): TpuNode | undefined {
@@ -159,19 +130,14 @@ export class Queue {
 
   #move(queued: QueuedResource, changes: Partial<QueuedResource>): void {
     const next = {...queued, ...changes};
-    this.#options.database.run(
-      'UPDATE queued_resources SET state = ?, initiator = ?, error = ?, deletion = ?, due_at = ? WHERE zone = ? AND name = ?',
-      ...[next.state, next.initiator, next.error && JSON.stringify(next.error), next.deletion, next.due_at],
-      ...[queued.zone, queued.name],
-    );
-    this.#arm(next);
+    this.#table.update(next);
+    this.#schedule(next);
   }
 
-  #arm(queued: QueuedResource): void {
-    const {zone, name} = queued;
-    this.#alarms.set(`${zone}/${name}`, queued.due_at, () => {
-      const now = this.#find(zone, name);
-      if (now) this.#advance(now).catch(this.#options.trouble);
+  #schedule({zone, name, due_at}: QueuedResource): void {
+    this.#timers.set(`${zone}/${name}`, due_at, () => {
+      const current = this.#table.find(zone, name);
+      if (current) this.#advance(current).catch(this.#options.trouble);
     });
   }
 
@@ -182,7 +148,7 @@ export class Queue {
       case 'ACCEPTED':
       case 'WAITING_FOR_RESOURCES':
       case 'PROVISIONING':
-        this.#ask(queued);
+        this.#provision(queued);
         return;
       case 'SUSPENDING':
         if (node) await nodes.delete(queued.zone, node.name);
@@ -197,11 +163,11 @@ export class Queue {
     }
   }
 
-  #ask(queued: QueuedResource): void {
+  #provision(queued: QueuedResource): void {
     const {faults, nodes, step_ms} = this.#options;
     const {zone, name, spec} = queued;
     const {valid_until} = spec;
-    // Its operation is over when it is in the queue; what comes of it, its state says.
+    // The operation ends when the queue has accepted the request. The state shows the outcome.
     nodes.operations.succeed(queued.creation, {queued: name});
     if (valid_until !== null && Date.now() > valid_until) {
       this.#fail(
@@ -234,13 +200,12 @@ export class Queue {
   }
 
   #remove(queued: QueuedResource): void {
-    this.#arm({...queued, due_at: null});
+    this.#schedule({...queued, due_at: null});
     if (queued.deletion) this.#options.nodes.operations.succeed(queued.deletion, {});
-    const {zone, name} = queued;
-    this.#options.database.run('DELETE FROM queued_resources WHERE zone = ? AND name = ?', zone, name);
+    this.#table.delete(queued);
   }
 
-  /** Its node is READY, was taken, failed to be made, or is gone. */
+  /** Moves the queued resource of a node to the state that follows from the change of the node. */
   #onNode(node: TpuNode, change: NodeChange): void {
     const queued = this.of(node);
     if (!queued) return;
@@ -259,7 +224,7 @@ export class Queue {
       case 'failed':
         this.#fail(queued, change.code, change.message);
         return;
-      case 'taken':
+      case 'preempted':
         this.#suspend(queued, 'SERVICE');
         return;
       case 'gone':
@@ -267,10 +232,4 @@ export class Queue {
         return;
     }
   }
-}
-
-export type NodeChange = {kind: 'ready' | 'taken' | 'gone'} | {kind: 'failed'; code: number; message: string};
-
-function fromRow({resource, error, ...row}: Row): QueuedResource {
-  return {...row, spec: JSON.parse(resource) as QueuedSpec, error: error === null ? null : JSON.parse(error)};
 }

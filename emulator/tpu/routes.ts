@@ -1,7 +1,9 @@
 import {ApiError} from '../errors.ts';
 import type {Faults} from '../faults.ts';
 import type {Request, Route} from '../http.ts';
-import {type JsonObject, readJson} from '../json.ts';
+import type {JsonObject} from '../json.ts';
+import {readJson} from '../request-body.ts';
+import {zones} from '../zones.ts';
 import {
   acceleratorTypes,
   healthNumbers,
@@ -10,21 +12,22 @@ import {
   runtimeVersions,
   stateNumbers,
   wantsNumbers,
-  zones,
 } from './catalog.ts';
-import type {Nodes, TpuNode} from './nodes.ts';
+import type {TpuNode} from './node.ts';
+import type {Nodes} from './nodes.ts';
 import {type Operation, operationResource} from './operations.ts';
-import type {Queue, QueuedResource} from './queue.ts';
+import type {Queue} from './queue.ts';
+import type {QueuedResource} from './queued-resources.ts';
 
 const nodeType = 'type.googleapis.com/google.cloud.tpu.v2.Node';
 const queuedType = 'type.googleapis.com/google.cloud.tpu.v2.QueuedResource';
 const emptyType = 'type.googleapis.com/google.protobuf.Empty';
 
-/** Cloud TPU's v2 REST API. */
+/** REST API of Cloud TPU, version 2. */
 export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: string): Route[] {
   const at = '/v2/projects/{project}/locations';
 
-  /** The zone of the request; `-` is all of them, where a list allows it. */
+  /** Zone of a request. With `all`, `-` stands for every zone. */
   const zoneOf = ({params}: Request, options: {all?: boolean} = {}): string => {
     const {project: asked, zone = ''} = params;
     if (asked !== project) throw new ApiError(403, `Permission denied on resource project ${asked}`);
@@ -86,7 +89,7 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
         return {'@type': queuedType, ...(made ? queuedResource(made, query) : {name: operation.target})};
       }
       const node = nodes.list(operation.zone).find(({name}) => name === response.node);
-      const {apiVersion: _word, ...resource} = node ? nodeResource(node, query) : {name: operation.target};
+      const {apiVersion: _version, ...resource} = node ? nodeResource(node, query) : {name: operation.target};
       return {'@type': nodeType, ...resource};
     });
 
@@ -111,10 +114,10 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
     name: `projects/${project}/locations/${zone}`,
     locationId: zone,
   });
-  const catalogue = (plural: string, word: string, entries: string[]): Route[] => {
+  const catalogue = (plural: string, field: string, entries: string[]): Route[] => {
     const entry = (zone: string, name: string) => ({
       name: `projects/${project}/locations/${zone}/${plural}/${name}`,
-      [word]: name,
+      [field]: name,
     });
     return [
       [
@@ -212,7 +215,7 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
       'DELETE',
       `${at}/{zone}/queuedResources/{name}`,
       async request => {
-        // gcloud writes True.
+        // gcloud writes `True`.
         const force = request.query.get('force')?.toLowerCase() === 'true';
         return {
           json: present(queue.delete(zoneOf(request), request.params.name ?? '', force), request),

@@ -1,8 +1,9 @@
 import {ApiError} from '../errors.ts';
-import {isObject, type Json, type JsonObject, optionalString, stringMap} from '../json.ts';
+import {isObject, type Json, type JsonObject} from '../json.ts';
+import {optionalString, stringMap} from '../request-body.ts';
 import {acceleratorTypes, runtimeVersions} from './catalog.ts';
 
-/** What a user asks for in a node, under the API's own names. */
+/** Writable fields of a node, under the names of the API. */
 export type NodeSpec = {
   acceleratorType: string;
   runtimeVersion: string;
@@ -54,14 +55,14 @@ export function parseNode(name: string, body: JsonObject): NodeSpec {
   };
 }
 
-/** What a user asks for in a queued resource of one node. */
+/** Writable fields of a queued resource of one node. */
 export type QueuedSpec = {
   node_id: string;
-  /** As `parseNode` reads it. */
+  /** Node in the form that `parseNode` reads. */
   node: JsonObject;
-  /** The tier and the policy, as they were given. */
+  /** Tier and queueing policy of the request, unchanged. */
   shown: JsonObject;
-  /** When it is over, in milliseconds since 1970. */
+  /** Deadline for the node in milliseconds since 1970; null without a deadline. */
   valid_until: number | null;
 };
 
@@ -102,7 +103,8 @@ function endOf(policy: JsonObject): number | null {
   if (end === undefined || end === null) return null;
   const ms = Date.parse(String(end));
   if (Number.isNaN(ms)) throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: use RFC 3339`);
-  if (ms <= Date.now()) throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: it is over`);
+  if (ms <= Date.now())
+    throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: the time is in the past`);
   return ms;
 }
 

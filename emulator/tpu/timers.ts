@@ -1,17 +1,17 @@
-/** One timer for each thing that changes by itself at a time. */
-export class Alarms {
+/** Timers by key, at most one for each key. */
+export class Timers {
   readonly #timers = new Map<string, NodeJS.Timeout>();
 
-  /** Calls `wake` at `due_at` (milliseconds since 1970), and no earlier time that was set for the key; null: never. */
-  set(key: string, due_at: number | null, wake: () => void): void {
+  /** Calls `onDue` at `due_at` (milliseconds since 1970), never for null. Replaces the earlier timer of the key. */
+  set(key: string, due_at: number | null, onDue: () => void): void {
     clearTimeout(this.#timers.get(key));
     this.#timers.delete(key);
     if (due_at === null) return;
-    const ring = () => {
+    const fire = () => {
       this.#timers.delete(key);
-      wake();
+      onDue();
     };
-    this.#timers.set(key, setTimeout(ring, Math.max(0, due_at - Date.now())));
+    this.#timers.set(key, setTimeout(fire, Math.max(0, due_at - Date.now())));
   }
 
   clear(): void {

@@ -3,38 +3,38 @@ import {closeSync, openSync} from 'node:fs';
 import type {Socket} from 'node:net';
 
 export type MachineOptions = {
-  /** The file to run. */
+  /** Program that the boot runs. */
   script: string;
   cwd: string;
   env: Record<string, string>;
-  /** Everything the group prints is appended here. */
+  /** File for the output of every process of the VM; a boot appends to it. */
   log_file: string;
 };
 
 /**
- * The first process of the group leaves a watcher behind that waits at the end of a pipe from us. When the pipe breaks,
- * because we died or let go of it, the watcher kills the group it is in: a VM cannot outlive its cloud, not even by
- * `kill -9`. While the watcher lives the group's number cannot be given to another, so a kill never hits a stranger.
+ * Boot command. Its first process starts a watcher that reads a pipe from the cloud. When the pipe closes, also after a
+ * `kill -9` of the cloud, the watcher kills its process group: a VM never outlives its cloud. The watcher keeps the number of
+ * the group in use, so a kill never hits another group.
  */
-const powerUp = `
+const bootCommand = `
 (trap '' HUP INT TERM; exec </dev/null >/dev/null 2>&1; read -r _ <&3; kill -KILL 0) &
 exec 3<&-
 exec "$1"
 `;
 
-/** A fake VM that is switched on: one process group, and everything it starts. */
+/** A running VM: one process group on this machine. */
 export class Machine {
   readonly #child: ChildProcess;
   readonly pid: number | undefined;
-  /** The whole group is gone. */
+  /** Resolves when every process of the VM has ended. */
   readonly off: Promise<void>;
-  /** How the startup script ended; the group may live on without it. */
+  /** Resolves with the end of the startup script: a signal or an exit code. Background processes may still run. */
   readonly scriptEnd: Promise<string>;
   #isOn = true;
 
   constructor({script, cwd, env, log_file}: MachineOptions) {
     const log = openSync(log_file, 'a');
-    this.#child = spawn('/bin/bash', ['-c', powerUp, 'vm', script], {
+    this.#child = spawn('/bin/bash', ['-c', bootCommand, 'vm', script], {
       cwd,
       env,
       detached: true,
@@ -50,7 +50,7 @@ export class Machine {
     this.off = new Promise(resolve => {
       power.on('error', () => {});
       power.once('close', () => {
-        // The watcher is gone. If someone killed it alone, the others follow: a VM without power.
+        // The watcher has ended. This kill ends the other processes after a kill of the watcher alone.
         this.#signal('SIGKILL');
         this.#isOn = false;
         resolve();
@@ -63,13 +63,13 @@ export class Machine {
     return this.#isOn;
   }
 
-  /** Cuts the power. */
+  /** Kills every process of the VM. */
   async kill(): Promise<void> {
     this.#signal('SIGKILL');
     await this.off;
   }
 
-  /** The operating system's polite end: every process is told, none is forced. */
+  /** Sends SIGTERM to every process of the VM. */
   terminate(): void {
     this.#signal('SIGTERM');
   }

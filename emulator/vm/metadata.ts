@@ -3,9 +3,9 @@ import {EventEmitter, once} from 'node:events';
 import {identityToken} from '../guard.ts';
 import type {Reply, Request} from '../http.ts';
 import {decodeSegment, serve} from '../http.ts';
-import type {TpuNode} from '../tpu/nodes.ts';
+import type {VmSpec} from './vm-spec.ts';
 
-/** A list is lines as text and an array as JSON. */
+/** Value in the metadata. A list is one line an entry as text, and an array as JSON. */
 type Leaf = string | string[] | ((query: URLSearchParams) => string);
 type Tree = {[key: string]: Leaf | Tree};
 
@@ -16,8 +16,8 @@ function isLeaf(entry: Leaf | Tree): entry is Leaf {
 const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
 
 /**
- * The metadata server of one VM, on a port of its own. It gives tokens to whatever asks, as Google's does inside a VM; a path that
- * only the VM is told, in GCE_METADATA_HOST, keeps the other users of this machine out.
+ * Metadata server of one VM, on its own port. It gives tokens to every client, as Google's server does inside a VM. A secret path in
+ * GCE_METADATA_HOST keeps other users of this machine out.
  */
 export class MetadataServer {
   readonly #changes = new EventEmitter();
@@ -25,12 +25,12 @@ export class MetadataServer {
   #isPreempted = false;
   #close: (() => Promise<void>) | undefined;
   readonly #prefix = `/${randomBytes(16).toString('hex')}`;
-  /** HOST:PORT/PATH, as GCE_METADATA_HOST names it. */
+  /** HOST:PORT/PATH, the value of GCE_METADATA_HOST. */
   host = '';
 
-  constructor(node: TpuNode, project: string, token: string) {
+  constructor(vm: VmSpec, project: string, token: string) {
     this.#changes.setMaxListeners(0);
-    this.#tree = metadataTree(node, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
+    this.#tree = metadataTree(vm, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
   }
 
   async start(trouble: (error: unknown) => void): Promise<void> {
@@ -52,7 +52,7 @@ export class MetadataServer {
     if (!`${sent}/`.startsWith(`${this.#prefix}/`))
       return refusal(403, 'This is the metadata server of a VM');
     const path = sent.slice(this.#prefix.length);
-    // Google's libraries ask for the root first, to find out whether they are on a VM.
+    // Google's libraries read the root first, to detect a VM.
     if (path === '' || path === '/') return {headers: flavor, body: 'computeMetadata/\n'};
     if (headers['metadata-flavor'] !== 'Google' || headers['x-forwarded-for'] !== undefined) {
       return refusal(403, 'Missing Metadata-Flavor:Google header');
@@ -98,7 +98,7 @@ export class MetadataServer {
       );
       return content(lines.map(line => `${line}\n`).join(''), 'application/text');
     }
-    return content(JSON.stringify(plain(found, query, keys.at(-1) === 'attributes')), 'application/json');
+    return content(JSON.stringify(toJson(found, query, keys.at(-1) === 'attributes')), 'application/json');
   }
 }
 
@@ -106,15 +106,15 @@ function read(leaf: Leaf, query: URLSearchParams): string | string[] {
   return typeof leaf === 'function' ? leaf(query) : leaf;
 }
 
-/** As JSON the server writes its own keys in camel case, and the user's as they are. */
-function plain(tree: Tree, query: URLSearchParams, isUsers: boolean): object {
+/** Tree as JSON. Keys of the server are in camel case; attributes of the user keep their names. */
+function toJson(tree: Tree, query: URLSearchParams, isAttributes: boolean): object {
   const camel = (key: string) => key.replace(/-([a-z])/g, (_dash, letter: string) => letter.toUpperCase());
   return Object.fromEntries(
     Object.entries(tree)
-      .filter(([key]) => isUsers || (key !== 'token' && key !== 'identity'))
+      .filter(([key]) => isAttributes || (key !== 'token' && key !== 'identity'))
       .map(([key, value]) => [
-        isUsers ? key : camel(key),
-        isLeaf(value) ? read(value, query) : plain(value, query, key === 'attributes'),
+        isAttributes ? key : camel(key),
+        isLeaf(value) ? read(value, query) : toJson(value, query, key === 'attributes'),
       ]),
   );
 }
@@ -128,15 +128,15 @@ function refusal(status: number, reason: string): Reply {
   return {status, headers: {...flavor, 'content-type': 'text/plain'}, body: `${reason}\n`};
 }
 
-function metadataTree(node: TpuNode, project: string, token: string, preempted: () => string): Tree {
-  const {name, zone, id, spec} = node;
+function metadataTree(vm: VmSpec, project: string, token: string, preempted: () => string): Tree {
+  const {name, zone, id, machine_type, attributes} = vm;
   const email = `worker@${project}.iam.gserviceaccount.com`;
   const account: Tree = {
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
     token: JSON.stringify({access_token: token, expires_in: 3599, token_type: 'Bearer'}),
-    identity: query => identityToken(claims(query.get('audience') ?? '', email, node, project), token),
+    identity: query => identityToken(claims(query.get('audience') ?? '', email, vm, project), token),
   };
   return {
     computeMetadata: {
@@ -148,16 +148,10 @@ function metadataTree(node: TpuNode, project: string, token: string, preempted: 
           hostname: `${name}.${zone}.c.${project}.internal`,
           zone: `projects/1/zones/${zone}`,
           description: name,
-          'machine-type': `projects/1/machineTypes/${spec.acceleratorType}`,
+          'machine-type': `projects/1/machineTypes/${machine_type}`,
           preempted,
           'maintenance-event': 'NONE',
-          attributes: {
-            'agent-worker-number': '0',
-            'accelerator-type': spec.acceleratorType,
-            'instance-id': name,
-            'worker-network-endpoints': 'unknown:unknown:127.0.0.1',
-            ...spec.metadata,
-          },
+          attributes,
           'service-accounts': {default: account, [email]: account},
         },
         universe: {'universe-domain': 'googleapis.com', universe_domain: 'googleapis.com'},
@@ -166,8 +160,8 @@ function metadataTree(node: TpuNode, project: string, token: string, preempted: 
   };
 }
 
-/** What Google's identity token says. */
-function claims(audience: string, email: string, {name, zone, id}: TpuNode, project: string): object {
+/** Claims of an identity token, in Google's format. */
+function claims(audience: string, email: string, {name, zone, id}: VmSpec, project: string): object {
   return {
     aud: audience,
     azp: id,

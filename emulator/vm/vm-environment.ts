@@ -4,7 +4,7 @@ import {join} from 'node:path';
 
 type Environment = Record<string, string>;
 
-/** A VM has its own environment. From ours it takes only what this machine's network and package sources need. */
+/** Variables of this process that a VM inherits: settings for language, network and package sources. */
 const passed = [
   /^(PATH|LANG|LC_.*|TZ)$/,
   /^(PIP|UV)_/,
@@ -14,7 +14,7 @@ const passed = [
 
 export function vmEnvironment(disk: string, metadata_host: string, network: Environment): Environment {
   return {
-    // Shared by all VMs and kept, so that only the first boot on this machine fetches packages.
+    // All VMs share one package cache, so only the first boot on this machine downloads packages.
     UV_CACHE_DIR: join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner', 'uv'),
     ...packageSources(),
     ...withDirectLoopback(inherited(process.env)),
@@ -22,13 +22,13 @@ export function vmEnvironment(disk: string, metadata_host: string, network: Envi
     TMPDIR: join(disk, 'tmp'),
     GLEANER_HOME: disk,
     GCE_METADATA_HOST: metadata_host,
-    // Google's Python library asks this one for its first ping.
+    // Google's Python library sends its first request to this address.
     GCE_METADATA_IP: metadata_host,
     ...network,
   };
 }
 
-/** Everything that runs here talks to 127.0.0.1; a proxy must not come between. */
+/** Excludes 127.0.0.1 from the proxies, because the processes of the cloud call each other there. */
 export function withDirectLoopback(env: Environment): Environment {
   const hasProxy = Object.keys(env).some(key => /^(https?|all)_proxy$/i.test(key));
   if (!hasProxy) return env;
@@ -44,7 +44,7 @@ function inherited(env: NodeJS.ProcessEnv): Environment {
   return kept;
 }
 
-/** The user's mirrors, which pip and uv would look for under a HOME that the VM does not have. */
+/** Configuration files of pip and uv in the user's HOME, which a VM does not have. They name package mirrors. */
 function packageSources(): Environment {
   const config = process.env.XDG_CONFIG_HOME || join(homedir(), '.config');
   const sources = {

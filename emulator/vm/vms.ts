@@ -2,18 +2,18 @@ import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
 import {rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {CloudDatabase} from '../database.ts';
-import type {TpuNode} from '../tpu/nodes.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 import {vmEnvironment} from './vm-environment.ts';
+import type {VmSpec} from './vm-spec.ts';
 
 export type FleetOptions = {
   dir: string;
   project: string;
   database: CloudDatabase;
-  /** A VM's service account may write to the cloud: its tokens are this one, or signed with it. */
+  /** Access token of every VM's service account, and key of its identity tokens. */
   token: string;
-  /** What a VM sees as the network: where storage and the rest are. */
+  /** Variables with the addresses of the cloud. */
   network: () => Record<string, string>;
   log: (node: string, text: string) => void;
   trouble: (error: unknown) => void;
@@ -21,11 +21,11 @@ export type FleetOptions = {
 
 type Vm = {machine: Machine; metadata: MetadataServer};
 
-/** The VMs of the nodes, by node id: a disk each, a log per boot, a metadata server and a process group while switched on. */
+/** VMs by id. Each VM has a disk and a log for each boot; a running VM has a metadata server and a process group. */
 export class Fleet {
   readonly #options: FleetOptions;
   readonly #vms = new Map<string, Vm>();
-  /** What is being done to a VM, so that a stop that overtakes a boot finds it booted. */
+  /** Last operation of each VM. Operations of a VM run in turn, so a stop waits for a boot. */
   readonly #turns = new Map<string, Promise<void>>();
   #isClosed = false;
   readonly #logs: string;
@@ -41,20 +41,20 @@ export class Fleet {
     return join(this.#options.dir, 'vms', id);
   }
 
-  /** Switches the VM of a node on; its disk is as the last boot left it. */
-  boot(node: TpuNode): Promise<void> {
-    return this.#inTurn(node.id, () => this.#boot(node));
+  /** Boots a VM on the disk of its last boot. */
+  boot(vm: VmSpec): Promise<void> {
+    return this.#inTurn(vm.id, () => this.#boot(vm));
   }
 
-  async #boot(node: TpuNode): Promise<void> {
-    const {id, name, spec} = node;
+  async #boot(vm: VmSpec): Promise<void> {
+    const {id, name, attributes} = vm;
     if (this.#isClosed || this.#vms.get(id)?.machine.isOn) return;
     const disk = this.#disk(id);
     const script = join(disk, 'startup-script');
     mkdirSync(join(disk, 'tmp'), {recursive: true});
-    writeFileSync(script, spec.metadata['startup-script'] ?? '#!/bin/sh\n');
+    writeFileSync(script, attributes['startup-script'] ?? '#!/bin/sh\n');
     chmodSync(script, 0o755);
-    const metadata = new MetadataServer(node, this.#options.project, this.#options.token);
+    const metadata = new MetadataServer(vm, this.#options.project, this.#options.token);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
     const env = vmEnvironment(disk, metadata.host, this.#options.network());
@@ -72,13 +72,13 @@ export class Fleet {
     return this.#vms.get(id)?.machine.isOn ?? false;
   }
 
-  /** The number of the process group, null while nothing runs. */
+  /** Number of the process group; null while the VM is off. */
   pid(id: string): number | null {
     const vm = this.#vms.get(id);
     return (vm?.machine.isOn && vm.machine.pid) || null;
   }
 
-  /** What a VM hears of a preemption that comes: its metadata says so, and its operating system begins to shut down. */
+  /** Announces a preemption to a VM: in its metadata and by SIGTERM. */
   giveNotice(id: string): void {
     const vm = this.#vms.get(id);
     vm?.metadata.announcePreemption();
@@ -94,13 +94,13 @@ export class Fleet {
     });
   }
 
-  /** Switches off for good: the disk is wiped, the logs stay. */
+  /** Stops a VM and removes its disk. The logs stay. */
   async destroy(id: string): Promise<void> {
     await this.stop(id);
     await rm(this.#disk(id), {recursive: true, force: true, maxRetries: 5});
   }
 
-  /** Switches everything off; nothing boots any more. */
+  /** Stops every VM. Later boots do nothing. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all([...this.#vms.keys(), ...this.#turns.keys()].map(id => this.stop(id)));
@@ -114,7 +114,7 @@ export class Fleet {
     });
   }
 
-  /** Wipes the disks of nodes that are gone. */
+  /** Removes the disks of every VM but `kept`. */
   async sweepDisks(kept: string[]): Promise<void> {
     const vms = join(this.#options.dir, 'vms');
     for (const id of readdirSync(vms)) {

@@ -18,7 +18,7 @@ describe('gleaner demo', function () {
   });
   after(() => rmSync(dir, {recursive: true, force: true}));
 
-  it('ends verified after a preemption, with the shards in its folder and no process left', async () => {
+  it('ends with a verified run after a preemption, with shards in its folder and without processes', async () => {
     const {code, stdout, stderr} = await gleaner(['demo', '--dir', join(dir, 'plain')]);
     assert.equal(code, 0, stdout + stderr);
     assert.match(stdout, /^verified: demo$/m);
@@ -39,7 +39,7 @@ describe('gleaner demo', function () {
   });
 
   for (const file of ['arc-agi-training.jsonl', 'gsm8k-test.jsonl'])
-    it(`takes real input: ${file} in 3 streams through 2 preemptions @long`, async function () {
+    it(`extracts ${file} in 3 streams through 2 preemptions @long`, async function () {
       if (!existsSync(join(DATA, file))) {
         console.log(`  skipped: ${file} is not beside the project`);
         this.skip();
@@ -65,7 +65,7 @@ describe('gleaner demo', function () {
       assert.ok(result.stored_once > result.samples * 0.9, stdout);
     });
 
-  it('splits its input into streams without changing, repeating or losing a line, also of .gz and with marks', async () => {
+  it('splits its input into streams with every line once and unchanged, also from .gz and after byte-order marks', async () => {
     const lines = Array.from({length: 23}, (_, n) =>
       Buffer.from(`{"text":"line ${n}"}${n % 3 ? '' : '\r'}\n`),
     );
@@ -88,29 +88,29 @@ describe('gleaner demo', function () {
 
   const mistakes: {name: string; args: string[]; exits?: number; says: RegExp}[] = [
     {
-      name: 'an input that is not there',
+      name: 'a missing input',
       args: ['--input', 'nowhere.jsonl'],
       says: /nowhere\.jsonl does not exist/,
     },
     {name: 'a model folder without config.json', args: ['--model', tmpdir()], says: /has no config\.json/},
-    {name: 'a number that is none', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
-    {name: 'no worker', args: ['--workers', '0'], exits: 2, says: /from 1 to 9999/},
+    {name: 'a word in place of a number', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
+    {name: 'zero workers', args: ['--workers', '0'], exits: 2, says: /from 1 to 9999/},
     {name: 'an unknown option', args: ['--speed'], exits: 2, says: /unknown option '--speed'/},
     {
-      name: 'a folder that holds something else',
+      name: 'a folder with other files',
       args: ['--dir', fileURLToPath(new URL('.', import.meta.url))],
       says: /holds something else/,
     },
   ];
   for (const {name, args, exits = 1, says} of mistakes)
-    it(`says what is wrong with ${name}`, async () => {
+    it(`names ${name} in its error`, async () => {
       const {code, stderr} = await gleaner(['demo', ...args]);
       assert.equal(code, exits);
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
     });
 
-  it('keeps the results of the earlier demo when an option is wrong', async () => {
+  it('keeps the results of an earlier demo when an option is wrong', async () => {
     const cwd = mkdtempSync(join(dir, 'earlier-'));
     const kept = join(cwd, '.gleaner/demo/buckets/kept');
     mkdirSync(dirname(kept), {recursive: true});
@@ -132,14 +132,19 @@ describe('gleaner demo', function () {
     }
     server.close();
   });
+});
 
-  it('says so when the port is in use', async () => {
+describe('gleaner local up', function () {
+  this.timeout(E2E_MS);
+
+  it('names a port that is in use', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'gleaner-up-'));
     const server = createServer();
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-    const address = server.address();
-    const port = typeof address === 'object' && address ? String(address.port) : '';
-    const {code, stderr} = await gleaner(['local', 'up', '--port', port, '--dir', join(dir, 'port')]);
+    const {port} = server.address() as AddressInfo;
+    const {code, stderr} = await gleaner(['local', 'up', '--port', String(port), '--dir', dir]);
     server.close();
+    rmSync(dir, {recursive: true, force: true});
     assert.equal(code, 1);
     assert.match(stderr, new RegExp(`${port}: another program has the port`));
   });

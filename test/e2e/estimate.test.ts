@@ -13,7 +13,7 @@ type Report = {
   usd: {spot: Span; on_demand: Span};
 };
 
-describe('an estimate, and what a run then stores', function () {
+describe('gleaner estimate', function () {
   this.timeout(E2E_MS);
   const SPEC = {shard_size_gb: 0.002, layers: '0-1', keep: []};
   const streams = [0, 1].map(index => texts(600 + 150 * index, `e${index}`, 10 + 8 * index));
@@ -37,7 +37,7 @@ describe('an estimate, and what a run then stores', function () {
     assert.ok(off <= share, `${what}: ${JSON.stringify(guess)}, and it is ${true_value}`);
   }
 
-  it('agree: tokens, shards and bytes of a sample within a few percent, of the whole to the token @long', async () => {
+  it('equals the tokens of a run when it reads every byte, and is within a few percent from a sample @long', async () => {
     const spec = join(home.dir, 'spec.json');
     writeFileSync(spec, JSON.stringify(SPEC));
     const whole = await ask('soon', '--spec', spec);
@@ -67,51 +67,51 @@ describe('an estimate, and what a run then stores', function () {
     const args = ['estimate', 'soon', '--like', 'real', '--accelerator', 'v5litepod-8', '--dir', home.dir];
     const {code, stderr} = await gleaner(args);
     assert.equal(code, 1);
-    assert.match(stderr, /run "real" had v5litepod-1, which says nothing of v5litepod-8/);
+    assert.match(stderr, /run "real" used v5litepod-1, so it gives no speed for v5litepod-8/);
   });
 
-  it('of lines of which none becomes a sample says that there is nothing to compute, and why', async () => {
+  it('names the reason when no line becomes a sample', async () => {
     const file = join(home.dir, 'blank.jsonl');
     writeFileSync(file, '\n\n{"words": 1}\n');
     const {code, stdout, stderr} = await gleaner(['estimate', file, '--dir', home.dir]);
     assert.equal(code, 0, stderr);
     assert.match(stdout, /2 in all, such as: is empty\n/);
-    assert.match(stdout, /there is nothing to compute, because no line becomes a sample/);
-    assert.doesNotMatch(stdout, /nobody knows/);
+    assert.match(stdout, /hours +none: no line becomes a sample/);
+    assert.doesNotMatch(stdout, /hours +unknown/);
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit?: number}[] = [
-    {name: 'a file that is not there', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
+    {name: 'a missing file', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
     {name: 'a run without a stream', args: ['no-run'], says: /there is no stream/},
     {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
     {
-      name: 'a run that is not there to compare with',
+      name: 'an unknown run after --like',
       args: ['soon', '--like', 'no-run'],
       says: /there is no run "no-run" to compare with/,
     },
     {
-      name: 'a run that says nothing of costs',
+      name: 'a run without cost after --like',
       args: ['soon', '--like', 'soon'],
-      says: /says nothing of costs/,
+      says: /has no cost per token/,
     },
-    {name: 'no rate', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/, exit: 2},
+    {name: 'a rate of zero', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/, exit: 2},
     {
-      name: 'a rate and a run',
+      name: 'a rate together with --like',
       args: ['soon', '--like', 'real', '--tokens-per-second', '9'],
       says: /cannot be used with/,
       exit: 2,
     },
     {name: 'a folder', args: ['.'], says: /\. is a folder: name a JSONL file/},
-    {name: 'a model without a name', args: ['soon', '--model', ''], says: /a hub id, or a folder/, exit: 2},
+    {name: 'an empty model', args: ['soon', '--model', ''], says: /a hub id, or a folder/, exit: 2},
     {
-      name: 'a region for a zone',
+      name: 'a region in place of a zone',
       args: ['soon', '--zone', 'europe-west4'],
       says: /a zone such as us-central1-a/,
       exit: 2,
     },
   ];
   for (const {name, args, says, exit = 1} of wrong)
-    it(`${name} is one sentence and exit ${exit}`, async () => {
+    it(`answers ${name} with one sentence and exit ${exit}`, async () => {
       const bad = join(home.dir, 'bad.json');
       writeFileSync(bad, '{"modle": 1}');
       const named = args.map(arg => (arg === 'SPEC' ? bad : arg));

@@ -8,7 +8,7 @@ import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 
-describe('gcloud, a client that nobody here wrote, drives the local cloud', function () {
+describe('gcloud on a local cloud with Gleaner', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   let env: NodeJS.ProcessEnv;
@@ -29,10 +29,10 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
 
   const gcloud = async (...args: string[]) => (await promisify(execFile)('gcloud', args, {env})).stdout;
 
-  it('starts, pauses, resumes and stops a run, shows its TPUs, loses one and lists the shards @long', async () => {
+  it('starts, pauses, resumes and stops a run, lists and deletes a TPU, and lists the shards @long', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gleaner-input-'));
     const bucket = `gs://${home.ready.bucket}`;
-    // Enough work for gcloud, which takes seconds to start, to find the run at work each time.
+    // The run is long enough for the commands of gcloud, which take seconds to start.
     writeFileSync(join(folder, 'run.json'), JSON.stringify({layers: '0-1', shard_size_gb: 0.001}));
     writeFileSync(join(folder, 'stream_000.jsonl'), texts(20_000, 'x'));
     const files = ['run.json', 'stream_000.jsonl'].map(name => join(folder, name));
@@ -62,7 +62,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
     const incarnation = resumed?.workers[0]?.incarnation ?? 0;
     const shards = resumed?.streams[0]?.total_shards ?? 0;
     await home.until(
-      'shards of the next life',
+      'shards of the next incarnation',
       view,
       v =>
         (v?.workers[0]?.incarnation ?? 0) > incarnation &&
@@ -80,7 +80,7 @@ describe('gcloud, a client that nobody here wrote, drives the local cloud', func
   });
 });
 
-/** What `eval "$(gleaner local env)"` sets in a shell. */
+/** Variables that `eval "$(gleaner local env)"` sets in a shell. */
 async function exported(home: TestHome): Promise<Record<string, string>> {
   const {stdout} = await gleaner(['local', 'env', '--port', new URL(home.ready.url).port]);
   return Object.fromEntries(

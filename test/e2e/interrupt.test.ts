@@ -10,12 +10,12 @@ import {processes} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
-describe('Ctrl-C while a local cloud starts', function () {
+describe('Ctrl-C during the start of a local cloud', function () {
   this.timeout(120_000);
   let dir: string;
   before(() => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
-    // A cache with all but the tiny model, so that every start makes one.
+    // A cache without the tiny model: every start makes the model.
     mkdirSync(join(dir, 'gleaner'));
     for (const name of readdirSync(CACHE).filter(name => name !== 'tiny-model'))
       symlinkSync(join(CACHE, name), join(dir, 'gleaner', name));
@@ -26,8 +26,8 @@ describe('Ctrl-C while a local cloud starts', function () {
     ['local', 'up', '--port', '0', '--dir', 'up'],
     ['demo', '--dir', 'demo'],
   ])
-    it(`ends gleaner ${args[0]} in the middle of the tiny model, in one line`, async () => {
-      // A terminal sends the signal to the whole group.
+    it(`ends gleaner ${args[0]} with one line while it makes the tiny model`, async () => {
+      // A terminal sends the signal to the whole process group.
       const child = spawn(process.execPath, [MAIN, ...args], {
         cwd: dir,
         detached: true,

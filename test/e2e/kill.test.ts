@@ -7,10 +7,10 @@ import {E2E_MS, processes, SPEC, TestHome, texts} from './home.ts';
 const KILLS = Number(process.env.GLEANER_KILLS ?? 4);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
 
-/** Every shard of a run and its rejects: the name after the run, and the checksum of the bytes. */
+/** Shards and rejects of a run: names without the run, with checksum and size of the bytes. */
 async function shards(home: TestHome, run: string): Promise<Record<string, string>> {
   const objects = await home.objects.list(`activations/${run}/tpu_`);
-  // metadata.json names the run, and so differs between two.
+  // metadata.json contains the name of the run and differs between two runs.
   const results = objects.filter(({name}) => !name.endsWith('metadata.json'));
   return Object.fromEntries(
     results.map(({name, crc32c, size_bytes}) => [name.replace(run, 'RUN'), `${crc32c} ${size_bytes}`]),
@@ -23,7 +23,7 @@ async function dropRun(home: TestHome, run: string): Promise<void> {
     await home.drop(name.replace('RUN', run), texts(150 + 50 * index, `s${index}`));
 }
 
-describe('kill at random', function () {
+describe('A run on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
@@ -31,11 +31,11 @@ describe('kill at random', function () {
   });
   after(() => home.remove());
 
-  it(`completes, verifies and is byte-identical after ${KILLS} kills of workers, function host and cloud`, async () => {
+  it(`has the bytes of an undisturbed run after ${KILLS} kills of workers, function host and cloud`, async () => {
     await dropRun(home, 'calm');
     await home.runEnds('calm');
     const undisturbed = await shards(home, 'calm');
-    assert.ok(Object.keys(undisturbed).length > 8, 'several shards a stream');
+    assert.ok(Object.keys(undisturbed).length > 8, 'each stream has several shards');
 
     await dropRun(home, 'wild');
     const victims = ['worker', 'worker', 'functions', 'cloud'] as const;
@@ -65,7 +65,7 @@ describe('kill at random', function () {
     assert.deepEqual(await shards(home, 'wild'), undisturbed);
   });
 
-  it('saves what is computed when a preemption is announced, and clears it away when the stream is complete', async () => {
+  it('stores a partial shard at a preemption notice, and deletes the partial shard when the stream is complete', async () => {
     await home.drop('datasets/told/run.json', JSON.stringify({layers: '0-1', shard_size_gb: 1}));
     await home.drop('datasets/told/stream_000.jsonl', texts(1500, 'told'));
     const view = () => home.view('told');
@@ -74,14 +74,14 @@ describe('kill at random', function () {
     await home.fault('preempt-with-notice', working?.workers[0]?.name ?? '');
     const partials = () => home.objects.list('partials/told/tpu_0/');
     const [saved] = await home.until('a partial shard', partials, list => list.length > 0);
-    assert.ok((saved?.size_bytes ?? 0) > 10_000, 'it holds rows');
+    assert.ok((saved?.size_bytes ?? 0) > 10_000, 'the partial shard has rows');
     const ended = await home.runEnds('told');
     assert.equal(ended?.run.status, 'completed');
     assert.equal((await home.verify('told')).ok, true);
     assert.deepEqual(await partials(), []);
   });
 
-  it('leaves no process behind when the cloud itself is killed', async () => {
+  it('leaves no process after a kill of the cloud', async () => {
     await dropRun(home, 'orphan');
     const groups = new Set<number>();
     const ours = () => {
@@ -95,7 +95,7 @@ describe('kill at random', function () {
     );
     await home.killHard();
     await home.until(
-      'the end of every process',
+      'the end of every process of the cloud',
       async () => ours(),
       list => list.length === 0,
     );
@@ -103,13 +103,13 @@ describe('kill at random', function () {
   });
 });
 
-/** The process groups of the VMs. An agent's command does not name the folder of the cloud, but its VM's does. */
+/** Process groups of the VMs. The command of a VM names the folder of the cloud; the command of an agent does not. */
 function vmGroups(home: TestHome): number[] {
   const vms = processes().filter(({args}) => args.includes(`${home.dir}/vms/`));
   return vms.map(({pgid}) => pgid);
 }
 
-/** 1 when the signal was delivered, 0 when the victim was gone already. */
+/** Kills a process or a group. Returns 1 for a delivered signal, 0 for a process that has ended. */
 function signal(pid: number): number {
   try {
     process.kill(pid, 'SIGKILL');

@@ -22,7 +22,7 @@ type Case = {
   samples: number;
   rejected?: number;
   file: RegExp;
-  /** Rows of each tensor, where they do not follow from the tokens. */
+  /** Rows of each tensor, where their number differs from the tokens. */
   rows?: number;
   tensors: string[];
 };
@@ -83,7 +83,7 @@ const cases: Case[] = [
   },
 ];
 
-/** The tiny model with a chat template, which it has not of its own. */
+/** Uploads a copy of the tiny model with a chat template. */
 async function dropChattyModel({objects}: TestHome): Promise<void> {
   for (const {name} of await objects.list('models/tiny/')) {
     const bytes = (await objects.read(name, {max_bytes: 1e9})) ?? assert.fail(name);
@@ -96,7 +96,7 @@ async function dropChattyModel({objects}: TestHome): Promise<void> {
   await objects.create('models/chatty/chat_template.jinja', Buffer.from(template.join('\n')));
 }
 
-describe('runs of every kind, on one local cloud', function () {
+describe('A run on a local cloud with runs of every kind', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
@@ -113,7 +113,7 @@ describe('runs of every kind, on one local cloud', function () {
   after(() => home.remove());
 
   for (const {run, samples, rejected = 0, rows, file, tensors} of cases)
-    it(`${run} is stored, verified, and told of in its manifest`, async () => {
+    it(`is stored, verified and summarised in its manifest: ${run}`, async () => {
       const view = await home.runEnds(run);
       assert.equal(view?.run.status, 'completed', view?.run.reason ?? '');
       const report = await home.verify(run);
@@ -147,18 +147,18 @@ describe('runs of every kind, on one local cloud', function () {
       assert.ok(result.versions.jax?.length === 1 && result.code.length === 1, JSON.stringify(result));
     });
 
-  it('a spec that cannot be is refused with its reason, nothing of it is lost, and a good one starts it', async () => {
+  it('fails with the reason of an invalid spec, and starts with every stream after a valid spec', async () => {
     const refused = await home.view('refused');
     assert.equal(refused?.run.status, 'failed');
     assert.match(refused?.run.reason ?? '', /sites\.1: .*resid_mid.*, but it is "logits"/);
     assert.deepEqual(refused?.streams, []);
     const survey = await gleaner(['rebuild', 'refused', '--dry-run', '--dir', home.dir]);
     assert.deepEqual([survey.code, /1 waits/.test(survey.stdout)], [1, true], survey.stdout);
-    assert.doesNotMatch(survey.stdout, /publish/, 'no rebuild can help');
+    assert.doesNotMatch(survey.stdout, /publish/, 'a rebuild cannot help');
     await home.objects.delete('datasets/refused/run.json');
     await home.drop('datasets/refused/run.json', '{"sites": ["resid_post"], "layers": [0]}');
     await home.until(
-      'the good spec',
+      'the run with the valid spec',
       () => home.view('refused'),
       view => view?.run.status !== 'failed',
     );

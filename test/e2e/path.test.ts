@@ -5,7 +5,7 @@ import {gzipSync} from 'node:zlib';
 import {urlWithToken} from '../../emulator/guard.ts';
 import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
-describe('the whole path on a local cloud', function () {
+describe('Gleaner on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
@@ -13,13 +13,13 @@ describe('the whole path on a local cloud', function () {
   });
   after(() => home.remove());
 
-  it('leaves its address and its token in a file that only its user can read', () => {
+  it('writes its address and its token to a file that only its user can read', () => {
     const file = join(home.dir, 'address.json');
     assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {url: home.ready.url, token: home.token});
     assert.equal(statSync(file).mode & 0o777, 0o600);
   });
 
-  it('turns dropped streams into verified shards, and then no TPU is left and the ticker is off', async () => {
+  it('turns dropped streams into verified shards, deletes every TPU and switches the ticker off', async () => {
     await home.drop('datasets/first/run.json', SPEC);
     await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
     await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
@@ -31,14 +31,14 @@ describe('the whole path on a local cloud', function () {
       {ok: true, once: 200, problems: []},
     );
     const state = await home.until(
-      'quiet',
+      'a state without TPUs and ticks',
       () => home.state(),
       state => state.tpus.length === 0 && isOff(state.ticker),
     );
     assert.deepEqual(state.tpus, []);
   });
 
-  it('wakes up when a further stream is dropped into a run that was complete', async () => {
+  it('extracts a further stream of a completed run', async () => {
     await home.drop('datasets/first/stream_002.jsonl', texts(40, 'c'));
     await home.until(
       'the new stream',
@@ -50,7 +50,7 @@ describe('the whole path on a local cloud', function () {
     assert.equal((await home.verify('first')).ok, true);
   });
 
-  it('keeps every bad line in rejects.jsonl with its reason, stores the rest, and lets other streams pass', async () => {
+  it('lists every bad line with its reason in rejects.jsonl, and stores the good lines and the other streams', async () => {
     const good = (n: number) => JSON.stringify({text: `good record ${n}`});
     const lines = [
       `\ufeff${good(0)}`,
@@ -99,20 +99,20 @@ describe('the whole path on a local cloud', function () {
     assert.match(reasons.find(reject => reject.line === 9).reason, /2048/);
     const told = view?.rejected.map(event => event.text).join('\n') ?? '';
     assert.match(told, /stream_2\.jsonl/);
-    // Whichever event came first has the index.
+    // The stream of the first event has the index.
     assert.match(told, /stream_003\.jsonl(\.gz)? has the same index/);
     const misnamed = await gleaner(['status', 'misnamed', '--dir', home.dir]);
     assert.deepEqual(
       [misnamed.code, /there is no run "misnamed"[\s\S]*not taken: .*stream_7/.test(misnamed.stderr)],
       [1, true],
     );
-    assert.ok(!misnamed.stderr.includes('\u001b'), 'no name reaches the terminal as it is');
+    assert.ok(!misnamed.stderr.includes('\u001b'), 'no control character of a name reaches the terminal');
     const all = await gleaner(['status', '--dir', home.dir]);
     assert.match(all.stdout, /not taken: .*misnamed\/stream_7/);
-    assert.doesNotMatch(all.stdout, /not taken: .*bad\/stream_2/, 'that is told with its run');
+    assert.doesNotMatch(all.stdout, /not taken: .*bad\/stream_2/, 'the run lists this object');
   });
 
-  it('parks a run whose model is missing with the reason, and nobody else waits for it', async () => {
+  it('fails a run without its model and names the model, while other runs continue', async () => {
     await home.drop(
       'datasets/nomodel/run.json',
       JSON.stringify({model: `gs://${home.ready.bucket}/models/none`}),
@@ -126,8 +126,8 @@ describe('the whole path on a local cloud', function () {
     assert.equal(fine?.run.status, 'completed');
   });
 
-  it('pauses, resumes and stops a run by message, and records what cannot be applied', async () => {
-    // Enough work that the run does not end before the stop, however slowly the messages are delivered.
+  it('pauses, resumes and stops a run by message, between messages that are invalid', async () => {
+    // The run is long enough for slow deliveries of the messages.
     await home.drop('datasets/told/run.json', SPEC);
     await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'f'));
     await home.until(
@@ -146,7 +146,7 @@ describe('the whole path on a local cloud', function () {
       'not json',
       '{"action":"dance","run":"told"}',
       '{"action":"pause","run":"told","x":1}',
-      '{"action":"pause","run":"nobody"}',
+      '{"action":"pause","run":"unknown"}',
     ])
       await home.publish(bad);
     await home.publish({action: 'resume', run: 'told'});
@@ -162,7 +162,7 @@ describe('the whole path on a local cloud', function () {
     assert.equal(told?.run.status, 'cancelled');
   });
 
-  it('refuses to mix two contents of one stream', async () => {
+  it('fails a stream whose object is overwritten during the extraction', async () => {
     await home.drop('datasets/mixed/run.json', SPEC);
     await home.drop('datasets/mixed/stream_000.jsonl', texts(6000, 'g'));
     await home.until(

@@ -4,7 +4,7 @@ import {E2E_MS, SPEC, TestHome, texts} from './home.ts';
 const ZONE = 'us-central1-a';
 const WORKER = `${ZONE}-0`;
 
-describe('a pool whose TPUs come through the queue, on a local cloud', function () {
+describe('A pool with queued resources on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
@@ -14,15 +14,19 @@ describe('a pool whose TPUs come through the queue, on a local cloud', function 
 
   const queued = async () => (await home.state()).queued_resources.map(({name, state}) => `${name} ${state}`);
 
-  it('waits for a node, is suspended in its work, gets another, and leaves nothing in the queue @long', async () => {
+  it('completes a run after a stock-out and a suspended queued resource, and empties the queue @long', async () => {
     await home.publish({action: 'scale', provisioning: 'queued-resource'});
     await home.fault('stockout', ZONE);
     await home.drop('datasets/patient/run.json', SPEC);
     await home.drop('datasets/patient/stream_000.jsonl', texts(400, 'a'));
-    await home.until('the wait', queued, names => names.join() === `tpu-${WORKER} WAITING_FOR_RESOURCES`);
+    await home.until(
+      'a waiting queued resource',
+      queued,
+      names => names.join() === `tpu-${WORKER} WAITING_FOR_RESOURCES`,
+    );
     await home.fault('clear', 'stockout');
     await home.until(
-      'work',
+      'the first shard',
       () => home.view('patient'),
       view => (view?.streams[0]?.total_shards ?? 0) > 0,
     );

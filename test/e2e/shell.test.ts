@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import {gleaner, TestHome} from './home.ts';
 
-/** The variables that `eval "$(gleaner local env)"` of a cloud that is gone left in a shell. */
+/** Variables of a stopped cloud that `eval "$(gleaner local env)"` left in a shell. */
 const STALE = {
   STORAGE_EMULATOR_HOST: 'http://127.0.0.1:9',
   PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
   GLEANER_LOCAL_URL: 'http://127.0.0.1:9',
 };
 
-describe('the gleaner command in a shell that points at another local cloud', function () {
+describe('The gleaner command in a shell that points at another local cloud', function () {
   this.timeout(300_000);
   let home: TestHome;
   before(async () => {
@@ -16,7 +16,7 @@ describe('the gleaner command in a shell that points at another local cloud', fu
   });
   after(() => home?.remove());
 
-  it('starts a local cloud of its own, with the bundle and the model in its bucket', async () => {
+  it('starts its own local cloud with the bundle and the model in its bucket', async () => {
     assert.ok(await home.objects.head('models/tiny/config.json'));
     assert.equal((await home.objects.list('bundles/')).length, 1);
   });
@@ -27,7 +27,7 @@ describe('the gleaner command in a shell that points at another local cloud', fu
     assert.equal(code, 0, stderr);
   });
 
-  it('answers a question about no run in JSON where JSON is asked for', async () => {
+  it('names an unknown run in JSON with --json', async () => {
     const {code, stdout} = await gleaner(['status', 'nope', '--json', '--dir', home.dir]);
     assert.equal(code, 1);
     assert.match(JSON.parse(stdout).error, /there is no run "nope"/);
@@ -39,10 +39,10 @@ describe('the gleaner command in a shell that points at another local cloud', fu
     assert.match(stderr, /^gleaner: Unknown TPU "nope".*fault help.*\n$/);
   });
 
-  it('writes no control character of a hostile model to the terminal', async () => {
+  it('prints no control character of a hostile model name', async () => {
     await home.drop('datasets/hostile/run.json', '{"model":"\\u001b]0;PWN\\u0007\\u009b2J\\u202e"}');
     await home.drop('datasets/hostile/stream_000.jsonl', '{"text":"a"}\n');
-    // A manifest that was frozen by other hands names the model too.
+    // A forged manifest contains control characters too.
     await home.drop('activations/hostile/manifest.json', '{"schema":"\\u001b[31m\u009b\u202e"}');
     for (const args of [['status'], ['status', 'hostile'], ['verify', 'hostile']]) {
       const {stdout, stderr} = await gleaner([...args, '--dir', home.dir]);

@@ -6,7 +6,7 @@ import {join} from 'node:path';
 import {watchSpace} from '../../cli/space.ts';
 import {gleaner} from './home.ts';
 
-describe('a folder on a small disk', function () {
+describe('The folder of a local cloud on a small disk', function () {
   this.timeout(120_000);
   let dir: string;
   before(function () {
@@ -21,7 +21,7 @@ describe('a folder on a small disk', function () {
     rmdirSync(dir);
   });
 
-  it('is refused at the start, with its free space', async () => {
+  it('is refused at the start with its free space', async () => {
     for (const args of [['local', 'up', '--port', '0'], ['demo']]) {
       const {code, stderr} = await gleaner([...args, '--dir', join(dir, 'home')]);
       assert.equal(code, 1);
@@ -29,7 +29,7 @@ describe('a folder on a small disk', function () {
     }
   });
 
-  it('is noticed when it fills', async () => {
+  it('is reported when the disk is full', async () => {
     const {full, end} = watchSpace(dir);
     writeFileSync(join(dir, 'ballast'), Buffer.alloc(20 << 20));
     await assert.rejects(full, /is full \(\d MB free\): free some space and start again/);

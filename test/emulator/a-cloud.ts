@@ -9,10 +9,10 @@ const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, im
 export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
 
-/** The address of a cloud for a request that writes. */
-export const door = ({url, token}: LocalCloud) => urlWithToken(url, token);
+/** Address of a cloud with its token, for requests that write. */
+export const writeUrl = ({url, token}: LocalCloud) => urlWithToken(url, token);
 
-/** What a function of the fixture wrote down. */
+/** One call that a function of the fixture recorded. */
 export type Seen = {
   function: string;
   pid: number;
@@ -32,7 +32,7 @@ export type Seen = {
   };
 };
 
-/** Folders and clouds of one test, all gone after it. */
+/** Folders and clouds of one test. `end` closes the clouds and removes the folders. */
 export class Scratch {
   readonly #dirs: string[] = [];
   readonly #clouds: LocalCloud[] = [];
@@ -51,7 +51,7 @@ export class Scratch {
     return cloud;
   }
 
-  /** A cloud whose functions are the fixture's; `seen` reads what reached them. */
+  /** Cloud with the functions of the fixture; `seen` reads their recorded calls. */
   async cloudWithFunctions(
     options: Partial<LocalCloudOptions> = {},
   ): Promise<{cloud: LocalCloud; seen: () => Seen[]}> {
@@ -83,16 +83,16 @@ export function readLines(file: string): Seen[] {
   return lines.map(line => JSON.parse(line) as Seen);
 }
 
-/** Looks again and again until it holds; how long that takes is not what is tested. */
+/** Polls `probe` until its value is truthy, and fails after 12 s. `what` completes "Timed out before …". */
 export async function until<T>(
   what: string,
-  look: () => T | undefined | Promise<T | undefined>,
+  probe: () => T | undefined | Promise<T | undefined>,
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + 12_000;
   for (;;) {
-    const found = await look();
+    const found = await probe();
     if (found) return found;
-    if (Date.now() > deadline) throw new Error(`Waited in vain until ${what}`);
+    if (Date.now() > deadline) throw new Error(`Timed out before ${what}`);
     await new Promise(resolve => setTimeout(resolve, 10));
   }
 }

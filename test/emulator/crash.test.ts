@@ -7,18 +7,18 @@ import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {door, functionsModule, readLines, Scratch, triggers, until} from './a-cloud.ts';
+import {functionsModule, readLines, Scratch, triggers, until, writeUrl} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const rounds = 6;
 
-/** An object's bytes follow from its name, so a half one shows. */
+/** Bytes of an object, which follow from its name. A test detects a truncated object. */
 function bytesOf(name: string): Buffer<ArrayBuffer> {
   const seed = createHash('sha256').update(name).digest();
   return Buffer.concat(Array.from({length: 40 + (seed[0] ?? 0) * 20}, () => seed));
 }
 
-describe('a local cloud that is killed with -9', () => {
+describe('A local cloud after kill -9', () => {
   const scratch = new Scratch();
   const children: ChildProcess[] = [];
   afterEach(async () => {
@@ -36,10 +36,10 @@ describe('a local cloud that is killed with -9', () => {
     });
     children.push(child);
     const [line] = (await once(createInterface({input: child.stdout}), 'line')) as [string];
-    return {child, url: door(JSON.parse(line) as LocalCloud)};
+    return {child, url: writeUrl(JSON.parse(line) as LocalCloud)};
   };
 
-  /** Uploads one object after another in one of three ways until the cloud is gone; adds each that was acknowledged. */
+  /** Uploads objects in two ways until the cloud is gone, and collects the acknowledged names. */
   const keepUploading = async (url: string, prefix: string, acknowledged: string[]): Promise<void> => {
     const o = `${url}/upload/storage/v1/b/gleaner-local/o`;
     for (let n = 0; ; n++) {
@@ -96,7 +96,7 @@ describe('a local cloud that is killed with -9', () => {
       }
     });
 
-  it('loses nothing it acknowledged, keeps nothing by halves, leaves no VM, and delivers what was pending', async () => {
+  it('has every acknowledged object whole, has no VM process, and delivers every pending event', async () => {
     const dir = scratch.dir();
     const objects: string[] = [];
     const messages: string[] = [];
@@ -124,15 +124,15 @@ describe('a local cloud that is killed with -9', () => {
       });
       const pids = booted.slice(1).map(Number);
       assert.equal(alive(pids).length, 2);
-      // In the midst of the work, and at another moment of it each time.
+      // Kill during the work, after a different number of objects in each round.
       const [objects_then, messages_then] = [objects.length, messages.length];
-      await until('work is under way', () => {
+      await until('objects and messages were acknowledged', () => {
         return objects.length >= objects_then + 2 + round && messages.length > messages_then;
       });
       child.kill('SIGKILL');
       await once(child, 'exit');
       await Promise.all(work);
-      await until('the VM is gone with its cloud', () => alive(pids).length === 0);
+      await until('the processes of the VM ended', () => alive(pids).length === 0);
     }
 
     const {url} = await aCloudProcess(dir);
@@ -149,18 +149,18 @@ describe('a local cloud that is killed with -9', () => {
     assert.deepEqual(
       objects.filter(name => !listed.has(name)),
       [],
-      'acknowledged objects that are lost',
+      'lost objects that were acknowledged',
     );
     for (const name of listed.keys()) {
       const answer = await fetch(`${url}/gleaner-local/${name}`);
-      assert.ok(Buffer.from(await answer.arrayBuffer()).equals(bytesOf(name)), `${name} is not whole`);
+      assert.ok(Buffer.from(await answer.arrayBuffer()).equals(bytesOf(name)), `${name} is truncated`);
     }
     assert.deepEqual(
       readdirSync(join(dir, 'blobs')).toSorted(),
       [...listed.values()].map(({generation}) => generation).toSorted(),
-      'blobs that no object has, or objects without a blob',
+      'blobs without an object, or objects without a blob',
     );
-    await until('nothing is pending', async () => {
+    await until('every event was delivered', async () => {
       const {deliveries_pending} = (await (await fetch(`${url}/_local`)).json()) as {
         deliveries_pending: number;
       };
@@ -173,7 +173,7 @@ describe('a local cloud that is killed with -9', () => {
     assert.deepEqual(
       [...listed.values()].filter(({generation}) => !heard.has(generation)),
       [],
-      'objects that on-object never heard of',
+      'objects whose event never arrived',
     );
     assert.deepEqual(
       messages.filter(id => !heard.has(id)),
@@ -182,7 +182,7 @@ describe('a local cloud that is killed with -9', () => {
     );
   }).timeout(120_000);
 
-  it('takes its function host with it', async () => {
+  it('leaves no function host', async () => {
     const dir = scratch.dir();
     const {child, url} = await aCloudProcess(dir);
     const body = JSON.stringify({messages: [{data: 'eA=='}]});
@@ -194,10 +194,10 @@ describe('a local cloud that is killed with -9', () => {
     const pid = event?.pid ?? 0;
     assert.deepEqual(alive([pid]), [pid]);
     child.kill('SIGKILL');
-    await until('the host is gone', () => alive([pid]).length === 0);
+    await until('the function host ended', () => alive([pid]).length === 0);
   });
 
-  it('goes on with a resumable upload where it was', async () => {
+  it('continues a resumable upload from its stored bytes', async () => {
     const dir = scratch.dir();
     const first = await aCloudProcess(dir);
     const o = `${first.url}/upload/storage/v1/b/gleaner-local/o`;
@@ -214,7 +214,7 @@ describe('a local cloud that is killed with -9', () => {
     await once(first.child, 'exit');
 
     const second = await aCloudProcess(dir);
-    assert.equal(second.url, first.url, 'the clients know the address');
+    assert.equal(second.url, first.url, 'clients use the old address');
     const asked = await fetch(location, {
       method: 'PUT',
       headers: {'content-range': `bytes */${bytes.length}`},

@@ -2,20 +2,20 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {door, Scratch, type Seen, until} from './a-cloud.ts';
+import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;
   dead_letters: {id: string; topic: string; last_error: string; attempts: number}[];
 };
 
-describe('events to functions', () => {
+describe('The delivery of events to functions', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
   const put = (cloud: LocalCloud, name: string, body = 'x') =>
     fetch(
-      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -23,7 +23,7 @@ describe('events to functions', () => {
     );
   const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
     const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
-    const answer = await fetch(`${door(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
+    const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
       method: 'POST',
       body: JSON.stringify({messages}),
     });
@@ -31,13 +31,13 @@ describe('events to functions', () => {
   };
   const info = async (cloud: LocalCloud) => (await (await fetch(`${cloud.url}/_local`)).json()) as Info;
   const idle = (cloud: LocalCloud) =>
-    until('nothing is pending', async () => (await info(cloud)).deliveries_pending === 0);
+    until('every event was delivered', async () => (await info(cloud)).deliveries_pending === 0);
 
-  it('tell on-object of every new object, overwrites and copies too, as Eventarc does', async () => {
+  it('sends on-object an event for each new object and each overwrite, in the format of Eventarc', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello');
     await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello again');
-    await until('both arrived', () => seen().length === 2);
+    await until('both events arrived', () => seen().length === 2);
     const [first, second] = seen() as [Seen, Seen];
     assert.equal(first.type, 'google.cloud.storage.object.v1.finalized');
     assert.equal(first.source, `//storage.googleapis.com/projects/_/buckets/${cloud.bucket}`);
@@ -49,10 +49,10 @@ describe('events to functions', () => {
     assert.ok(Number(second.data.generation) > Number(generation));
   });
 
-  it('tell nobody of a failed upload', async () => {
+  it('sends no event for a failed upload', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const bad = await fetch(
-      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`,
+      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`,
       {
         method: 'POST',
         body: 'x',
@@ -61,18 +61,18 @@ describe('events to functions', () => {
     );
     assert.equal(bad.status, 400);
     await put(cloud, 'good');
-    await until('the good one arrived', () => seen().length > 0);
+    await until('the event of the good object arrived', () => seen().length > 0);
     assert.deepEqual(
       seen().map(event => event.data.name),
       ['good'],
     );
   });
 
-  it('bring each message to the function of its topic, with Pub/Sub words', async () => {
+  it('sends each message to the function of its topic, in the format of Pub/Sub', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const [one, two] = await publish(cloud, 'control', '{"n":1}', '{"n":2}');
     const [three] = await publish(cloud, 'tpu', '{"n":3}');
-    await until('all arrived', () => seen().length === 3);
+    await until('three events arrived', () => seen().length === 3);
     const got = seen().map(({function: name, id, text}) => `${name} ${id} ${text}`);
     assert.deepEqual(
       got.toSorted(),
@@ -87,11 +87,14 @@ describe('events to functions', () => {
     assert.equal(event.data.message?.messageId, event.id);
   });
 
-  it('come again when a function refuses, and let others pass meanwhile', async () => {
+  it('repeats an event that a function refuses, and delivers other events between the attempts', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const [refused] = await publish(cloud, 'control', '"refuse"');
     const [taken] = await publish(cloud, 'control', '"take"');
-    await until('it came a third time', () => seen().filter(event => event.id === refused).length >= 3);
+    await until(
+      'the refused event arrived three times',
+      () => seen().filter(event => event.id === refused).length >= 3,
+    );
     assert.equal(seen().filter(event => event.id === taken).length, 1);
     assert.equal((await info(cloud)).deliveries_pending, 1);
     const database = new DatabaseSync(join(cloud.dir, 'cloud.db'), {readOnly: true});
@@ -102,20 +105,20 @@ describe('events to functions', () => {
     assert.ok(row.attempts >= 2);
   });
 
-  it('survive a function that takes its whole host down', async () => {
+  it('repeats an event whose function ends its host', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const [first] = await publish(cloud, 'control', '"crash"');
-    await until('it ran in two hosts', () => {
+    await until('the function ran in two hosts', () => {
       const pids = seen()
         .filter(event => event.id === first)
         .map(event => event.pid);
       return new Set(pids).size >= 2;
     });
     const [next] = await publish(cloud, 'tpu', '"after"');
-    await until('the next event arrived all the same', () => seen().some(event => event.id === next));
+    await until('the next event arrived', () => seen().some(event => event.id === next));
   });
 
-  it('wait on disk while there is no host, and arrive when one comes', async () => {
+  it('keeps events on disk until a function host runs', async () => {
     const dir = scratch.dir();
     const first = await scratch.cloud({dir});
     await put(first, 'early');
@@ -132,7 +135,7 @@ describe('events to functions', () => {
     );
   });
 
-  it('wait, uncounted, while the module of the functions is broken', async () => {
+  it('counts no attempt while the module of the functions fails to load', async () => {
     const dir = scratch.dir();
     const cloud = await scratch.cloud({dir, function_host: {module: join(dir, 'missing.ts')}});
     await publish(cloud, 'control', '"x"');
@@ -141,15 +144,15 @@ describe('events to functions', () => {
       () => scratch.log.filter(line => line.includes('host ended')).length >= 2,
     );
     assert.ok(scratch.log.some(line => line.includes('missing.ts')));
-    const answer = await fetch(`${door(cloud)}/functions/worker-api`);
+    const answer = await fetch(`${writeUrl(cloud)}/functions/worker-api`);
     assert.equal(answer.status, 503);
     const {deliveries_pending, dead_letters} = await info(cloud);
     assert.deepEqual({deliveries_pending, dead_letters}, {deliveries_pending: 1, dead_letters: []});
   });
 
-  it('reach HTTP functions with method, path, query, headers and body whole', async () => {
+  it('passes method, path, query, headers and body of a request to its HTTP function', async () => {
     const {cloud} = await scratch.cloudWithFunctions();
-    const answer = await fetch(`${door(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
+    const answer = await fetch(`${writeUrl(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
       method: 'POST',
       body: JSON.stringify({action: 'lease'}),
       headers: {'content-type': 'application/json', authorization: 'Bearer token'},
@@ -159,12 +162,12 @@ describe('events to functions', () => {
       ...{authorization: 'Bearer token', body: {action: 'lease'}},
     });
     for (const name of ['on-object', 'on-tick', 'nothing']) {
-      assert.equal((await fetch(`${door(cloud)}/functions/${name}`)).status, 404);
+      assert.equal((await fetch(`${writeUrl(cloud)}/functions/${name}`)).status, 404);
     }
   });
 
-  describe('under faults', () => {
-    it('that drop: nothing arrives, and each is on record', async () => {
+  describe('under a fault', () => {
+    it('drop records each event in place of its delivery', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('drop', 'object');
       await put(cloud, 'lost');
@@ -180,16 +183,16 @@ describe('events to functions', () => {
       assert.equal(JSON.parse(row?.event ?? '{}').data.name, 'lost');
     });
 
-    it('that double: every event arrives twice under one id', async () => {
+    it('double delivers every event twice under one id', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('double', 'control');
       const ids = await publish(cloud, 'control', '"a"', '"b"');
       await put(cloud, 'single');
-      await until('all arrived', () => seen().length === 5);
+      await until('five events arrived', () => seen().length === 5);
       for (const id of ids) assert.equal(seen().filter(event => event.id === id).length, 2);
     });
 
-    it('that reorder: everything arrives, in another order', async () => {
+    it('reorder delivers every event in another order', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('reorder', 'all');
       const ids = await publish(cloud, 'control', ...Array.from({length: 30}, (_, n) => `"${n}"`));
@@ -199,21 +202,21 @@ describe('events to functions', () => {
       assert.notDeepEqual(arrived, ids);
     });
 
-    it('that are cleared: all is as before', async () => {
+    it('drop ends with clear', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('drop', 'all');
       await cloud.fault('clear', 'drop');
       const [id] = await publish(cloud, 'control', '"a"');
-      await until('it arrived', () => seen().some(event => event.id === id));
+      await until('the event arrived', () => seen().some(event => event.id === id));
     });
   });
 
-  it('are not lost by a host that is killed in mid-delivery', async () => {
+  it('repeats events after a kill of the function host during their delivery', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    const ids = await publish(cloud, 'control', ...Array.from({length: 8}, () => '"hang at first"'));
-    await until('all began', () => seen().length === 8);
+    const ids = await publish(cloud, 'control', ...Array.from({length: 8}, () => '"hang once"'));
+    await until('eight deliveries began', () => seen().length === 8);
     process.kill(seen()[0]?.pid ?? 0, 'SIGKILL');
-    await until('all came again', () => seen().length >= 16);
+    await until('eight deliveries were repeated', () => seen().length >= 16);
     await idle(cloud);
     for (const id of ids) assert.ok(seen().filter(event => event.id === id).length >= 2);
   });

@@ -8,7 +8,7 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, type Seen, until} from './a-cloud.ts';
 
 describe('gcloud on the local cloud', function () {
-  // Each command takes Python a second to start, and several on a busy machine.
+  // The start of gcloud takes a second on an idle machine, and several seconds on a busy machine.
   this.timeout(240_000);
   const scratch = new Scratch();
   let cloud: LocalCloud;
@@ -31,7 +31,7 @@ describe('gcloud on the local cloud', function () {
       CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
-      // What it does with large files, asked of small ones.
+      // Low thresholds: gcloud transfers small files in the way of large files.
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED: 'true',
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_THRESHOLD: '10M',
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_COMPONENT_SIZE: '5M',
@@ -47,7 +47,7 @@ describe('gcloud on the local cloud', function () {
     return stdout.trim();
   };
 
-  it('copies a file up, lists, shows, describes and copies it down', async () => {
+  it('uploads, lists, prints and downloads a file', async () => {
     const text = '{"text":"one"}\n{"text":"two"}\n';
     writeFileSync(join(dir, 'x.jsonl'), text);
     await gcloud('storage cp DIR/x.jsonl BUCKET/datasets/my-run/stream_000.jsonl');
@@ -65,7 +65,7 @@ describe('gcloud on the local cloud', function () {
     assert.ok(seen().some(event => event.data?.name === 'datasets/my-run/stream_000.jsonl'));
   });
 
-  it('copies folders both ways, and removes them @long', async () => {
+  it('uploads, downloads, moves and removes folders @long', async () => {
     mkdirSync(join(dir, 'folder', 'deep'), {recursive: true});
     for (const name of ['a', 'deep/b', 'empty'])
       writeFileSync(join(dir, 'folder', name), name === 'empty' ? '' : name);
@@ -87,7 +87,7 @@ describe('gcloud on the local cloud', function () {
     await assert.rejects(gcloud('storage ls BUCKET/up'), /matched no objects/);
   });
 
-  it('copies what is large enough to go in parts, and streams of unknown length @long', async () => {
+  it('uploads a large file in parts, and bytes of unknown length @long', async () => {
     const bytes = randomBytes(20 << 20);
     writeFileSync(join(dir, 'large'), bytes);
     await gcloud('storage cp DIR/large BUCKET/large');
@@ -95,7 +95,7 @@ describe('gcloud on the local cloud', function () {
     assert.ok(readFileSync(join(dir, 'large2')).equals(bytes));
     const whole = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o/large`);
     const {componentCount} = (await whole.json()) as {componentCount: number};
-    assert.ok(componentCount > 1, 'it went up in parts');
+    assert.ok(componentCount > 1, 'an upload in parts');
     const listed = (await gcloud('storage ls BUCKET/**')).split('\n');
     assert.deepEqual(listed, [
       `gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`,
@@ -111,10 +111,12 @@ describe('gcloud on the local cloud', function () {
     assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 9_000_000)));
   });
 
-  it('publishes messages, and hears which topics there are', async () => {
+  it('publishes messages and lists topics', async () => {
     const message = '{"action":"pause","run":"my-run"}';
     await gcloud('pubsub topics publish control', `--message=${message}`, '--attribute=who=me');
-    const event = await until('it arrived', () => seen().find(candidate => candidate.text === message));
+    const event = await until('the message arrived', () =>
+      seen().find(candidate => candidate.text === message),
+    );
     assert.equal(event.function, 'on-control');
     assert.deepEqual(event.data.message?.attributes, {who: 'me'});
     await assert.rejects(
@@ -124,13 +126,13 @@ describe('gcloud on the local cloud', function () {
     assert.match(await gcloud('pubsub topics list'), /topics\/control/);
   });
 
-  it('creates, lists, describes and deletes TPUs, and sees why not', async () => {
+  it('creates, lists, describes and deletes TPUs, and shows the reason of a refusal', async () => {
     writeFileSync(join(dir, 'startup.sh'), '#!/bin/bash\necho from gcloud; sleep 1000\n');
     const zone = '--zone=us-central1-a';
     const node = `tpu-us-central1-a-0 ${zone} --accelerator-type=v5litepod-1 --version=v2-alpha-tpuv5-lite --spot`;
     const create = `compute tpus tpu-vm create ${node} --metadata=who=me`;
     await gcloud(`${create} --metadata-from-file=startup-script=DIR/startup.sh`);
-    await until('its VM runs the script', () => {
+    await until('the VM runs the startup script', () => {
       const logs = join(cloud.dir, 'logs');
       return readdirSync(logs).some(file => readFileSync(join(logs, file), 'utf8').includes('from gcloud'));
     });
@@ -150,7 +152,7 @@ describe('gcloud on the local cloud', function () {
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
   });
 
-  it('queues TPUs, sees them wait and become active, and deletes them', async () => {
+  it('creates, describes and deletes queued resources in the states waiting and active', async () => {
     const name = 'tpu-us-east5-b-0';
     const zone = '--zone=us-east5-b';
     const create = `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`;
@@ -161,10 +163,10 @@ describe('gcloud on the local cloud', function () {
     };
     await cloud.fault('stockout', 'us-east5-b');
     await gcloud(create);
-    await until('it waits', () => isIn('WAITING_FOR_RESOURCES'));
+    await until('the queued resource waits', () => isIn('WAITING_FOR_RESOURCES'));
     assert.equal(JSON.parse(await gcloud(describe)).state.state, 'WAITING_FOR_RESOURCES');
     await cloud.fault('clear', 'stockout');
-    await until('it is active', () => isIn('ACTIVE'));
+    await until('the queued resource is active', () => isIn('ACTIVE'));
     const active = JSON.parse(await gcloud(describe));
     assert.deepEqual([active.tpu.nodeSpec[0].nodeId, active.spot], [name, {}]);
     assert.match(

@@ -1,6 +1,6 @@
 import {type IncomingHttpHeaders, request} from 'node:http';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {door} from './a-cloud.ts';
+import {writeUrl} from './a-cloud.ts';
 
 type GoogleError = {code: number; message: string; errors: {reason: string}[]};
 export type Answer = {
@@ -13,7 +13,7 @@ export type Answer = {
 export const objects = '/storage/v1/b/gleaner-local/o';
 export const uploads = `/upload${objects}`;
 
-/** Cloud Storage without a client library in between: what goes over the wire is what the test says. */
+/** Cloud Storage over HTTP without a client library: the test writes each request. */
 export class PlainHttp {
   readonly #cloud: () => LocalCloud;
 
@@ -22,7 +22,7 @@ export class PlainHttp {
   }
 
   async call(method: string, path: string, init: RequestInit = {}): Promise<Answer> {
-    const response = await fetch(door(this.#cloud()) + path, {method, redirect: 'manual', ...init});
+    const response = await fetch(writeUrl(this.#cloud()) + path, {method, redirect: 'manual', ...init});
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.includes('json');
     return {status: response.status, headers: response.headers, text, json: JSON.parse(isJson ? text : '{}')};
@@ -45,7 +45,7 @@ export class PlainHttp {
   }
 }
 
-/** Status and headers of an answer to GET /_local with headers that `fetch` would not send. */
+/** Status and headers of the answer to `GET /_local`, for request headers that `fetch` refuses to send. */
 export function headAs(
   port: number,
   headers: Record<string, string>,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {door, Scratch, type Seen, until} from './a-cloud.ts';
+import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
-describe('Pub/Sub', () => {
+describe('Pub/Sub of the local cloud', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let seen: () => Seen[];
@@ -18,7 +18,7 @@ describe('Pub/Sub', () => {
       process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
       pubsub = new PubSub({projectId: cloud.project});
     });
-    /** The client sends no credentials of its own to an emulator. */
+    /** Call options with the token, because Google's client sends no credentials to an emulator. */
     const withToken = () => ({otherArgs: {headers: {authorization: `Bearer ${cloud.token}`}}});
     const topic = (name: string) => pubsub.topic(name, {gaxOpts: withToken()});
     after(async () => {
@@ -26,21 +26,21 @@ describe('Pub/Sub', () => {
       await pubsub.close();
     });
 
-    it('publishes data and attributes', async () => {
+    it('publishes data and attributes of a message', async () => {
       const id = await topic('control').publishMessage({json: {ä: '\u{1f600}'}, attributes: {who: 'me'}});
-      const event = await until('it arrived', () => seen().find(candidate => candidate.id === id));
+      const event = await until('the message arrived', () => seen().find(candidate => candidate.id === id));
       assert.equal(event.text, '{"ä":"\u{1f600}"}');
       assert.deepEqual(event.data.message?.attributes, {who: 'me'});
     });
 
-    it('publishes bytes that are no text', async () => {
+    it('publishes bytes that are not text', async () => {
       const data = Buffer.from([0, 255, 128, 10]);
       const id = await topic('tpu').publishMessage({data});
-      const event = await until('it arrived', () => seen().find(candidate => candidate.id === id));
+      const event = await until('the message arrived', () => seen().find(candidate => candidate.id === id));
       assert.equal(event.data.message?.data, data.toString('base64'));
     });
 
-    it('lists and gets the topics of the triggers, and knows no other', async () => {
+    it('lists and gets the topics of the triggers, and only these', async () => {
       const [topics] = await pubsub.getTopics();
       const names = topics.map(topic => topic.name);
       assert.deepEqual(names, ['projects/gleaner-local/topics/control', 'projects/gleaner-local/topics/tpu']);
@@ -49,7 +49,7 @@ describe('Pub/Sub', () => {
       await assert.rejects(topic('weather').publishMessage({data: Buffer.from('x')}), {code: 5});
     });
 
-    it('makes a topic that nobody listens to', async () => {
+    it('creates a topic without a function', async () => {
       await pubsub.createTopic('silence', withToken());
       assert.match(await topic('silence').publishMessage({data: Buffer.from('x')}), /^\d+$/);
       await assert.rejects(pubsub.createTopic('silence', withToken()), {code: 6});
@@ -58,7 +58,7 @@ describe('Pub/Sub', () => {
 
   describe('over REST', () => {
     const publish = (topic: string, body: string, project = cloud.project) =>
-      fetch(`${door(cloud)}/v1/projects/${project}/topics/${topic}:publish`, {method: 'POST', body});
+      fetch(`${writeUrl(cloud)}/v1/projects/${project}/topics/${topic}:publish`, {method: 'POST', body});
     const cases = [
       {
         name: 'an unknown topic',
@@ -70,7 +70,7 @@ describe('Pub/Sub', () => {
       {name: 'no messages', topic: 'control', body: '{}', status: 400, says: /1 to 1000 messages/},
       {name: 'an empty message', topic: 'control', body: '{"messages":[{}]}', status: 400, says: /empty/},
       {
-        name: 'data that is no base64',
+        name: 'data that is not base64',
         topic: 'control',
         body: '{"messages":[{"data":"{}"}]}',
         status: 400,
@@ -84,22 +84,28 @@ describe('Pub/Sub', () => {
         says: /data/,
       },
       {
-        name: 'attributes that are no strings',
+        name: 'a number for an attribute',
         topic: 'control',
         body: '{"messages":[{"attributes":{"a":1}}]}',
         status: 400,
         says: /attributes/,
       },
       {
-        name: 'a message that is none',
+        name: 'a message that is not an object',
         topic: 'control',
         body: '{"messages":["x"]}',
         status: 400,
         says: /object/,
       },
-      {name: 'what is no JSON', topic: 'control', body: '{"messages"', status: 400, says: /Failed to parse/},
       {
-        name: 'far too much',
+        name: 'a body that is not JSON',
+        topic: 'control',
+        body: '{"messages"',
+        status: 400,
+        says: /Failed to parse/,
+      },
+      {
+        name: 'a message over 10 MB',
         topic: 'control',
         body: `{"messages":[{"data":"${'A'.repeat(14_000_000)}"}]}`,
         status: 400,
@@ -107,7 +113,7 @@ describe('Pub/Sub', () => {
       },
     ];
     for (const {name, topic, body, status, says} of cases) {
-      it(`${name} is ${status}`, async () => {
+      it(`answers ${status} to ${name}`, async () => {
         const answer = await publish(topic, body);
         assert.equal(answer.status, status);
         const {error} = (await answer.json()) as {error: {message: string}};
@@ -115,17 +121,17 @@ describe('Pub/Sub', () => {
       });
     }
 
-    it('a batch with one bad message publishes none of them', async () => {
+    it('publishes no message of a request with one invalid message', async () => {
       const answer = await publish('control', '{"messages":[{"data":"Z29vZA=="},{"data":"!"}]}');
       assert.equal(answer.status, 400);
       const [sentinel] = (
         (await (await publish('control', '{"messages":[{"data":"ZW5k"}]}')).json()) as {messageIds: string[]}
       ).messageIds;
-      await until('the next one arrived', () => seen().some(event => event.id === sentinel));
+      await until('the next message arrived', () => seen().some(event => event.id === sentinel));
       assert.ok(!seen().some(event => event.text === 'good'));
     });
 
-    it('another project is unknown', async () => {
+    it('answers 404 to another project', async () => {
       assert.equal((await publish('control', '{"messages":[{"data":"eA=="}]}', 'other')).status, 404);
     });
   });

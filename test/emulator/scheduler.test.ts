@@ -20,15 +20,15 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
   const job = {name: 'projects/gleaner-local/locations/us-central1/jobs/gleaner-tick'};
   const ticksOf = (lines: {function: string}[]) => lines.filter(line => line.function === 'on-tick');
 
-  it('begins paused, ticks while enabled, one tick at a time, and stops when paused', async () => {
+  it('has a paused job at first, which ticks only while enabled, one tick at a time', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions({tick_interval_ms: 5});
     const client = aClient(cloud);
     assert.equal((await client.getJob(job))[0].state, 'PAUSED');
     assert.deepEqual(ticksOf(seen()), []);
     assert.equal((await client.resumeJob(job))[0].state, 'ENABLED');
-    await until('it ticked', () => ticksOf(seen()).length >= 4);
+    await until('four ticks ran', () => ticksOf(seen()).length >= 4);
     assert.equal((await client.pauseJob(job))[0].state, 'PAUSED');
-    // A tick that was under way then goes on, and may not have reached its function yet.
+    // A tick in progress continues, and may not have reached its function.
     await until('the last tick was answered', async () => (await client.getJob(job))[0].status?.code === 0);
     const order = seen().map(line => line.function);
     order.forEach((name, i) => {
@@ -39,7 +39,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     assert.ok(seen().every(line => line.function !== 'on-tick' || line.job === 'gleaner-tick'));
   });
 
-  it('refuses to pause what is paused and to resume what runs, as documented', async () => {
+  it('refuses to pause a paused job and to resume an enabled job, as documented', async () => {
     const {cloud} = await scratch.cloudWithFunctions({tick_interval_ms: 5});
     const client = aClient(cloud);
     await assert.rejects(client.pauseJob(job), /must be ENABLED/);
@@ -50,10 +50,10 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
   it('runs a paused job on demand', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     await aClient(cloud).runJob(job);
-    await until('it ticked', () => ticksOf(seen()).length === 1);
+    await until('one tick ran', () => ticksOf(seen()).length === 1);
   });
 
-  it('knows one job', async () => {
+  it('lists one job and answers 404 to another job', async () => {
     const cloud = await scratch.cloud();
     const client = aClient(cloud);
     await assert.rejects(client.getJob({name: job.name.replace('tick', 'tock')}), {code: 5});
@@ -64,22 +64,22 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     );
   });
 
-  it('stays on through a restart of the cloud', async () => {
+  it('keeps the job enabled over a restart of the cloud', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions({tick_interval_ms: 5});
     await aClient(cloud).resumeJob(job);
-    await until('it ticked', () => ticksOf(seen()).length >= 1);
+    await until('one tick ran', () => ticksOf(seen()).length >= 1);
     await cloud.close();
     const count = ticksOf(seen()).length;
     const {cloud: again} = await scratch.cloudWithFunctions({dir: cloud.dir, tick_interval_ms: 5});
     assert.equal((await aClient(again).getJob(job))[0].state, 'ENABLED');
-    await until('it ticks again', () => ticksOf(seen()).length > count);
+    await until('a tick ran after the restart', () => ticksOf(seen()).length > count);
   });
 
-  it('goes on after a tick that failed because there were no functions', async () => {
+  it('ticks again after ticks without a function host', async () => {
     const cloud = await scratch.cloud({tick_interval_ms: 5});
     await aClient(cloud).resumeJob(job);
     await cloud.close();
     const {seen} = await scratch.cloudWithFunctions({dir: cloud.dir, tick_interval_ms: 5});
-    await until('it ticks', () => ticksOf(seen()).length >= 2);
+    await until('two ticks ran', () => ticksOf(seen()).length >= 2);
   });
 });

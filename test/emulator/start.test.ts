@@ -3,9 +3,9 @@ import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {LocalCloudError} from '../../emulator/cloud.ts';
-import {door, Scratch, until} from './a-cloud.ts';
+import {Scratch, until, writeUrl} from './a-cloud.ts';
 
-describe('starting and ending a local cloud', () => {
+describe('A local cloud', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
@@ -16,20 +16,20 @@ describe('starting and ending a local cloud', () => {
     return true;
   };
 
-  it('says that a port is taken, and leaves the folder free', async () => {
-    const stranger = createServer().listen(0, '127.0.0.1');
-    await new Promise(done => stranger.once('listening', done));
-    const {port} = stranger.address() as {port: number};
+  it('names a port that is in use, and unlocks its folder', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await new Promise(done => other.once('listening', done));
+    const {port} = other.address() as {port: number};
     const dir = scratch.dir();
     await assert.rejects(
       scratch.cloud({dir, port}),
       refusal('port-in-use', new RegExp(`127.0.0.1:${port}.*--port`)),
     );
-    stranger.close();
+    other.close();
     await scratch.cloud({dir});
   });
 
-  it('says that a folder is in use, and by whom', async () => {
+  it('names the process that uses its folder', async () => {
     const first = await scratch.cloud();
     const message = new RegExp(`process ${process.pid}, ${first.url}.*--dir`);
     await assert.rejects(scratch.cloud({dir: first.dir}), refusal('dir-in-use', message));
@@ -38,7 +38,7 @@ describe('starting and ending a local cloud', () => {
     await scratch.cloud({dir: first.dir});
   });
 
-  it('says that a folder cannot be used', async () => {
+  it('names a folder that is a file or cannot be created', async () => {
     const file = join(scratch.dir(), 'file');
     writeFileSync(file, '');
     await assert.rejects(
@@ -48,13 +48,13 @@ describe('starting and ending a local cloud', () => {
     await assert.rejects(scratch.cloud({dir: '/proc/none'}), refusal('dir-unusable', /\/proc\/none/));
   });
 
-  it('says that a file there is no database of ours', async () => {
+  it('names a file in its folder that is not a database', async () => {
     const dir = scratch.dir();
     writeFileSync(join(dir, 'cloud.db'), 'this is not a database, whatever its name says. '.repeat(20));
     await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', /cloud\.db/));
   });
 
-  it('says what is wrong with the triggers', async () => {
+  it('names the error in the file of the triggers', async () => {
     const dir = scratch.dir();
     const triggers = join(dir, 'triggers.json');
     await assert.rejects(scratch.cloud({dir, triggers}), refusal('bad-triggers', /triggers\.json/));
@@ -62,21 +62,21 @@ describe('starting and ending a local cloud', () => {
     await assert.rejects(scratch.cloud({dir, triggers}), refusal('bad-triggers', /kind/));
   });
 
-  it('comes back on the port that it had, and on another when that is taken', async () => {
+  it('restarts on its earlier port, or on another port when that port is in use', async () => {
     const first = await scratch.cloud();
     await first.close();
     const second = await scratch.cloud({dir: first.dir});
     assert.equal(second.port, first.port);
     assert.equal(second.pubsub_endpoint, first.pubsub_endpoint);
     await second.close();
-    const stranger = createServer().listen(first.port, '127.0.0.1');
-    await new Promise(done => stranger.once('listening', done));
+    const other = createServer().listen(first.port, '127.0.0.1');
+    await new Promise(done => other.once('listening', done));
     const third = await scratch.cloud({dir: first.dir});
     assert.notEqual(third.port, first.port);
-    stranger.close();
+    other.close();
   });
 
-  it('tells at /_local where everything is and how it stands', async () => {
+  it('lists its addresses, files and state at /_local', async () => {
     const cloud = await scratch.cloud({project: 'my-project', bucket: 'my-bucket'});
     const {url, dir, pubsub_endpoint} = cloud;
     assert.deepEqual(await (await fetch(`${url}/_local`)).json(), {
@@ -92,17 +92,17 @@ describe('starting and ending a local cloud', () => {
     });
   });
 
-  it('takes faults over HTTP, and says what there is when it does not know one', async () => {
+  it('injects faults over HTTP, and lists the known names in the answer to an unknown name', async () => {
     const cloud = await scratch.cloud();
     const fault = async (body: string) => {
-      const answer = await fetch(`${door(cloud)}/_local/faults`, {method: 'POST', body});
+      const answer = await fetch(`${writeUrl(cloud)}/_local/faults`, {method: 'POST', body});
       return {status: answer.status, text: await answer.text()};
     };
     assert.match((await fault('{"kind":"stockout","target":"us-central1-a"}')).text, /no more capacity/);
     for (const [body, says] of [
       ['{"kind":"flood"}', /Unknown fault \\"flood\\"; `gleaner local fault help` lists/],
       ['{"kind":"stockout","target":"mars-north1-a"}', /mars-north1-a.*us-central1-a/],
-      ['{"kind":"preempt","target":"nobody"}', /Unknown TPU \\"nobody\\"/],
+      ['{"kind":"preempt","target":"nothing"}', /Unknown TPU \\"nothing\\"/],
       ['{"kind":"drop","target":"rain"}', /Unknown target \\"rain\\".*object, control, tpu/],
       ['{"kind":"drop","target":"object=2"}', /Bad rate \\"2\\"/],
       ['{"kind":"drop","target":"object="}', /Bad rate \\"\\"/],
@@ -118,7 +118,7 @@ describe('starting and ending a local cloud', () => {
     assert.match((await fault('{"kind":"clear","target":"all"}')).text, /cleared 1 fault"/);
   });
 
-  it('remembers lasting faults', async () => {
+  it('keeps lasting faults over a restart', async () => {
     const first = await scratch.cloud();
     await first.fault('drop', 'object=0.5');
     await first.close();
@@ -127,30 +127,30 @@ describe('starting and ending a local cloud', () => {
     assert.deepEqual(faults, [{kind: 'drop', target: 'object', amount: 0.5}]);
   });
 
-  it('ends on request, and leaves nothing running', async () => {
+  it('shuts down on request and ends its function host', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    await fetch(`${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
+    await fetch(`${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
       method: 'POST',
       body: 'a',
     });
-    const host = await until('its function host has a call', () => seen()[0]?.pid);
-    await fetch(`${door(cloud)}/_local/shutdown`, {method: 'POST'});
+    const host = await until('the function host got a call', () => seen()[0]?.pid);
+    await fetch(`${writeUrl(cloud)}/_local/shutdown`, {method: 'POST'});
     await cloud.closed;
     await assert.rejects(fetch(`${cloud.url}/_local`));
     assert.throws(() => process.kill(host, 0), {code: 'ESRCH'});
     await cloud.close();
   });
 
-  it('has storage and nothing else when asked for no more', async () => {
+  it('has only Cloud Storage with the option storage_only', async () => {
     const cloud = await scratch.cloud({storage_only: true});
     assert.equal((await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}`)).status, 200);
     assert.equal((await fetch(`${cloud.url}/v1/projects/${cloud.project}/topics`)).status, 404);
     await assert.rejects(cloud.fault('stockout', 'all'), refusal('bad-fault', /storage only/));
   });
 
-  it('sweeps what an interrupted upload left, and nothing else', async () => {
+  it('removes the files of interrupted uploads and of deleted VMs, and keeps open resumable uploads', async () => {
     const first = await scratch.cloud();
-    const upload = `${door(first)}/upload/storage/v1/b/${first.bucket}/o`;
+    const upload = `${writeUrl(first)}/upload/storage/v1/b/${first.bucket}/o`;
     await fetch(`${upload}?uploadType=media&name=kept`, {method: 'POST', body: 'kept'});
     const begun = await fetch(`${upload}?uploadType=resumable&name=later`, {method: 'POST'});
     const location = begun.headers.get('location') ?? '';
@@ -174,7 +174,7 @@ describe('starting and ending a local cloud', () => {
     assert.equal(await read('later'), 'half and');
     assert.equal(await read('kept'), 'kept');
     await until(
-      'the upload is away',
+      'the file of the upload is gone',
       () => !existsSync(join(first.dir, 'uploads', location.split('upload_id=')[1] ?? '')),
     );
   });

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
 import {type Bucket, Storage} from '@google-cloud/storage';
 import type {LocalCloud, StoredInfo} from '../../emulator/cloud.ts';
-import {door, Scratch} from './a-cloud.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
 describe('Cloud Storage through @google-cloud/storage', () => {
   const scratch = new Scratch();
@@ -13,18 +13,18 @@ describe('Cloud Storage through @google-cloud/storage', () => {
   let bucket: Bucket;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
-    bucket = new Storage({apiEndpoint: door(cloud), projectId: cloud.project}).bucket(cloud.bucket);
+    bucket = new Storage({apiEndpoint: writeUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
   });
   after(() => scratch.end());
 
   for (const {name, size, options} of [
     {name: 'in one request', size: 5_000, options: {resumable: false}},
-    {name: 'nothing at all', size: 0, options: {resumable: false}},
-    {name: 'resumable, in one piece', size: 3_000_000, options: {resumable: true}},
-    {name: 'resumable, nothing at all', size: 0, options: {resumable: true}},
-    {name: 'resumable, in chunks', size: 3_000_000, options: {resumable: true, chunkSize: 256 * 1024}},
+    {name: 'of zero bytes', size: 0, options: {resumable: false}},
+    {name: 'in one resumable piece', size: 3_000_000, options: {resumable: true}},
+    {name: 'of zero bytes, resumable', size: 0, options: {resumable: true}},
+    {name: 'in resumable chunks', size: 3_000_000, options: {resumable: true, chunkSize: 256 * 1024}},
   ]) {
-    it(`uploads ${name} and downloads the same, sums checked on both sides`, async () => {
+    it(`returns the bytes of an upload ${name}, with checksums on both sides`, async () => {
       const bytes = randomBytes(size);
       const file = bucket.file(`up/${name}`);
       await file.save(bytes, {validation: 'crc32c', ...options});
@@ -36,7 +36,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     });
   }
 
-  it('uploads a stream whose length nobody knows', async () => {
+  it('stores a byte stream of unknown length', async () => {
     const file = bucket.file('up/stream');
     await pipeline(
       (async function* () {
@@ -49,7 +49,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.equal(back[499_999], 49);
   });
 
-  it('hears of a refusal that comes while the bytes are still on their way', async () => {
+  it('delivers a refusal while the client still sends bytes', async () => {
     const name = 'refused early';
     const options = {resumable: false, preconditionOpts: {ifGenerationMatch: 0}};
     await bucket.file(name).save('first', options);
@@ -57,7 +57,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
       await assert.rejects(bucket.file(name).save(Buffer.alloc(2_000_000, i), options), {code: 412});
   });
 
-  it('creates once: the second writer gets 412 and changes nothing', async () => {
+  it('answers 412 to the second creator of a name and keeps the first object', async () => {
     const file = bucket.file('once');
     for (const resumable of [false, true]) {
       const name = `once ${resumable}`;
@@ -69,7 +69,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.deepEqual(await file.exists(), [false]);
   });
 
-  it('gives each overwrite a higher generation and keeps only the newest', async () => {
+  it('gives each overwrite a higher generation and keeps only the newest generation', async () => {
     const file = bucket.file('over');
     await file.save('one', {resumable: false});
     const first = Number((await file.getMetadata())[0].generation);
@@ -80,14 +80,14 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.equal(String((await bucket.file('over', {generation: second}).download())[0]), 'two');
   });
 
-  it('reads a range', async () => {
+  it('reads a range of an object', async () => {
     const file = bucket.file('range');
     await file.save('0123456789', {resumable: false});
     assert.equal(String((await file.download({start: 2, end: 5}))[0]), '2345');
     assert.equal(String((await file.download({start: 7}))[0]), '789');
   });
 
-  it('keeps custom metadata, merges a patch and takes null for away', async () => {
+  it('keeps custom metadata, merges a patch and removes a key with the value null', async () => {
     const file = bucket.file('meta');
     const metadata = {contentType: 'application/jsonl', metadata: {run: 'my-run', samples: '12'}};
     await file.save('x', {resumable: false, metadata});
@@ -98,7 +98,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.equal(read.metageneration, '2');
   });
 
-  it('lists by prefix, folder, page and offset, in byte order', async () => {
+  it('lists objects by prefix, folder, page and offset, in byte order', async () => {
     const names = ['l/a', 'l/b/1', 'l/b/2', 'l/c', 'l/ä', 'l/\u{1f600}', 'l/\uffff', 'm/z'];
     for (const name of names) await bucket.file(name).save('x', {resumable: false});
     const listed = async (query: object) => (await bucket.getFiles(query))[0].map(file => file.name);
@@ -127,7 +127,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.deepEqual(await listed({prefix: 'nothing'}), []);
   });
 
-  it('copies, moves and composes', async () => {
+  it('copies, moves and composes objects', async () => {
     const a = bucket.file('parts/a');
     const b = bucket.file('parts/b');
     await a.save('left-', {resumable: false, metadata: {metadata: {k: 'v'}}});
@@ -144,7 +144,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.deepEqual(await bucket.file('parts/moved').exists(), [true]);
   });
 
-  it('deletes once, under conditions', async () => {
+  it('deletes an object once and under conditions', async () => {
     const file = bucket.file('gone');
     await file.save('x', {resumable: false});
     await assert.rejects(file.delete({ifGenerationMatch: 1}), {code: 412});
@@ -153,8 +153,8 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     await file.delete({ignoreNotFound: true});
   });
 
-  it('has the bucket, and says which it has not', async () => {
-    const storage = new Storage({apiEndpoint: door(cloud), projectId: cloud.project});
+  it('creates buckets and answers 404 with the name of an unknown bucket', async () => {
+    const storage = new Storage({apiEndpoint: writeUrl(cloud), projectId: cloud.project});
     assert.deepEqual(await bucket.exists(), [true]);
     assert.deepEqual(await storage.bucket('not-there').exists(), [false]);
     await assert.rejects(storage.bucket('not-there').file('x').save('x', {resumable: false}), /not-there/);
@@ -166,7 +166,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     await assert.rejects(storage.createBucket('another-one'), {code: 409});
   });
 
-  it('shows objects as files, and tells listeners in process', async () => {
+  it('shows objects as files, and calls the listeners of the process', async () => {
     const heard: StoredInfo[] = [];
     const unsubscribe = cloud.onObject(object => heard.push(object));
     const shown = join(cloud.dir, 'buckets', cloud.bucket, 'view', 'a.txt');
@@ -187,7 +187,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     );
   });
 
-  it('stores a file of many megabytes without holding it in memory', async () => {
+  it('stores 150 MiB with less than 100 MiB in memory', async () => {
     const path = join(scratch.dir(), 'large');
     writeFileSync(path, Buffer.alloc(150 << 20, 'gleaner'));
     const before = process.memoryUsage().arrayBuffers;

@@ -4,9 +4,9 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
-import {door, Scratch} from './a-cloud.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
-/** Segments that a careless server would trip over, among any others. */
+/** Random path segments, among them segments with a meaning for paths, URLs and shells. */
 const segment = fc.oneof(
   fc.constantFrom(
     '',
@@ -52,7 +52,7 @@ const objectName = fc
     return isAllowed && name !== '' && Buffer.byteLength(name) <= 1024;
   });
 
-describe('object names', () => {
+describe('An object name', () => {
   const scratch = new Scratch();
   let parent: string;
   let cloud: LocalCloud;
@@ -62,10 +62,11 @@ describe('object names', () => {
   });
   after(() => scratch.end());
 
-  const path = (name: string) => `${door(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
+  const path = (name: string) =>
+    `${writeUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
   const upload = (name: string, body: string) =>
     fetch(
-      `${door(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -82,8 +83,8 @@ describe('object names', () => {
     }
   };
 
-  it('of every allowed shape can be written, read, listed and deleted, and touch nothing outside the folder', async () => {
-    // No folder until a name is a path.
+  it('of every allowed form can be written, read, listed and deleted, and changes no file outside the folder', async () => {
+    // The folder exists after the first name that is a path.
     const view = join(cloud.dir, 'buckets', cloud.bucket);
     const shown = () => (existsSync(view) ? readdirSync(view) : []);
     await fc.assert(
@@ -109,7 +110,7 @@ describe('object names', () => {
     assert.deepEqual([readdirSync(parent), readdirSync(join(parent, 'a'))], [['a'], ['b']]);
   }).timeout(60_000);
 
-  it('fold at the delimiter as the sorted names say, in pages of any size', async () => {
+  it('is folded at the delimiter of a list, in pages of every size', async () => {
     const short = fc.array(fc.constantFrom('a', 'b', '/', 'ä', '//'), {minLength: 1, maxLength: 6});
     await fc.assert(
       fc.asyncProperty(
@@ -127,7 +128,7 @@ describe('object names', () => {
             if (cut < 0) expected.items.add(name);
             else expected.prefixes.add(name.slice(0, cut + 1));
           }
-          const told = {items: [] as string[], prefixes: [] as string[]};
+          const listed = {items: [] as string[], prefixes: [] as string[]};
           for (let token: string | undefined = ''; token !== undefined; ) {
             const query: string = new URLSearchParams({
               ...{prefix, delimiter: '/', maxResults: String(maxResults), pageToken: token},
@@ -140,20 +141,20 @@ describe('object names', () => {
             };
             const size = (page.items?.length ?? 0) + (page.prefixes?.length ?? 0);
             assert.ok(size <= maxResults && (size > 0 || token === ''));
-            told.items.push(...(page.items ?? []).map(item => item.name));
-            told.prefixes.push(...(page.prefixes ?? []));
+            listed.items.push(...(page.items ?? []).map(item => item.name));
+            listed.prefixes.push(...(page.prefixes ?? []));
             token = page.nextPageToken;
           }
           for (const name of written) await fetch(path(name), {method: 'DELETE'});
-          assert.deepEqual(told.items.toSorted(), [...expected.items].toSorted());
-          assert.deepEqual(told.prefixes.toSorted(), [...expected.prefixes].toSorted());
+          assert.deepEqual(listed.items.toSorted(), [...expected.items].toSorted());
+          assert.deepEqual(listed.prefixes.toSorted(), [...expected.prefixes].toSorted());
         },
       ),
       {numRuns: 60},
     );
   }).timeout(60_000);
 
-  it('that are paths in the bucket have a file there, and no other name has one', () => {
+  it('has a file in the view exactly when it is a path inside its bucket', () => {
     const dir = scratch.dir();
     const view = new BucketView(dir);
     const root = join(dir, 'buckets', 'a-bucket') + sep;
@@ -172,7 +173,7 @@ describe('object names', () => {
     assert.equal(view.path('..', 'x'), undefined);
   });
 
-  it('that cannot both be files are both objects', async () => {
+  it('that is a folder of another object is stored although only one of them is a file in the view', async () => {
     await upload('both', 'file');
     await upload('both/inside', 'deeper');
     await upload('both/', 'folder');
@@ -182,13 +183,13 @@ describe('object names', () => {
     assert.equal(readFileSync(join(cloud.dir, 'buckets', cloud.bucket, 'both'), 'utf8'), 'file');
   });
 
-  it('are shown again after someone has tidied up in the view', async () => {
+  it('gets its file in the view back after a restart', async () => {
     const dir = scratch.dir();
     const first = await scratch.cloud({storage_only: true, dir});
     const bucket = join(dir, 'buckets', first.bucket);
     for (const name of ['kept/a', 'kept/b']) {
       await fetch(
-        `${door(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+        `${writeUrl(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
         {
           method: 'POST',
           body: name,

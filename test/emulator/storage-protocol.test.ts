@@ -17,7 +17,7 @@ describe('Cloud Storage over HTTP', () => {
 
   const http = new PlainHttp(() => cloud);
 
-  describe('downloads', () => {
+  describe('for downloads', () => {
     const cases = [
       {range: 'bytes=2-5', status: 206, text: '2345', content_range: 'bytes 2-5/10'},
       {range: 'bytes=7-', status: 206, text: '789', content_range: 'bytes 7-9/10'},
@@ -27,7 +27,7 @@ describe('Cloud Storage over HTTP', () => {
       {range: 'lines=1-2', status: 200, text: '0123456789', content_range: null},
     ];
     for (const {range, status, text, content_range} of cases) {
-      it(`of ${range} are ${status}`, async () => {
+      it(`answers ${status} to the range ${range}`, async () => {
         await http.put('digits', '0123456789');
         const answer = await http.get('digits', {range});
         assert.deepEqual(
@@ -37,7 +37,7 @@ describe('Cloud Storage over HTTP', () => {
       });
     }
 
-    it('past the end are 416 and say how long the object is', async () => {
+    it('answers 416 with the size of the object to a range past the end', async () => {
       await http.put('digits', '0123456789');
       const answer = await http.get('digits', {range: 'bytes=10-'});
       assert.deepEqual([answer.status, answer.headers.get('content-range')], [416, 'bytes */10']);
@@ -46,7 +46,7 @@ describe('Cloud Storage over HTTP', () => {
       assert.equal((await http.get('none')).status, 200);
     });
 
-    it('work at all three addresses, and HEAD has the same headers and no body', async () => {
+    it('serves an object at three addresses, and the same headers without a body for HEAD', async () => {
       await http.put('a dir/ä?#%.txt', 'here', '', {'content-type': 'text/plain'});
       const plain = '/gleaner-local/a%20dir/%C3%A4%3F%23%25.txt';
       const encoded = encodeURIComponent('a dir/ä?#%.txt');
@@ -63,7 +63,7 @@ describe('Cloud Storage over HTTP', () => {
       }
     });
 
-    it('unzip what is stored zipped for those who cannot', async () => {
+    it('decompresses a gzip object for a client that does not accept gzip', async () => {
       const zipped = gzipSync('plain text');
       await http.put('zipped', zipped, '&contentEncoding=gzip');
       assert.equal((await http.get('zipped', {'accept-encoding': 'identity'})).text, 'plain text');
@@ -75,12 +75,12 @@ describe('Cloud Storage over HTTP', () => {
     });
 
     const losses = [
-      {name: 'a part', lose: (blob: string) => truncateSync(blob, 4), left: '0123'},
-      {name: 'every byte', lose: (blob: string) => truncateSync(blob, 0), left: ''},
-      {name: 'its file', lose: (blob: string) => rmSync(blob), left: ''},
+      {name: 'the end of its blob', lose: (blob: string) => truncateSync(blob, 4), left: '0123'},
+      {name: 'every byte of its blob', lose: (blob: string) => truncateSync(blob, 0), left: ''},
+      {name: 'its blob', lose: (blob: string) => rmSync(blob), left: ''},
     ];
     for (const {name, lose, left} of losses) {
-      it(`of an object that lost ${name} on the disk end at once with the bytes that are left`, async () => {
+      it(`ends the download of an object that lost ${name} with the bytes that are left`, async () => {
         const stored = await http.put('lossy', '0123456789');
         lose(join(cloud.dir, 'blobs', String(stored.json.generation)));
         const answer = await http.get('lossy');
@@ -90,7 +90,7 @@ describe('Cloud Storage over HTTP', () => {
       });
     }
 
-    it('that began before an overwrite or a delete end with the old bytes', async () => {
+    it('ends a download with the old bytes after an overwrite and a delete', async () => {
       const old = Buffer.alloc(20 << 20, 'old');
       await http.put('slow', old);
       const response = await fetch(`${cloud.url}/gleaner-local/slow`);
@@ -100,7 +100,7 @@ describe('Cloud Storage over HTTP', () => {
     });
   });
 
-  describe('bad requests', () => {
+  describe('for bad requests', () => {
     const long = encodeURIComponent('ä'.repeat(513));
     const cases = [
       {
@@ -118,7 +118,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /it is empty/,
       },
       {
-        name: 'a name too long',
+        name: 'a name over 1024 bytes',
         method: 'POST',
         path: `${uploads}?uploadType=media&name=${long}`,
         status: 400,
@@ -148,14 +148,14 @@ describe('Cloud Storage over HTTP', () => {
         says: /pageToken/,
       },
       {
-        name: 'a page size that is none',
+        name: 'a negative page size',
         method: 'GET',
         path: `${objects}?maxResults=-1`,
         status: 400,
         says: /maxResults/,
       },
       {
-        name: 'slashes that are not encoded',
+        name: 'slashes without percent-encoding',
         method: 'GET',
         path: `${objects}/a/b.txt?alt=media`,
         status: 404,
@@ -179,7 +179,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /bucket name/,
       },
       {
-        name: 'a patch that is no JSON',
+        name: 'a patch that is not JSON',
         method: 'PATCH',
         path: `${objects}/there`,
         body: '{',
@@ -187,7 +187,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /Failed to parse/,
       },
       {
-        name: 'a patch with a number',
+        name: 'a number for a text field',
         method: 'PATCH',
         path: `${objects}/there`,
         body: '{"contentType":1}',
@@ -195,7 +195,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /contentType/,
       },
       {
-        name: 'a composition of nothing',
+        name: 'a composition without sources',
         method: 'POST',
         path: `${objects}/x/compose`,
         body: '{}',
@@ -203,7 +203,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /sourceObjects/,
       },
       {
-        name: 'a composition of what is not',
+        name: 'a composition of an unknown object',
         method: 'POST',
         path: `${objects}/x/compose`,
         body: '{"sourceObjects":[{"name":"nope"}]}',
@@ -211,7 +211,7 @@ describe('Cloud Storage over HTTP', () => {
         says: /nope/,
       },
       {
-        name: 'a description too large',
+        name: 'a resource over 1 MiB',
         method: 'PATCH',
         path: `${objects}/there`,
         body: ' '.repeat(2 << 20),
@@ -221,7 +221,7 @@ describe('Cloud Storage over HTTP', () => {
     ];
     before(() => http.put('there', 'x'));
     for (const {name, method, path, body, status, says} of cases) {
-      it(`${name}: ${status} in Google's shape, and the cloud lives on`, async () => {
+      it(`answers ${status} in Google's error format to ${name}, and serves the next request`, async () => {
         const answer = await http.call(method, path, body === undefined ? {} : {body});
         assert.equal(answer.status, status, answer.text);
         const {error} = answer.json;
@@ -232,7 +232,7 @@ describe('Cloud Storage over HTTP', () => {
       });
     }
 
-    it('that are not HTTP at all end the connection and nothing else', async () => {
+    it('closes a connection with bytes that are not HTTP, and serves the next request', async () => {
       await new Promise<void>(done => {
         const socket = connect(cloud.port, '127.0.0.1', () => socket.write('\x16\x03\x01 not http\r\n\r\n'));
         socket.resume();

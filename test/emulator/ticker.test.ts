@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {EmbeddedTicker} from '../../shared/embedded/ticker.ts';
 
-/** A ticker whose time is stepped by hand and whose ticks end when told. */
+/** Ticker with manual time: `fire` ends an interval, `endTick` ends a tick. */
 function aTicker(options: {is_on?: boolean} = {}) {
   const world = {
     is_on: options.is_on ?? false,
@@ -61,7 +61,7 @@ describe('EmbeddedTicker', () => {
     }
   });
 
-  it('is switched on once, however often it is told', async () => {
+  it('is switched on once by several calls', async () => {
     const {ticker, world, settle, fire} = aTicker();
     ticker.start();
     await Promise.all([ticker.on(), ticker.on(), ticker.on()]);
@@ -72,7 +72,7 @@ describe('EmbeddedTicker', () => {
     assert.equal(world.ticks, 2);
   });
 
-  it('never starts a tick before the last one ended', async () => {
+  it('starts a tick only after the end of the last tick', async () => {
     const {ticker, world, settle, fire} = aTicker();
     ticker.start();
     await ticker.on();
@@ -91,7 +91,7 @@ describe('EmbeddedTicker', () => {
     assert.ok(world.ticks >= 3);
   });
 
-  it('does not tick after it was switched off', async () => {
+  it('stops ticking after it was switched off', async () => {
     const {ticker, world, settle} = aTicker();
     ticker.start();
     await ticker.on();
@@ -103,7 +103,7 @@ describe('EmbeddedTicker', () => {
     assert.equal(ticker.isOn(), false);
   });
 
-  it('goes on ticking after a tick that failed', async () => {
+  it('continues to tick after a tick that failed', async () => {
     const {ticker, world, settle, fire} = aTicker();
     ticker.start();
     await ticker.on();
@@ -114,7 +114,7 @@ describe('EmbeddedTicker', () => {
     assert.deepEqual(world.troubles, ['broken']);
   });
 
-  it('takes up where the last process left off', async () => {
+  it('starts in the state that the last process stored', async () => {
     const was_on = aTicker({is_on: true});
     was_on.ticker.start();
     assert.equal(was_on.world.ticks, 1);
@@ -123,7 +123,7 @@ describe('EmbeddedTicker', () => {
     assert.equal(was_off.world.ticks, 0);
   });
 
-  it('stays on for the next process when this one stops', async () => {
+  it('keeps the state on for the next process when the current process stops', async () => {
     const {ticker, world, settle} = aTicker();
     ticker.start();
     await ticker.on();

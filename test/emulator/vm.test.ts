@@ -2,16 +2,16 @@ import assert from 'node:assert/strict';
 import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {door, Scratch, until} from './a-cloud.ts';
+import {Scratch, until, writeUrl} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 
-describe('a TPU VM', () => {
+describe('A VM of a TPU', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
   const boot = async (cloud: LocalCloud, script: string, metadata: Record<string, string> = {}) => {
-    const answer = await fetch(`${door(cloud)}${nodes}?nodeId=vm`, {
+    const answer = await fetch(`${writeUrl(cloud)}${nodes}?nodeId=vm`, {
       method: 'POST',
       body: JSON.stringify({
         acceleratorType: 'v5litepod-1',
@@ -25,12 +25,12 @@ describe('a TPU VM', () => {
     const file = join(cloud.dir, 'logs', `vm-${boot_number}.log`);
     return existsSync(file) ? readFileSync(file, 'utf8') : '';
   };
-  const told = (cloud: LocalCloud, mark: RegExp) =>
+  const printedLine = (cloud: LocalCloud, mark: RegExp) =>
     until(`the VM prints ${mark}`, () => mark.exec(printed(cloud)) ?? undefined);
   const isAlive = (pid: number) => {
     try {
       process.kill(pid, 0);
-      // A zombie that nobody has collected yet counts as gone.
+      // A zombie counts as gone.
       return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
     } catch {
       return false;
@@ -45,18 +45,18 @@ nohup sleep 1000 >/dev/null 2>&1 &
 echo pid $!
 wait`;
   const familyOf = (cloud: LocalCloud) =>
-    until('all four have told their pids', () => {
+    until('four processes printed their pids', () => {
       const pids = pidsIn(printed(cloud));
       return pids.length === 4 ? pids : undefined;
     });
 
-  it('has an environment of its own, and of ours only the way to the network', async () => {
+  it('has its own environment, and inherits only the settings for network and packages', async () => {
     process.env.SECRET_OF_THE_USER = 'hush';
     process.env.PIP_TEST_ONLY = 'passed';
     try {
       const cloud = await scratch.cloud({vm_env: {EXTRA: 'given'}});
       await boot(cloud, '#!/bin/bash\nenv | sort; pwd; echo done');
-      const text = (await told(cloud, /.*done/s))[0];
+      const text = (await printedLine(cloud, /.*done/s))[0];
       const env = Object.fromEntries(text.split('\n').map(line => line.split(/=(.*)/s).slice(0, 2)));
       const [id = ''] = readdirSync(join(cloud.dir, 'vms'));
       const disk = join(cloud.dir, 'vms', id);
@@ -76,43 +76,43 @@ wait`;
     }
   });
 
-  it('dies as a whole when it is preempted, whatever its processes ignore', async () => {
+  it('ends with every process at a preemption, also processes that ignore signals', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
     const pids = await familyOf(cloud);
     assert.ok(pids.every(isAlive));
     await cloud.fault('preempt', 'vm');
-    await until('all are gone', () => !pids.some(isAlive));
+    await until('every process ended', () => !pids.some(isAlive));
   });
 
-  it('dies as a whole when the cloud is closed', async () => {
+  it('ends with every process at the close of the cloud', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
     const pids = await familyOf(cloud);
     await cloud.close();
-    await until('all are gone', () => !pids.some(isAlive));
+    await until('every process ended', () => !pids.some(isAlive));
   });
 
-  it('stays READY with nothing running when its script ends, and keeps what the script left in the background', async () => {
+  it('stays READY after the end of its script, and keeps the background processes of the script', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, '#!/bin/bash\nsleep 1000 & echo pid $!; echo done; exit 3');
-    const pids = pidsIn((await told(cloud, /.*done/s))[0]);
-    await until('the end is noticed', () =>
+    const pids = pidsIn((await printedLine(cloud, /.*done/s))[0]);
+    await until('the log shows the end of the script', () =>
       scratch.log.some(line => line === 'vm: the startup script ended (exit code 3)'),
     );
     assert.ok(pids.every(isAlive));
     const node = await (await fetch(`${cloud.url}${nodes}/vm`)).json();
     assert.equal((node as {state: string}).state, 'READY');
     await cloud.fault('dead', 'vm');
-    await until('all are gone', () => !pids.some(isAlive));
+    await until('every process ended', () => !pids.some(isAlive));
   });
 
-  it('that someone kills from outside is noticed, and the node stays READY', async () => {
+  it('is off after a kill from outside, and its node stays READY', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, family);
     const [leader = 0] = await familyOf(cloud);
     process.kill(-leader, 'SIGKILL');
-    await until('it is noticed', async () => {
+    await until('the VM is off', async () => {
       const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
         tpus: {state: string; is_running: boolean}[];
       };
@@ -120,7 +120,7 @@ wait`;
     });
   });
 
-  it('without a startup script boots and does nothing', async () => {
+  it('boots without a startup script', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, '');
     await until('the script ended', () =>
@@ -128,21 +128,21 @@ wait`;
     );
   });
 
-  it('runs a script in the language that its first line names', async () => {
+  it('runs its script with the interpreter in the first line', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, '#!/usr/bin/env python3\nprint("from python")');
-    await told(cloud, /from python/);
+    await printedLine(cloud, /from python/);
   });
 
-  describe('metadata server', () => {
+  describe('has a metadata server that', () => {
     const serverOf = async (cloud: LocalCloud, metadata: Record<string, string> = {}) => {
       await boot(cloud, '#!/bin/bash\necho "server $GCE_METADATA_HOST"; sleep 1000', metadata);
-      const host = (await told(cloud, /server (\S+)/))[1];
+      const host = (await printedLine(cloud, /server (\S+)/))[1];
       return (path: string, headers: Record<string, string> = {'metadata-flavor': 'Google'}) =>
         fetch(`http://${host}/computeMetadata/v1/${path}`, {headers, redirect: 'manual'});
     };
 
-    it('has what the agent asks for', async () => {
+    it('has every value that the agent reads', async () => {
       const cloud = await scratch.cloud();
       const get = await serverOf(cloud, {
         'gleaner-worker': 'tpu-us-central1-a-0',
@@ -164,7 +164,7 @@ wait`;
       assert.ok((await text('instance/attributes/')).split('\n').includes('gleaner-incarnation'));
     });
 
-    it('gives tokens in the shapes of Google', async () => {
+    it("gives tokens in Google's formats", async () => {
       const cloud = await scratch.cloud();
       const get = await serverOf(cloud);
       const account = 'instance/service-accounts/default';
@@ -190,7 +190,7 @@ wait`;
       assert.deepEqual(info.scopes, ['https://www.googleapis.com/auth/cloud-platform']);
     });
 
-    it('answers only who knows the header, and says 404 for what is not there', async () => {
+    it('answers 403 without its header, and 404 to an unknown path', async () => {
       const get = await serverOf(await scratch.cloud());
       assert.equal((await get('instance/name', {})).status, 403);
       assert.equal(
@@ -214,7 +214,7 @@ wait`;
       );
     });
 
-    it('wakes who waits for a change of preempted', async () => {
+    it('answers a waiting request at a change of preempted', async () => {
       const cloud = await scratch.cloud({preemption_notice_ms: 10_000});
       const script = `#!/bin/bash
 trap '' TERM
@@ -226,9 +226,9 @@ echo waiting
 m "wait_for_change=true&last_etag=$etag"
 sleep 1000`;
       await boot(cloud, script);
-      await told(cloud, /^FALSE wait_for_change=true&timeout_sec=1\nwaiting/m);
+      await printedLine(cloud, /^FALSE wait_for_change=true&timeout_sec=1\nwaiting/m);
       await cloud.fault('preempt-with-notice', 'vm');
-      await told(cloud, /^TRUE wait_for_change=true&last_etag=\w+/m);
+      await printedLine(cloud, /^TRUE wait_for_change=true&last_etag=\w+/m);
     });
   });
 });

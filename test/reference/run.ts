@@ -1,4 +1,7 @@
-/** Compares with the libraries that others use, in an environment of their own: `npm run test:reference [-- --seed N]`. */
+/**
+ * Compares the extractor with transformers, and the reader with torch, SAELens and dictionary_learning:
+ * `npm run test:reference [-- --seed N]`. These libraries have their own Python environment.
+ */
 import {spawn} from 'node:child_process';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
@@ -7,7 +10,7 @@ import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = fileURLToPath(new URL('requirements.lock', import.meta.url));
 
-/** Runs a command, shows what it prints, and answers its exit code and its last line. */
+/** Runs a command, prints its output, and returns its exit code and its last line. */
 function run(
   command: string,
   args: string[],
@@ -35,7 +38,7 @@ const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, await envir
 });
 if (made.code !== 0 || !made.last) throw new Error(`Failed to make an environment from ${LOCK}: see above`);
 
-// Models are made here, never downloaded.
+// The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
 const compared = await run(made.last, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
 const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];

@@ -7,8 +7,8 @@ import {decideSilence, withHeld} from '../../../shared/domain/fleet/silence-brak
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aConfig, at, aWorker, moment, T0} from '../../support/builders.ts';
 
-describe('the alerts of gleaner status', () => {
-  it('name held workers with their dollars, and stopped creates', async () => {
+describe('The alerts of gleaner status', () => {
+  it('name the silent workers of a zone with their dollars, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isLost: false, silent_s: 300};

@@ -7,7 +7,7 @@ import {gleaner} from '../../e2e/home.ts';
 
 const KEPT = '.gleaner/demo/kept';
 
-/** The results of an earlier demo in the default folder of `cwd`. */
+/** Writes results of an earlier demo into the default folder of `cwd`. */
 function leaveDemo(cwd: string): void {
   mkdirSync(join(cwd, '.gleaner/demo'), {recursive: true});
   writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');
@@ -27,7 +27,7 @@ describe('gleaner demo', () => {
     ['null', /^gleaner: m\/config\.json is not valid: expected an object, got null\n$/],
     ['{"hidden_size": "many"}', /^gleaner: m\/config\.json is not valid: hidden_size: expected a number/],
   ] as const)
-    it(`keeps the results of the earlier demo where config.json of the model is ${config}`, async () => {
+    it(`keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
       mkdirSync(join(cwd, 'm'));
       writeFileSync(join(cwd, 'm/config.json'), config);
       const {code, stderr} = await gleaner(['demo', '--model', 'm'], {cwd});
@@ -36,7 +36,7 @@ describe('gleaner demo', () => {
       assert.ok(existsSync(join(cwd, KEPT)));
     });
 
-  it('keeps the results of the earlier demo where no Python environment can be made, and prints plain lines', async () => {
+  it('keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
     const {code, stdout, stderr} = await gleaner(['demo'], {cwd, env: {XDG_CACHE_HOME: '/dev/null'}});
     assert.equal(code, 1);
     assert.match(stderr, /^gleaner: Failed to make the Python environment in \/dev\/null\/.*\n$/);
@@ -45,7 +45,7 @@ describe('gleaner demo', () => {
     assert.match(stdout, /^mkdir: .*[^0-9s]$/m);
   });
 
-  it('keeps the results of the earlier demo on a full disk', async function () {
+  it('keeps the results of an earlier demo on a full disk', async function () {
     const disk = join(cwd, 'disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk]).status !== 0) {
@@ -64,7 +64,7 @@ describe('gleaner demo', () => {
   });
 
   for (const file of ['some-file', '/dev/null'])
-    it(`says in one line that --dir ${file} is no folder`, async () => {
+    it(`answers --dir ${file}, which is not a folder, with one line`, async () => {
       writeFileSync(join(cwd, 'some-file'), '');
       const {code, stderr} = await gleaner(['demo', '--dir', file], {cwd});
       assert.equal(code, 1);

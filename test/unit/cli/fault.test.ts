@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {Scratch} from '../../emulator/a-cloud.ts';
 
-describe('a fault for an unknown TPU', () => {
+describe('A fault for an unknown TPU', () => {
   const scratch = new Scratch();
   after(() => scratch.end());
 
-  it('is refused in a sentence that says which TPUs the pool has', async () => {
+  it('is refused with a sentence about the TPUs of the pool', async () => {
     const cloud = await scratch.cloud();
     await assert.rejects(cloud.fault('preempt', 'nope'), {
       message: /^Unknown TPU "nope"; the pool has no TPU now; `gleaner local fault help` lists the faults$/,

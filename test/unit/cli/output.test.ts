@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {dollarText, quoted} from '../../../cli/output.ts';
 import {jsonText, printable} from '../../../shared/contracts/printable.ts';
 
-describe('dollars', () => {
+describe('The text of dollars', () => {
   for (const [usd, text] of [
     [0, '$0.00'],
     [1.236, '$1.24'],
@@ -11,26 +11,26 @@ describe('dollars', () => {
     [0.00000042, '$0.00000042'],
     [12345.6, '$12345.60'],
   ] as const)
-    it(`${usd} are ${text}`, () => assert.equal(dollarText(usd), text));
+    it(`is ${text} for ${usd}`, () => assert.equal(dollarText(usd), text));
 });
 
-/** An escape sequence, a C1 control, a bidi override, a zero-width space, both line separators and a tag character. */
+/** Escape sequence, C1 control, bidi override, zero-width space, both line separators and a tag character. */
 const HOSTILE = '\u001b]0;title\u0007 \u009b2J \u202e \u200b \u2028\u2029 \u{e0041}';
 const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/u;
 
-describe('output for a terminal', () => {
-  it('shows no control or format character of a name', () => {
+describe('Output for a terminal', () => {
+  it('contains no control or format character of a name', () => {
     assert.doesNotMatch(printable(HOSTILE), UNSAFE);
     assert.equal(printable('größe 日本 ✓ \u{1f600}'), 'größe 日本 ✓ \u{1f600}');
   });
 
-  it('is JSON of the same value, without control or format characters', () => {
+  it('is JSON of the same value without control or format characters', () => {
     const text = jsonText({[HOSTILE]: [HOSTILE, '\u007f\u0085']});
     assert.doesNotMatch(text, UNSAFE);
     assert.deepEqual(JSON.parse(text), {[HOSTILE]: [HOSTILE, '\u007f\u0085']});
   });
 
-  it('quotes a text that a shell would read as more than one word', () => {
+  it('quotes a text that a shell reads as several words', () => {
     assert.equal(quoted('/a/b-c_1'), '/a/b-c_1');
     assert.equal(quoted("x'; touch y; '"), "'x'\\''; touch y; '\\'''");
   });

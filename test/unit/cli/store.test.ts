@@ -4,14 +4,14 @@ import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {estimate} from '../../../cli/estimate.ts';
+import {estimate} from '../../../cli/estimate/estimate.ts';
 import {rebuild} from '../../../cli/rebuild.ts';
 import {status} from '../../../cli/status.ts';
 
 const OTHER_USER = 65_534;
 const isRoot = process.geteuid?.() === 0;
 
-describe('the store file of another user', () => {
+describe('The store file of another user', () => {
   const env = {...process.env};
   let dir: string;
   let server: Server;
@@ -42,7 +42,7 @@ describe('the store file of another user', () => {
     estimate: () => estimate('my-run', {...sample, port}),
   };
   for (const [name, command] of Object.entries(commands))
-    it(`is named by gleaner ${name} in a sentence, without a stack`, async () => {
+    it(`is named by gleaner ${name} in one sentence without a stack`, async () => {
       await assert.rejects(command, {
         name: 'CliError',
         message:

@@ -11,8 +11,8 @@ const event = (id: number, text: string) => ({
 const stored = (id: number, shard: number, stream: string) =>
   event(id, `Shard ${shard} of demo/${stream} stored: samples 0-4`);
 
-describe('the timeline of a demo', () => {
-  it('folds the shards of each stream into a line, before the next event', () => {
+describe('The timeline of a demo', () => {
+  it('joins the shards of each stream in one line before the next event', () => {
     const timeline = new Timeline();
     const shards = [3, 4, 6, 5, 9].map((shard, id) => stored(id, shard, '000'));
     assert.deepEqual(timeline.add([...shards, stored(5, 1, '001')], 0), []);
@@ -25,7 +25,7 @@ describe('the timeline of a demo', () => {
     assert.deepEqual(timeline.add(shards, 100_000), []);
   });
 
-  it('holds shards back for two seconds at most', () => {
+  it('shows a shard after two seconds at the latest', () => {
     const timeline = new Timeline();
     assert.deepEqual(timeline.add([stored(1, 1, '000')], 1000), []);
     assert.deepEqual(timeline.add([stored(2, 2, '000')], 2900), []);
@@ -35,7 +35,7 @@ describe('the timeline of a demo', () => {
     );
   });
 
-  for (const [text, stands_out] of [
+  for (const [text, is_highlight] of [
     ['tpu-a-0 is lost: it was preempted; deleting it', true],
     ['tpu-a-0 is wanted: creating it, incarnation 2', true],
     ['tpu-a-0 is wanted: creating it, incarnation 12', true],
@@ -44,6 +44,6 @@ describe('the timeline of a demo', () => {
     ['tpu-a-0 works on demo/000 from sample 0', false],
     ['tpu-a-0 is gone', false],
   ] as const)
-    it(`${stands_out ? 'highlights' : 'does not highlight'} "${text}"`, () =>
-      assert.equal(new Timeline().add([event(1, text)], 0)[0]?.stands_out, stands_out));
+    it(`${is_highlight ? 'highlights' : 'does not highlight'} "${text}"`, () =>
+      assert.equal(new Timeline().add([event(1, text)], 0)[0]?.is_highlight, is_highlight));
 });

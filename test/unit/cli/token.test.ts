@@ -4,7 +4,7 @@ import type {AddressInfo} from 'node:net';
 import {runningCloud} from '../../../cli/connect.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 
-describe('the token of a local cloud', () => {
+describe('A gleaner command', () => {
   const scratch = new Scratch();
   let server: Server;
   let port: number;
@@ -19,12 +19,12 @@ describe('the token of a local cloud', () => {
     await scratch.end();
   });
 
-  it('is known of the cloud that proves to have it', async () => {
+  it('finds the token of a local cloud that proves to know the token', async () => {
     const cloud = await scratch.cloud();
     assert.equal((await runningCloud({port: cloud.port})).token, cloud.token);
   });
 
-  it('is sent to no server that only names its folder', async () => {
+  it('sends no token to a server that only names the folder of a local cloud', async () => {
     const {dir} = await scratch.cloud();
     answer = async () => JSON.stringify({dir, url: `http://127.0.0.1:${port}`});
     await assert.rejects(runningCloud({port}), {
@@ -33,7 +33,7 @@ describe('the token of a local cloud', () => {
     });
   });
 
-  it('is sent to no server that asks the cloud for its proof', async () => {
+  it('sends no token to a server that forwards the proof of a local cloud', async () => {
     const cloud = await scratch.cloud();
     answer = async path => (await fetch(`${cloud.url}${path}`)).text();
     await assert.rejects(runningCloud({port}), /does not know the token/);

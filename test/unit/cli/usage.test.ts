@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 import {jsonText} from '../../../shared/contracts/printable.ts';
 import {gleaner} from '../../e2e/home.ts';
 
-describe('a gleaner command that is not understood', () => {
+describe('An invalid gleaner command', () => {
   for (const [args, says] of [
     [['status', 'NOPE'], /^command-argument value 'NOPE' is invalid for argument 'run'\. a run id is/],
     [['verify'], /^missing required argument 'run'$/],
     [['demo', '--speed'], /^unknown option '--speed'$/],
   ] as const)
-    it(`answers "${args.join(' ')} --json" with the error in JSON, and exits with 2`, async () => {
+    it(`prints the error of "${args.join(' ')} --json" as JSON and exits with 2`, async () => {
       const {code, stdout, stderr} = await gleaner([...args, '--json']);
       assert.equal(code, 2);
       assert.match(JSON.parse(stdout).error, says);
-      assert.match(stderr, /^error: .*\n\(add --help for what is possible\)\n$/);
+      assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/);
     });
 
   it('prints nothing on standard output without --json', async () => {
@@ -27,19 +27,19 @@ describe('a gleaner command that is not understood', () => {
     ['status', '--port', hostile],
     ['status', `--${hostile}`, '--json'],
   ])
-    it(`writes no control character of an argument to the terminal: ${jsonText(args)}`, async () => {
+    it(`prints no control character of its arguments ${jsonText(args)}`, async () => {
       const {code, stdout, stderr} = await gleaner(args);
       assert.equal(code, 2);
       assert.doesNotMatch(stdout + stderr, /[^\P{Cc}\n]|\p{Cf}/u);
-      assert.match(stderr, /^error: .*PWN.*\n\(add --help for what is possible\)\n$/);
+      assert.match(stderr, /^error: .*PWN.*\n\(add --help for the options\)\n$/);
     });
 
   for (const args of [
     ['demo', '--dir', ''],
     ['local', 'up', '--dir='],
   ])
-    it(`refuses an empty --dir of gleaner ${args[0]}`, async () => {
-      // A command that took it would end without a Python environment.
+    it(`exits with 2 for an empty --dir of gleaner ${args[0]}`, async () => {
+      // A command that accepts the folder fails later, without a Python environment.
       const {code, stderr} = await gleaner(args, {env: {XDG_CACHE_HOME: '/dev/null'}});
       assert.equal(code, 2);
       assert.match(stderr, /'--dir <folder>' argument '' is invalid\. a folder, such as \. for the current/);

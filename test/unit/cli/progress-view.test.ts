@@ -4,7 +4,7 @@ import {WriteStream} from 'node:tty';
 import {stripVTControlCharacters} from 'node:util';
 import {liveView} from '../../../cli/demo/progress-view.ts';
 
-/** A terminal, or a file, that keeps its text. */
+/** Output stream of a terminal or a file; `text` returns what was written. */
 function output(isTTY: boolean, env: Record<string, string> = {}) {
   const getColorDepth = () => WriteStream.prototype.getColorDepth({TERM: 'xterm-256color', ...env});
   const stream = Object.assign(new PassThrough(), {isTTY, columns: 100, getColorDepth});
@@ -12,7 +12,7 @@ function output(isTTY: boolean, env: Record<string, string> = {}) {
   return {out: stream as unknown as NodeJS.WriteStream, text};
 }
 
-describe('the live view of a demo', () => {
+describe('The live view of a demo', () => {
   const forced = process.env.FORCE_COLOR;
   before(() => {
     delete process.env.FORCE_COLOR;
@@ -21,9 +21,9 @@ describe('the live view of a demo', () => {
     if (forced !== undefined) process.env.FORCE_COLOR = forced;
   });
 
-  it('prints the time of a preemption, bold and yellow on a terminal', () => {
+  it('prints a preemption with its time, bold and yellow on a terminal', () => {
     const {out, text} = output(true);
-    liveView(out, false).shout('preempted tpu-a-0');
+    liveView(out, false).highlight('preempted tpu-a-0');
     const line = text();
     assert.match(stripVTControlCharacters(line), /^\d\d:\d\d:\d\d {2}preempted tpu-a-0\n$/);
     assert.ok(line.startsWith('\u001b[1m\u001b[33m'), JSON.stringify(line));
@@ -35,11 +35,11 @@ describe('the live view of a demo', () => {
   ] as const)
     it(`prints no colours ${where}`, () => {
       const {out, text} = output(isTTY, env);
-      liveView(out, false).shout('preempted tpu-a-0');
+      liveView(out, false).highlight('preempted tpu-a-0');
       assert.match(text(), /^\d\d:\d\d:\d\d {2}preempted tpu-a-0\n$/);
     });
 
-  it('keeps the line of a step with its seconds, and replaces it on a terminal', () => {
+  it('shows the current step with its seconds below the other lines of a terminal', () => {
     const {out, text} = output(true);
     const live = liveView(out, false);
     live.begin('Preparing');
@@ -52,11 +52,11 @@ describe('the live view of a demo', () => {
     assert.equal(text(), '');
   });
 
-  it('prints nothing where JSON is wanted', () => {
+  it('prints nothing with --json', () => {
     const {out, text} = output(false);
     const live = liveView(out, true);
     live.begin('Preparing');
-    live.shout('preempted');
+    live.highlight('preempted');
     live.end();
     assert.equal(text(), '');
   });

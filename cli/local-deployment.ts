@@ -1,20 +1,21 @@
-import {createWriteStream, existsSync, mkdirSync, type WriteStream} from 'node:fs';
-import {mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
+import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
+import {readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../emulator/cloud.ts';
 import {lockFolder} from '../emulator/database.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {packWorker} from './bundle.ts';
-import {CliError, Interrupted} from './errors.ts';
-import {CACHE, JAX_CACHE, runWorkerModule, UV_CACHE, workerPython} from './python.ts';
+import {Interrupted} from './errors.ts';
+import {CACHE, JAX_CACHE, UV_CACHE, workerPython} from './python.ts';
 import {requireSpace, watchSpace} from './space.ts';
+import {provideTinyModel, tinyModel} from './tiny-model.ts';
 
 const ADDRESS_FILE = 'address.json';
-const MODEL_PREFIX = 'models/tiny/';
 export const ZONE = 'us-central1-a';
 
-export type Home = {
+/** Gleaner on a local cloud: functions deployed, worker bundle and tiny model in the bucket. */
+export type LocalDeployment = {
   cloud: LocalCloud;
   objects: Objects;
   model: string;
@@ -23,22 +24,19 @@ export type Home = {
   close(): Promise<void>;
 };
 
-/**
- * Gleaner at home on a local cloud: storage and the rest of Google's services on 127.0.0.1, the functions deployed, the
- * worker bundle and a tiny model in the bucket. What `dir` holds from before goes on where it was.
- */
-export async function startHome(options: {
+/** Starts a local cloud in `dir` and deploys Gleaner on it. Earlier runs in `dir` continue. */
+export async function deployLocally(options: {
   dir: string;
   port: number;
   workers: number;
-  /** Empties `dir` first, once the disk has space and the Python environment is there. */
+  /** Empties `dir`, but only after the checks of disk space and Python environment. */
   fresh?: boolean;
-  /** Resolves at Ctrl-C, which the processes that a start waits for hear too. */
+  /** Resolves at Ctrl-C, which also ends the child processes of the start. */
   stopped: Promise<unknown>;
-  /** Begins a step that may take long. */
+  /** Called at the start of each long step. */
   begin: (step: string) => void;
   say: (line: string) => void;
-}): Promise<Home> {
+}): Promise<LocalDeployment> {
   let isStopped = false;
   void options.stopped.then(() => {
     isStopped = true;
@@ -50,11 +48,11 @@ export async function startHome(options: {
   }
 }
 
-type Start = Omit<Parameters<typeof startHome>[0], 'stopped'>;
+type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;
 
-async function start({begin, say, workers, fresh, ...options}: Start): Promise<Home> {
+async function start({begin, say, workers, fresh, ...options}: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
-  // The files of a local cloud are its user's alone, also in a folder that others can enter.
+  // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
   requireSpace(dir);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
@@ -96,13 +94,13 @@ async function start({begin, say, workers, fresh, ...options}: Start): Promise<H
   }
 }
 
-/** Fails where another local cloud has started in the folder by now. */
+/** Empties a folder. Fails where another local cloud runs in the folder. */
 async function empty(dir: string): Promise<void> {
   lockFolder(dir).release();
   await rm(dir, {recursive: true, force: true});
 }
 
-/** Google's clients prefer these variables to their options, and the shell may hold those of another local cloud. */
+/** Sets the variables of Google's clients, which override their options. The shell may point at another local cloud. */
 export function pointClientsAt({url, pubsub_endpoint}: Where): void {
   Object.assign(process.env, {
     STORAGE_EMULATOR_HOST: url,
@@ -111,7 +109,7 @@ export function pointClientsAt({url, pubsub_endpoint}: Where): void {
   });
 }
 
-/** Where the cloud that works in `dir` says it is, if one left word there. */
+/** URL of the cloud that runs in `dir`, from its address file; undefined without the file. */
 export async function addressIn(dir: string): Promise<string | undefined> {
   try {
     return JSON.parse(await readFile(join(dir, ADDRESS_FILE), 'utf8')).url;
@@ -120,25 +118,21 @@ export async function addressIn(dir: string): Promise<string | undefined> {
   }
 }
 
-/** What the cloud and the functions say, line by line; the VMs' consoles lie beside it. */
+/** Log file of the cloud and the functions. The consoles of the VMs are in the same folder. */
 function logTo(file: string, say: (line: string) => void): (line: LogLine) => void {
   let out: WriteStream | undefined;
   return ({at, source, text}) => {
-    // The cloud has made and locked its folder before it says its first line.
+    // The cloud creates and locks its folder before its first line.
     if (!out) {
       mkdirSync(dirname(file), {recursive: true});
       out = createWriteStream(file, {flags: 'a'});
-      out.once('error', error => say(`Failed to write ${file}, which ends here: ${error.message}`));
+      out.once('error', error => say(`Failed to write the log ${file}: ${error.message}; the log ends here`));
     }
     if (!out.errored) out.write(`${at} ${source}: ${text}\n`);
   };
 }
 
-export function tinyModel(bucket: string): string {
-  return `gs://${bucket}/${MODEL_PREFIX.slice(0, -1)}`;
-}
-
-/** The times of a cloud whose machines boot in seconds and whose tick comes twice a second. */
+/** Settings for a cloud with VMs that boot in seconds and two ticks a second. */
 function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
   return {
     GLEANER_BUNDLE: bundle,
@@ -162,43 +156,4 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_CREATES_PER_HOUR: '1000',
     GLEANER_AUDIT_S: '3',
   };
-}
-
-/** Uploads the tiny random model that runs without a `model` of their own use, once for each bucket. */
-async function provideTinyModel(
-  objects: Objects,
-  folder: string,
-  begin: (step: string) => void,
-): Promise<void> {
-  if (await objects.head(`${MODEL_PREFIX}config.json`)) return;
-  if (!existsSync(folder)) await makeTinyModel(folder, begin);
-  const names = (await readdir(folder)).sort(
-    (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
-  );
-  for (const name of names)
-    await objects.create(`${MODEL_PREFIX}${name}`, await readFile(join(folder, name)));
-}
-
-/** Makes the model once for each version of the worker's code; the same code and seed make the same bytes. */
-async function makeTinyModel(folder: string, begin: (step: string) => void): Promise<void> {
-  begin('Making a tiny random model');
-  await mkdir(dirname(folder), {recursive: true});
-  const unfinished = await mkdtemp(`${folder}.`);
-  try {
-    const made = await runWorkerModule(
-      ['gleaner_worker.model.tiny', unfinished, '--seed', '0'],
-      {},
-      () => {},
-    );
-    if (made.code !== 0)
-      throw new CliError(
-        `Failed to make the tiny model (exit ${made.code}): ${made.stderr.slice(-3).join(' | ')}`,
-      );
-    await rename(unfinished, folder);
-  } catch (error) {
-    // Another local cloud that started now may have made the same.
-    if (!existsSync(folder)) throw error;
-  } finally {
-    await rm(unfinished, {recursive: true, force: true});
-  }
 }

@@ -1,0 +1,79 @@
+import {existsSync} from 'node:fs';
+import {mkdir} from 'node:fs/promises';
+import {join} from 'node:path';
+import {DEFAULT_MODEL} from '../../shared/contracts/config.ts';
+import {Rejected} from '../../shared/contracts/errors.ts';
+import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
+import {readPrices} from '../../shared/control-plane/state/prices.ts';
+import type {Sampled} from '../../shared/domain/billing/estimate.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {isRunId} from '../../shared/domain/names.ts';
+import {type Connection, connect, storeOf} from '../connect.ts';
+import {CliError} from '../errors.ts';
+import {print, warn} from '../output.ts';
+import {CACHE, runWorkerModule} from '../python.ts';
+import {earlierRun} from './earlier-run.ts';
+import type {EstimateOptions} from './options.ts';
+import {reportOn} from './report.ts';
+import {reportLines} from './report-lines.ts';
+import {findTarget} from './target.ts';
+
+/**
+ * Prints the tokens, shards, bytes, hours and dollars of a run in advance. Creates nothing; reads a sample of the streams and the
+ * small files of the model.
+ */
+export async function estimate(target: string, options: EstimateOptions): Promise<void> {
+  const connection = await connectIfThere(target, options);
+  const store = connection && storeOf(connection);
+  try {
+    const found = await findTarget(target, options.spec, connection);
+    const default_model = connection?.default_model ?? DEFAULT_MODEL;
+    const {spec} = completeSpec(options.model ? {...found.input, model: options.model} : found.input, {
+      default_model,
+    });
+    const {like, accelerator} = options;
+    const prices = store ? await readPrices({store, log: warn}, {accelerator}) : LIST_PRICES;
+    const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
+    const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
+    const sampled = await sample(spec, args, connection);
+    const report = reportOn(found.what, spec, sampled, options, prices, earlier);
+    print(options.json, report, reportLines(report));
+  } catch (error) {
+    if (error instanceof Rejected) throw new CliError(error.message);
+    throw error;
+  } finally {
+    await store?.close();
+    await connection?.close();
+  }
+}
+
+/** Connects to the cloud. Undefined without a cloud where `target` is a file or an address in a bucket. */
+async function connectIfThere(target: string, options: EstimateOptions): Promise<Connection | undefined> {
+  try {
+    return await connect(options);
+  } catch (error) {
+    const isNamed = options.port !== undefined || options.dir !== undefined || options.like !== undefined;
+    if (!(error instanceof CliError) || isNamed) throw error;
+    if (existsSync(target) || target.startsWith('gs://')) return undefined;
+    throw isRunId(target) ? error : new CliError(`there is no file ${target}`);
+  }
+}
+
+async function sample(spec: RunSpec, args: string[], connection: Connection | undefined): Promise<Sampled> {
+  const home = join(CACHE, 'models');
+  await mkdir(home, {recursive: true});
+  const endpoint = connection?.storage_endpoint;
+  // The worker's module needs a bucket also for a model in a bucket.
+  const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
+  const {code, stdout, stderr} = await runWorkerModule(
+    ['gleaner_worker.estimate', '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
+    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
+    () => {},
+  );
+  const last = stdout.at(-1);
+  if (code !== 0 || !last)
+    throw new CliError(
+      stderr.at(-1) ?? `Failed to estimate: the sampler ended with exit ${code} and printed nothing`,
+    );
+  return JSON.parse(last) as Sampled;
+}

@@ -1,0 +1,14 @@
+import type {Where} from '../connect.ts';
+
+/** Options of `gleaner estimate`. */
+export type EstimateOptions = Where & {
+  json?: boolean;
+  spec?: string;
+  model?: string;
+  accelerator: string;
+  zone: string;
+  workers: number;
+  sampleBytes: number;
+  tokensPerSecond?: number;
+  like?: string;
+};

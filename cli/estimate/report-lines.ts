@@ -1,0 +1,90 @@
+import type {Span} from '../../shared/domain/billing/estimate.ts';
+import {LISTED_ON} from '../../shared/domain/billing/prices.ts';
+import {dollarText} from '../output.ts';
+import type {Report} from './report.ts';
+
+/** Estimate as lines for a person. */
+export function reportLines(report: Report): string[] {
+  const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
+  const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
+  const how = report.exact
+    ? 'every byte was read'
+    : `from ${sample.lines} lines in ${sample.blocks} places, ${bytes(sample.bytes)}; ranges are 95 % of what the places differ`;
+  const where = report.exact ? 'in all' : 'in the sample';
+  const lines = [
+    `${report.what}: ${report.streams} ${report.streams === 1 ? 'stream' : 'streams'}, ${bytes(report.stream_bytes)}; ${how}`,
+    `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
+    `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
+    ...report.reject_reasons.map(
+      ({reason, samples}) =>
+        `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
+    ),
+    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
+    `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
+    `  bytes      ${span(report.stored_bytes, bytes)}`,
+  ];
+  if (totals.samples.estimate === 0)
+    return [...lines, `  hours      none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
+  if (!rate || !report.tpu_hours || !report.clock_hours)
+    return [
+      ...lines,
+      `  hours      unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
+    ];
+  const {spot, on_demand} = report.usd;
+  const from = report.prices_are.listed
+    ? `list prices${report.prices_are.verified ? ` of ${LISTED_ON}` : ', NOT VERIFIED'}; prices/chips overrides them`
+    : 'prices/chips';
+  return [
+    ...lines,
+    `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
+    `  hours      ${span(report.tpu_hours, hours)} of TPU; ${span(report.clock_hours, hours)} on the clock with ${Math.min(machine.workers, report.streams)} at work`,
+    `  dollars    ${spot ? `${span(spot, usd)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, usd)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
+    ...assumptions(report),
+  ];
+}
+
+function assumptions({assumed, earlier}: Report): string[] {
+  if (earlier)
+    return [
+      `  earlier    run ${earlier.run}: $${earlier.usd_per_million_tokens.toPrecision(3)} a million tokens, starts and preemptions included, at $${earlier.usd_per_hour.toPrecision(3)} an hour for each TPU`,
+    ];
+  if (!assumed) return [];
+  const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
+  const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
+  if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];
+  const {utilisation, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  return [
+    `  assumed    ${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)}); ` +
+      `${upload_bytes_per_s.estimate / 1e9} GB/s from a VM to the bucket (${upload_bytes_per_s.low / 1e9} to ${upload_bytes_per_s.high / 1e9}), ` +
+      `${chip_to_host_bytes_per_s.estimate / 1e9} GB/s from a chip to its host; ${start}; ${more}`,
+    '             none of these values was measured on a TPU: --tokens-per-second and --like RUN use measured values',
+  ];
+}
+
+function span({estimate, low, high}: Span, text: (value: number) => string): string {
+  const [middle, from] = [text(estimate), text(low)];
+  const to = high === null ? 'unknown' : text(high);
+  return from === to ? middle : `${middle} (${from} to ${to})`;
+}
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)} %`;
+}
+
+function whole(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
+function bytes(value: number): string {
+  const unit = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  const power = Math.min(unit.length - 1, Math.floor(Math.log10(Math.max(value, 1)) / 3));
+  return `${(value / 1000 ** power).toPrecision(3)} ${unit[power]}`;
+}
+
+function hours(value: number): string {
+  return value < 1 ? `${(value * 60).toPrecision(2)} min` : `${value.toPrecision(3)} h`;
+}
+
+function usd(value: number): string {
+  return value < 10 ? dollarText(value) : `$${whole(value)}`;
+}

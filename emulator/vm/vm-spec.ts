@@ -1,0 +1,10 @@
+/** Description of a VM: identity, place and metadata. */
+export type VmSpec = {
+  /** Unique for each VM; two VMs with one name have different ids. */
+  id: string;
+  name: string;
+  zone: string;
+  machine_type: string;
+  /** Metadata attributes; `startup-script` is the program that a boot runs. */
+  attributes: Record<string, string>;
+};
