@@ -2,7 +2,7 @@
 
 import {parseWorkerName} from '../../domain/names.ts';
 import {iso, msOf} from '../../domain/time.ts';
-import type {Observation} from '../../domain/worker/lifecycle.ts';
+import type {Observation} from '../../domain/worker/observation.ts';
 import {queueStanding} from '../../domain/worker/provider-states.ts';
 import {isServedFor, type Moment} from '../../domain/worker/served-time.ts';
 import {hasEnded, type Worker} from '../../domain/worker/worker.ts';

@@ -20,16 +20,11 @@ import {type Slot as Place, parseWorkerName} from '../../domain/names.ts';
 import {chargeSuspect, freeFromDead} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {iso, msOf} from '../../domain/time.ts';
-import {
-  decideWorker,
-  type Silence,
-  type Wanted,
-  type WorkerAction,
-  type WorkerDecision,
-} from '../../domain/worker/lifecycle.ts';
+import {decideWorker, type Silence, type Wanted} from '../../domain/worker/lifecycle.ts';
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
 import {nodeStanding, queueStanding} from '../../domain/worker/provider-states.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
+import type {WorkerAction, WorkerDecision} from '../../domain/worker/transitions.ts';
 import {hasEnded, isAlive, newWorker, type Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {abreast} from '../state/concurrency.ts';

@@ -1,14 +1,10 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import {askedForWork, heardFrom} from '../../../../shared/domain/worker/heartbeat.ts';
+import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import type {Found, Observation} from '../../../../shared/domain/worker/observation.ts';
+import {createRefused} from '../../../../shared/domain/worker/transitions.ts';
 import {
-  createRefused,
-  decideWorker,
-  type Found,
-  type Observation,
-} from '../../../../shared/domain/worker/lifecycle.ts';
-import {
-  askedForWork,
-  heardFrom,
   isAlive,
   isBlocked,
   NO_WORK,

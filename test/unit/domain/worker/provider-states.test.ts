@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
-import {decideWorker, type Found, type Limits} from '../../../../shared/domain/worker/lifecycle.ts';
+import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import type {Limits} from '../../../../shared/domain/worker/limits.ts';
+import type {Found} from '../../../../shared/domain/worker/observation.ts';
 import {isBadHost, type Queued, type Symptom} from '../../../../shared/domain/worker/provider-states.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, LIMITS as COMMON_LIMITS, found, moment, T0} from '../../../support/builders.ts';
@@ -188,7 +190,7 @@ describe('what Cloud TPU says', () => {
     it('SUSPENDED says who did it', () => {
       for (const [initiator, by] of [
         ['SERVICE', / by Cloud TPU$/],
-        ['USER', / by somebody$/],
+        ['USER', / by a user$/],
         ['STATE_INITIATOR_UNSPECIFIED', /SUSPENDED$/],
       ] as const) {
         const seen = found('READY', {queued: inQueue('SUSPENDED', {initiator})});
