@@ -11,6 +11,7 @@ import {
 } from '../domain/bounds.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {Rejected} from './errors.ts';
+import {reasonsOf} from './rejection-reasons.ts';
 
 export const runId = z
   .string()
@@ -214,111 +215,7 @@ function isDeeperThan(depth: number, value: unknown): boolean {
 export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const problems = onePerMistake(parsed.error.issues.flatMap(whatIsWrong)).map(issue =>
-    explain(issue, value),
-  );
-  throw new Rejected(`${what} is not valid: ${problems.join('; ')}`, {cause: parsed.error});
-}
-
-type Issue = z.core.$ZodIssue;
-
-/** Of a choice between kinds of values, what is wrong with the kind that was given, if it is one of them. */
-function whatIsWrong(issue: Issue): Issue[] {
-  if (issue.code !== 'invalid_union') return [issue];
-  const given = issue.errors.find(branch =>
-    branch.some(({code, path}) => code !== 'invalid_type' || path.length > 0),
-  );
-  return given?.map(inner => ({...inner, path: [...issue.path, ...inner.path]})) ?? [issue];
-}
-
-/**
- * A value of the wrong kind breaks limits that are of another kind, and a number may break two limits: the last is the nearest.
- * Nothing else is said of what has another schema.
- */
-function onePerMistake(issues: Issue[]): Issue[] {
-  const foreign = issues.filter(({path}) => path.length === 1 && path[0] === 'schema');
-  if (foreign.length > 0) return foreign;
-  const isLimit = ({code}: Issue) => code === 'too_big' || code === 'too_small';
-  const isNearer = (other: Issue, issue: Issue, isLater: boolean) =>
-    other.path.join() === issue.path.join() &&
-    (other.code === 'invalid_type' || (isLater && other.code === issue.code));
-  return issues.filter(
-    (issue, index) =>
-      !isLimit(issue) || !issues.some((other, place) => isNearer(other, issue, place > index)),
-  );
-}
-
-/** `action: expected …, but it is "dance"`: the key, what belongs there, and what was there if that is a short word. */
-function explain(issue: Issue, value: unknown): string {
-  const {path, message} = issue;
-  const found = path.reduce<unknown>(
-    (inner, key) => (inner as Record<PropertyKey, unknown> | null)?.[key],
-    value,
-  );
-  const words = ZODS_OWN.test(message) ? inWords(issue, found) : message;
-  if (path.length === 0) return words;
-  const key = path.join('.');
-  if (key === 'schema' && found === undefined) return 'schema is missing: Gleaner did not write it';
-  if (found === undefined) return `${key} is missing${words === message ? `: ${words}` : ''}`;
-  const isWord = typeof found === 'string' || typeof found === 'number' || typeof found === 'boolean';
-  const isTold = !isWord || issue.code === 'invalid_type';
-  return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(found).slice(0, 100)}`}`;
-}
-
-/** Messages that no schema of ours wrote. */
-const ZODS_OWN = /^(Invalid|Too (big|small)|Unrecognized key)/;
-const KINDS: Record<string, string> = {
-  array: 'a list',
-  object: 'an object',
-  record: 'an object',
-  string: 'a string',
-  number: 'a number',
-  int: 'a whole number',
-  boolean: 'true or false',
-  null: 'null',
-};
-
-function inWords(issue: Issue, found: unknown): string {
-  switch (issue.code) {
-    case 'invalid_type':
-      return `expected ${KINDS[issue.expected] ?? issue.expected}, got ${kindOf(found)}`;
-    case 'invalid_value':
-      return `expected ${listed(issue.values)}`;
-    case 'invalid_union':
-      return 'options' in issue
-        ? `expected ${listed(issue.options as unknown[])}`
-        : 'is of no kind that fits';
-    case 'too_big':
-      return `expected ${issue.inclusive ? 'at most' : 'less than'} ${quantity(issue.maximum, issue.origin)}`;
-    case 'too_small':
-      return `expected ${issue.inclusive ? 'at least' : 'more than'} ${quantity(issue.minimum, issue.origin)}`;
-    case 'unrecognized_keys':
-      return `there is no ${issue.keys.map(key => `"${key}"`).join(', no ')}`;
-    case 'invalid_format':
-      return `expected the form ${issue.pattern ?? issue.format}`;
-    default:
-      return issue.message;
-  }
-}
-
-function kindOf(value: unknown): string {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'a list';
-  if (typeof value === 'number' && !Number.isInteger(value)) return String(value);
-  return KINDS[typeof value] ?? typeof value;
-}
-
-function listed(values: readonly unknown[]): string {
-  const words = values.map(value => JSON.stringify(value));
-  return words.length > 1 ? `one of ${words.join(', ')}` : String(words[0]);
-}
-
-const UNITS: Record<string, [one: string, more: string]> = {
-  string: ['character', 'characters'],
-  array: ['entry', 'entries'],
-};
-
-function quantity(limit: number | bigint, origin: string): string {
-  const unit = UNITS[origin]?.[Number(limit) === 1 ? 0 : 1];
-  return unit ? `${limit} ${unit}` : String(limit);
+  throw new Rejected(`${what} is not valid: ${reasonsOf(parsed.error, value).join('; ')}`, {
+    cause: parsed.error,
+  });
 }

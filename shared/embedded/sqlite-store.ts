@@ -14,8 +14,9 @@ import {dirname} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {Attempt} from '../checked-transaction.ts';
-import {checkQuery, checkSum, splitDocumentPath} from '../contracts/document-limits.ts';
+import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {checkQuery, checkSum} from '../contracts/query-limits.ts';
 import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
 import {selectDocuments, sumFields} from './sqlite-query.ts';
 

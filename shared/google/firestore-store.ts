@@ -13,8 +13,9 @@ import type {
   Transaction as FirestoreTransaction,
 } from '@google-cloud/firestore';
 import {Attempt, type Write} from '../checked-transaction.ts';
-import {checkQuery, checkSum, rangeField, splitDocumentPath} from '../contracts/document-limits.ts';
+import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {checkQuery, checkSum, rangeField} from '../contracts/query-limits.ts';
 import type {
   CollectionPath,
   Document,

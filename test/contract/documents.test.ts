@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {checkDocument, checkQuery, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
+import {checkDocument, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
+import {checkQuery} from '../../shared/contracts/query-limits.ts';
 import type {Document, Query} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 

@@ -12,9 +12,9 @@ import {
   type RunSpec,
   type RunSpecInput,
   runSpecJsonSchema,
-  SITES,
   specHash,
 } from '../../../shared/contracts/spec.ts';
+import {SITES} from '../../../shared/contracts/spec-keys.ts';
 import {aConfig} from '../../support/builders.ts';
 
 const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
