@@ -3,29 +3,19 @@
  * and `delete` not at all, because the next tick does them again anyway.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {protos, v2} from '@google-cloud/tpu';
-import type {Tpu, TpuRequest, Tpus} from '../ports.ts';
+import type {v2} from '@google-cloud/tpu';
+import type {TpuRequest, Tpus} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {
-  isAlreadyExists,
-  isContention,
-  isNotFound,
-  isTransient,
-  queuedFailure,
-  reasonOf,
-  tpuError,
-} from './errors.ts';
+import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
 import {lazily} from './memoize-async.ts';
+import {readAll, readOne} from './tpu-reads.ts';
+import {joined, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
-const READS = 4;
 /** A stock-out shows in the operation that makes the node and not in the answer to the request, often within a second. */
 const FAILS_FAST_MS = [300, 700, 1000];
-const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
-const MOST_DETAILS = 500;
 
 type Client = InstanceType<typeof v2.TpuClient>;
-type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
 type Opened = {client: Client; words: Words};
 type Options = {
   project: string;
@@ -194,126 +184,4 @@ async function queuedStateOf({client, words}: Opened, name: string): Promise<str
   } catch {
     return undefined;
   }
-}
-
-type Page = {nextPageToken?: string | null; unreachable?: string[] | null} | null | undefined;
-
-/** Every page of a list over all zones; adds to `unreachable` those that gave no answer. */
-async function readAll<T>(
-  what: string,
-  unreachable: Set<string>,
-  read: (pageToken: string) => Promise<{items: T[]; page: Page}>,
-): Promise<T[]> {
-  const found: T[] = [];
-  let pageToken = '';
-  do {
-    const {items, page} = await repeating(what, 'all zones', () => read(pageToken));
-    found.push(...items);
-    for (const place of page?.unreachable ?? []) unreachable.add(place.split('/').at(-1) ?? place);
-    pageToken = page?.nextPageToken ?? '';
-  } while (pageToken);
-  return found;
-}
-
-/** The resource, or nothing when Cloud TPU answers that there is none. */
-async function readOne<T>(what: string, zone: string, read: () => Promise<[T, ...unknown[]]>): Promise<T[]> {
-  return repeating(what, zone, async () => {
-    try {
-      const [found] = await read();
-      return [found];
-    } catch (error) {
-      if (isNotFound(error)) return [];
-      throw error;
-    }
-  });
-}
-
-async function repeating<T>(what: string, zone: string, read: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++)
-    try {
-      return await read();
-    } catch (error) {
-      if (!isTransient(error) || attempt === READS) throw tpuError(what, zone, error);
-      await sleep(200 * 2 ** attempt);
-    }
-}
-
-function nodeFor(request: TpuRequest, service_account: string | undefined) {
-  const {accelerator, runtime_version, labels, metadata} = request;
-  return {
-    acceleratorType: accelerator,
-    runtimeVersion: runtime_version,
-    labels,
-    metadata,
-    // The API's default is none, and then a node reaches neither its packages nor, without Private Google Access, the bucket.
-    networkConfig: {enableExternalIps: true},
-    ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
-  };
-}
-
-type Node = protos.google.cloud.tpu.v2.INode;
-type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
-
-/** A node and a queued resource of one name in one zone are one entry. */
-function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
-  const found = new Map<string, Tpu>();
-  for (const node of nodes) {
-    const tpu = tpuOf(node, words);
-    found.set(`${tpu.zone}/${tpu.name}`, tpu);
-  }
-  for (const resource of queuedResources) {
-    const {name, zone} = placeOf(resource.name);
-    const queued = queuedOf(resource, words);
-    const bare: Tpu = {
-      ...{name, zone, state: null, health: 'HEALTH_UNSPECIFIED', labels: queued.labels, symptoms: []},
-      ...{queued, created_at: instantOf(resource.createTime)},
-    };
-    found.set(`${zone}/${name}`, {...(found.get(`${zone}/${name}`) ?? bare), queued});
-  }
-  return [...found.values()];
-}
-
-function tpuOf(node: Node, words: Words): Tpu {
-  return {
-    ...placeOf(node.name),
-    state: wordOf(node.state, words.state) ?? UNSPECIFIED,
-    health: wordOf(node.health, words.health) ?? 'HEALTH_UNSPECIFIED',
-    labels: {...node.labels},
-    symptoms: (node.symptoms ?? []).map(({symptomType, details, createTime}) => ({
-      symptom: wordOf(symptomType, words.symptom) ?? 'SYMPTOM_TYPE_UNSPECIFIED',
-      details: (details ?? '').slice(0, MOST_DETAILS).toWellFormed(),
-      created_at: instantOf(createTime),
-    })),
-    queued: null,
-    created_at: instantOf(node.createTime),
-  };
-}
-
-function queuedOf({state, tpu, queueingPolicy}: QueuedResource, words: Words): NonNullable<Tpu['queued']> {
-  const error = state?.failedData?.error;
-  return {
-    state: wordOf(state?.state, words.queued) ?? UNSPECIFIED,
-    initiator: wordOf(state?.stateInitiator, words.initiator) ?? 'STATE_INITIATOR_UNSPECIFIED',
-    error: error ? {kind: queuedFailure(error), message: reasonOf(error).toWellFormed()} : null,
-    valid_until_at: queueingPolicy?.validUntilTime ? instantOf(queueingPolicy.validUntilTime) : null,
-    labels: {...tpu?.nodeSpec?.[0]?.node?.labels},
-  };
-}
-
-const UNSPECIFIED = 'STATE_UNSPECIFIED';
-
-function placeOf(path: string | null | undefined): {name: string; zone: string} {
-  const [, , , zone = '', , name = ''] = (path ?? '').split('/');
-  return {name, zone};
-}
-
-function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): string {
-  const {seconds = 0, nanos = 0} = time ?? {};
-  return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
-}
-
-/** gRPC gives enums as words, REST and operations as numbers; a number that is new to this client has no word. */
-function wordOf(value: unknown, names: Record<number, string>): string | undefined {
-  if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
-  return names[Number(value ?? 0)];
 }
