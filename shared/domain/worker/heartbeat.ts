@@ -31,7 +31,7 @@ export function heardFrom(
 }
 
 /**
- * Billing start of a node whose heartbeat comes before a tick has seen it READY.
+ * Billing start of a node that sends a heartbeat before a tick has seen it READY.
  * The creation of a node in the queue begins at an unknown time, so its billing starts now.
  */
 function readyBySaying(

@@ -1,5 +1,5 @@
 /**
- * How long each phase of a worker may take, in seconds. The defaults and their reasons are in `contracts/config.ts`.
+ * Longest time of each phase of a worker, in seconds. The defaults and their reasons are in `contracts/config.ts`.
  * Limits on agents count served time: see served-time.ts.
  */
 export type Limits = {
@@ -7,7 +7,7 @@ export type Limits = {
   boot_s: number;
   setup_s: number;
   silent_s: number;
-  /** How long an extraction may make no progress: while it computes or uploads, while it compiles, while it loads a model. */
+  /** Longest extraction without progress: while it computes or uploads, while it compiles, while it loads a model. */
   stall_s: number;
   compile_s: number;
   load_s: number;

@@ -27,7 +27,7 @@ export type Death = {
   refusal?: Refusal;
 };
 
-/** Whether the run that the machine worked on may have caused its death. */
+/** True if the run that the machine worked on may have caused the death. */
 export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
 }

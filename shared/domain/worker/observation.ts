@@ -6,7 +6,7 @@ import {readySince, type Worker} from './worker.ts';
 /**
  * Answer of Cloud TPU for the name of a slot.
  * `unknown`: the zone gave no answer, which allows no conclusion.
- * `missing`: a node that was listed before is absent from the complete list of `listed_at`. Such a list may be wrong.
+ * `missing`: a node that was listed before is absent from the complete list of `listed_at`. The list may be wrong.
  * `absent`: `get` found no node, or no node was ever listed.
  * `foreign`: a node without our label, which is not ours to delete. A request of ours may wait behind it in the queue.
  */

@@ -86,13 +86,13 @@ export function symptomText({symptom, details}: Symptom): string {
   return `${symptom}, ${meaning}${details ? ` (${details.slice(0, 200).toWellFormed()})` : ''}`;
 }
 
-/** Whether the machine could not have done any work. */
+/** True if the machine could not have done any work. */
 export function isBrokenBy(symptoms: readonly Symptom[]): boolean {
   return symptoms.some(({symptom}) => symptom === 'MESH_BUILD_FAIL');
 }
 
 /**
- * Messages of libtpu and JAX on a host that has no working chips, or whose chips are still in use.
+ * Messages of libtpu and JAX on a host without working chips, or with chips that are still in use.
  * Another host can do the work, and the stream is not charged.
  */
 const BAD_HOST = [

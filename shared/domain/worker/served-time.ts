@@ -14,7 +14,7 @@ export type Served = {
   failing_since_at: string | null;
 };
 
-/** A moment as limits see it: the clock, and the time served up to it. */
+/** A moment as limits see it: the clock, and the served time up to it. */
 export type Moment = {now: number; served: Served};
 
 /** Seconds: more than two ticks, so a single missed tick loses no served time. */
@@ -52,7 +52,7 @@ export function servedBetween({proven_at, gaps}: Served, since: string, until: s
   return to - from - lost.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }
 
-/** Whether more than `limit_s` seconds of served time have passed since `instant`. False for null. */
+/** True if more than `limit_s` seconds of served time have passed since `instant`. False for null. */
 export function isServedFor(served: Served, instant: string | null, limit_s: number): boolean {
   if (instant === null || served.proven_at === null) return false;
   return servedBetween(served, instant, served.proven_at) > limit_s * 1000;

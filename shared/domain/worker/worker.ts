@@ -40,14 +40,14 @@ export type Worker = Shown & {
   /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
-  /** How the node of this incarnation was requested, and the expiry of a request in the queue. */
+  /** Kind of the request for this incarnation's node, and the expiry of a request in the queue. */
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
-  /** Since when the node and its queued resource have their present standing: see provider-states.ts. */
+  /** Start of the present standing of the node and its queued resource: see provider-states.ts. */
   provider_since_at: string | null;
   /** Last tick that found the node on its way and not READY, to within two minutes. */
   unready_at: string | null;
-  /** Since when complete lists omit a node that was listed before; null while the node is listed. */
+  /** Time of the first complete list without a node that was listed before; null while the node is listed. */
   missing_since_at: string | null;
   /** Symptoms of the node since it was READY, the newest last. */
   symptoms: Symptom[];
@@ -59,7 +59,7 @@ export type Worker = Shown & {
   /** The leased stream, as in `my-run/007`, and the epoch of the lease. */
   work: string | null;
   epoch: number | null;
-  /** When the lease was granted or last claimed by a heartbeat; null after a restart of the host. */
+  /** Time of the grant or of the last heartbeat that claimed the lease; null after a restart of the host. */
   claimed_at: string | null;
   /** The run is paused: the next heartbeat tells the agent to finish its shard and to release the stream. */
   drains: boolean;
@@ -130,7 +130,7 @@ export function newWorker(
 const UNSEEN_MS = 300_000;
 
 /**
- * Billing start of a node first seen READY at `now`: `now`, or the newest of `bounds` if that is over 5 minutes ago.
+ * Billing start of a node first seen READY at `now`: `now`, or the newest bound if it is over 5 minutes old.
  * `bounds` are instants before which the node was not READY.
  * The start is late by less than `UNSEEN_MS`, or early by the rest of the node's creation.
  */
@@ -148,7 +148,7 @@ function isSpeaking(worker: Worker): boolean {
   return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
 }
 
-/** Whether the incarnation is over: its node goes or is gone. */
+/** True if the incarnation is over: its node goes or is gone. */
 export function hasEnded({phase}: Pick<Worker, 'phase'>): boolean {
   return phase === 'deleting' || phase === 'gone';
 }
