@@ -1,34 +1,34 @@
 /**
- * What a document, a path and a query may be: the rules of Firestore (Native mode), so that whatever one adapter takes,
- * every adapter takes. Sizes follow https://firebase.google.com/docs/firestore/storage-size.
+ * Limits of documents and paths, as Firestore (Native mode) has them: a document that one adapter takes, every adapter takes.
+ * Sizes follow https://firebase.google.com/docs/firestore/storage-size.
  */
 
 import type {CollectionPath, Document, DocumentPath, Value} from '../ports.ts';
 import {InvalidDocument} from './errors.ts';
 
 const DOCUMENT_BYTES = 1_048_576;
-/** The most one field may hold: 1 MiB less 89 bytes, because its index entry has to fit as well. */
+/** Largest value of a field: 1 MiB less 89 bytes, because the index entry must fit too. */
 const FIELD_BYTES = 1_048_487;
 const NAME_BYTES = 1500;
 const PATH_BYTES = 6144;
-/** Field names and list positions on the way to a value. */
+/** Most field names and list positions on the way to a value. */
 const DEPTH = 20;
 const INDEX_ENTRIES = 40_000;
 
 export const RESERVED = /^__.*__$/s;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 /**
- * What JSON has to escape. In Node 24 JSON.parse may take an escaped name for another that begins alike
- * (https://github.com/nodejs/node/issues/63785), so a document that has one would not come back as it was.
+ * Characters that JSON escapes. In Node 24, JSON.parse may mistake an escaped name for another with the same beginning
+ * (https://github.com/nodejs/node/issues/63785), and would return a different document.
  */
 const ESCAPED = /["\\\p{Cc}]/u;
 
-/** Whether a field, or the last field of a dotted path, holds an instant. */
+/** True if a field, or the last field of a dotted path, holds an instant. */
 export function isInstantField(field: string): boolean {
   return field.endsWith('_at');
 }
 
-/** `2026-01-02T03:04:05.678Z`, in the years 0001 to 9999: what Firestore's timestamp can keep. */
+/** True for an instant such as `2026-01-02T03:04:05.678Z` in the years 0001 to 9999, the range of Firestore's timestamps. */
 export function isInstant(value: Value): value is string {
   if (typeof value !== 'string' || !INSTANT.test(value) || value.startsWith('0000')) return false;
   const time = Date.parse(value);
@@ -61,7 +61,7 @@ function checkPath(path: string): string[] {
   return segments;
 }
 
-/** Throws `InvalidDocument` unless every adapter can keep `data` at `path` and give it back as it is. */
+/** Throws `InvalidDocument` unless every adapter can store `data` at `path` and return it unchanged. */
 export function checkDocument(path: DocumentPath, data: Document): void {
   splitDocumentPath(path);
   if (!isMap(data)) throw invalid(path, `a document is a map of fields, not ${kindOf(data)}`);
@@ -87,7 +87,7 @@ export function checkDocument(path: DocumentPath, data: Document): void {
 
 type Count = {indexEntries: number};
 
-/** The bytes that the field takes, name included. */
+/** Bytes of the field, with its name. */
 function checkField(path: DocumentPath, at: string[], field: string, value: unknown, count: Count): number {
   const here = [...at, field];
   const fault = fieldNameFault(field);

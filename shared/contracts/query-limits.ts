@@ -8,8 +8,8 @@ const ALTERNATIVES = 30;
 const QUERY_FIELD = /^[\w-]+(\.[\w-]+)*$/;
 
 /**
- * Throws `TypeError` for a query that Firestore would refuse, or could answer only with an index that nobody would think of:
- * the filters other than `==` and `in`, and `order_by`, all name the same field.
+ * Throws `TypeError` for a query that Firestore refuses, or that needs a composite index.
+ * All filters other than `==` and `in`, and `order_by`, must name the same field.
  */
 export function checkQuery(collection: CollectionPath, query: Query): void {
   checkCollectionPath(collection);
@@ -42,14 +42,14 @@ export function checkQuery(collection: CollectionPath, query: Query): void {
     throw badQuery(collection, `the limit ${limit} is no positive whole number`);
 }
 
-/** Throws `TypeError` for fields that cannot be added up. */
+/** Throws `TypeError` for fields that cannot be summed. */
 export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
   checkCollectionPath(collection);
   if (fields.length === 0) throw badQuery(collection, 'it adds up no field');
   for (const field of fields) checkQueryField(collection, field);
 }
 
-/** The field that `<`, `<=`, `>` or `>=` filters on, if any. */
+/** The field of the filters `<`, `<=`, `>` and `>=`, if any. */
 export function rangeField(query: Query): string | undefined {
   return query.where?.find(({op}) => op !== '==' && op !== 'in')?.field;
 }

@@ -1,14 +1,14 @@
-/** Reasons for a rejected value, in plain words: each names the key, the expectation and the value found. */
+/** Reasons for a rejected value in plain words, with the key, the expectation and the value. */
 import type {z} from 'zod';
 
 type Issue = z.core.$ZodIssue;
 
-/** One reason for each mistake in `value`. */
+/** The reasons for a rejected `value`, a single one for each mistake. */
 export function reasonsOf(error: z.ZodError, value: unknown): string[] {
   return onePerMistake(error.issues.flatMap(whatIsWrong)).map(issue => explain(issue, value));
 }
 
-/** Of a choice between kinds of values, what is wrong with the kind that was given, if it is one of them. */
+/** Issues of the given kind of value, where a schema allows several kinds. */
 function whatIsWrong(issue: Issue): Issue[] {
   if (issue.code !== 'invalid_union') return [issue];
   const given = issue.errors.find(branch =>
@@ -18,8 +18,8 @@ function whatIsWrong(issue: Issue): Issue[] {
 }
 
 /**
- * A value of the wrong kind breaks limits that are of another kind, and a number may break two limits: the last is the nearest.
- * Nothing else is said of what has another schema.
+ * Keeps one issue for each mistake. A value of the wrong kind also breaks limits of the right kind.
+ * A number may break two limits: the last is the nearest. A value of another schema has only that issue.
  */
 function onePerMistake(issues: Issue[]): Issue[] {
   const foreign = issues.filter(({path}) => path.length === 1 && path[0] === 'schema');
@@ -34,7 +34,7 @@ function onePerMistake(issues: Issue[]): Issue[] {
   );
 }
 
-/** `action: expected …, but it is "dance"`: the key, what belongs there, and what was there if that is a short word. */
+/** A reason such as `action: expected …, but it is "dance"`. The value is quoted if it is a short word. */
 function explain(issue: Issue, value: unknown): string {
   const {path, message} = issue;
   const found = path.reduce<unknown>(
@@ -51,7 +51,7 @@ function explain(issue: Issue, value: unknown): string {
   return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(found).slice(0, 100)}`}`;
 }
 
-/** Messages that no schema of ours wrote. */
+/** Default messages of zod. */
 const ZODS_OWN = /^(Invalid|Too (big|small)|Unrecognized key)/;
 const KINDS: Record<string, string> = {
   array: 'a list',

@@ -1,4 +1,4 @@
-/** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
+/** Schemas of all input: control messages, topic messages, events, shard metadata and worker requests. */
 import {z} from 'zod';
 import {
   MAX_EPOCH,
@@ -24,7 +24,7 @@ const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as
 const upTo = (most: number) => z.number().int().min(0).max(most);
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
-/** Half a character, which JSON can hold and an error message can quote, is nothing that a document can hold. */
+/** Replaces lone surrogates: JSON and error messages may have them, and documents cannot. */
 function toWellFormed(text: string): string {
   return text.toWellFormed();
 }
@@ -39,13 +39,13 @@ const zones = z
   .refine(names => new Set(names).size === names.length, 'each zone once')
   .meta({uniqueItems: true});
 export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
-/** A message with at least one of these keys. */
+/** Requires at least one of these keys. */
 const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
   schema
     .refine(message => keys.some(key => message[key] !== undefined), `say what to change: ${keys.join(', ')}`)
     .meta({anyOf: keys.map(key => ({required: [key]}))});
 
-/** What may stand in a message on topic `control`; published as docs/control.schema.json. */
+/** Messages on topic `control`, published as docs/control.schema.json. */
 export const controlMessage = z.discriminatedUnion('action', [
   z.strictObject({action: z.enum(['start', 'pause', 'stop']), run: runId}),
   z
@@ -84,7 +84,7 @@ export const controlMessage = z.discriminatedUnion('action', [
   ),
 ]);
 
-/** JSON Schema of what a person may publish. */
+/** JSON Schema of the messages that people may publish. */
 export function controlJsonSchema() {
   return {
     title: 'A message on topic control',
@@ -93,8 +93,8 @@ export function controlJsonSchema() {
 }
 
 /**
- * Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. What machines send is read
- * without what this release does not know: during a deployment the next one sends it too.
+ * Messages on topic `tpu`: the request and the incarnation; the worker's document has the rest.
+ * Unknown keys of messages between machines are ignored, because the next release sends more of them during a deployment.
  */
 export const tpuMessage = z.object({
   action: z.enum(['create', 'delete']),
@@ -102,21 +102,21 @@ export const tpuMessage = z.object({
   incarnation: upTo(MAX_ORDINAL),
 });
 
-/** Cloud Storage's object resource, as far as we read it. */
+/** The part of Cloud Storage's object resource that we read. */
 export const objectEvent = z.object({
   bucket: z.string().min(1).max(256),
   name: z.string().min(1).max(1024),
   generation: z.union([digits, z.number().int()]).transform(String),
 });
 
-/** Pub/Sub writes up to nine digits of a second; documents hold milliseconds. */
+/** Rounds down to milliseconds: Pub/Sub writes up to nine digits of a second. */
 const publishTime = z.iso
   .datetime({offset: true})
   .transform(text => new Date(text).toISOString())
   .optional()
   .catch(undefined);
 
-/** A Pub/Sub push: the text of the message, '' when it has none, and when it was published, if the push says so. */
+/** A Pub/Sub push as the text of its message, '' without one, and the publish time, if the push has it. */
 export const pubsubEvent = z
   .object({message: z.object({data: z.string().optional(), publishTime})})
   .transform(({message}) => ({
@@ -128,13 +128,13 @@ const whole = (least: number, most: number) =>
   digits
     .transform(Number)
     .refine(number => number >= least && number <= most, `expected a whole number from ${least} to ${most}`);
-/** A shard's custom metadata: strings, because Cloud Storage keeps nothing else. */
+/** Custom metadata of a shard: strings, because Cloud Storage stores no other type. */
 export const shardMetadata = z.object({
   schema: z.literal('gleaner/1'),
   run: runId,
   stream: streamText,
   shard: whole(1, MAX_ORDINAL),
-  /** Of the lease under which it was stored. */
+  /** Epoch of the lease under which the shard was stored. */
   epoch: whole(1, MAX_EPOCH),
   first_sample: whole(0, MAX_STREAM_SAMPLES),
   last_sample: whole(0, MAX_STREAM_SAMPLES),
@@ -157,7 +157,7 @@ const progress = z.object({
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
 export const workerRequest = z.discriminatedUnion('action', [
-  // The tick asks whether worker-api works.
+  // The tick checks that worker-api works.
   z.object({action: z.literal('ping')}),
   z.object({
     action: z.literal('lease'),
@@ -191,11 +191,11 @@ export const workerRequest = z.discriminatedUnion('action', [
 
 export type WorkerRequest = z.infer<typeof workerRequest>;
 
-/** Parses text as JSON and then as `schema`; what does not fit is `Rejected`, naming the key and what is expected there. */
+/** Parses text as JSON and then as `schema`. Throws `Rejected`, which names each wrong key and its expected value. */
 export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): T {
   let value: unknown;
   try {
-    // Some editors begin a file with a mark of its encoding.
+    // Some editors start a file with a byte order mark.
     value = JSON.parse(text.replace(/^\ufeff/, ''));
   } catch (error) {
     throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
@@ -204,7 +204,7 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
   return parseValue(schema, value, what);
 }
 
-/** What is nested deeper, no reader of ours could write again: its stack would end first. */
+/** Deeper values would overflow the stack of the code that writes them again. */
 const MOST_NESTED = 100;
 
 function isDeeperThan(depth: number, value: unknown): boolean {

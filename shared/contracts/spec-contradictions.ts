@@ -47,7 +47,7 @@ function* beyond(positions: readonly number[], max_seq_length: number): Generato
     ];
 }
 
-/** Whether a slice as Python writes it is empty for every sample of up to `length` tokens. */
+/** True if a Python slice is empty for every sample of up to `length` tokens. */
 function isEmptySlice(tokens: string, length: number): boolean {
   const match = SLICE.exec(tokens);
   if (!match) return false;

@@ -5,17 +5,17 @@ export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_o
 const MAX_POSITIONS = 1024;
 const MAX_LENGTH = 131_072;
 
-/** Half a character, which JSON can hold, is nothing that a document can hold. */
+/** Text without lone surrogates: JSON may have them, and documents cannot. */
 const text = (max: number) =>
   z
     .string()
     .min(1)
     .max(max)
     .refine(value => value.isWellFormed(), 'is not valid Unicode');
-/** A name is shown on terminals: it holds no control character. */
+/** Name without control characters: terminals show names. */
 const name = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'expected a name without control characters');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
-/** That each is there once is for `contradictions` to check; JSON Schema has a word for it. */
+/** List of distinct items. `contradictions` checks that; JSON Schema has the keyword `uniqueItems`. */
 const list = <T extends z.ZodType>(item: T, min: number, max: number) =>
   z.array(item).min(min).max(max).meta({uniqueItems: true});
 const about = (description: string, fallback?: unknown) => ({
@@ -38,7 +38,7 @@ const tokens = z.union(
   {error: TOKENS},
 );
 
-/** An object with these keys and no others, none of them required. */
+/** Object with these keys alone, each optional. */
 export const closed = <T extends z.ZodRawShape>(shape: T) =>
   z
     .strictObject(shape, {
@@ -49,7 +49,7 @@ export const closed = <T extends z.ZodRawShape>(shape: T) =>
     })
     .partial();
 
-/** What the worker parses; here only the outermost name is looked at. */
+/** Encoders that the worker parses. Here only the outermost name is checked. */
 const ENCODERS = [
   'MinimalGridEncoder',
   'GridWithSeparationEncoder',
@@ -87,7 +87,7 @@ const record = closed({
     .meta(about("end {messages} with the template's opening of an answer", false)),
 });
 
-/** What JSON Schema can say of `contradictions`: if these keys are so, then those. */
+/** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
 const given = (properties: object) => ({properties, required: Object.keys(properties)});
 const rule = (found: object, then: object | false) => ({if: given(found), then});
 const STRING = {type: 'string'};
@@ -101,7 +101,7 @@ export const RULES = [
   rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
 ];
 
-/** Every key of `run.json`. What has to do with several keys, or with several entries of one, is in `contradictions`. */
+/** Every key of `run.json`. Rules across keys or entries are in `contradictions`. */
 export const fields = {
   model: name(1024).meta(
     about('a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker), or a hub id'),

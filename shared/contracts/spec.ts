@@ -10,10 +10,10 @@ import {closed, fields, RULES, SITES} from './spec-keys.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
-/** A spec as some release froze it: its own rules were kept then, and no later rule undoes a run. */
+/** A frozen spec of any release. The release that froze it checked its rules, and no later rule invalidates a run. */
 export const frozenSpec = closed(fields);
 
-/** `datasets/RUN/run.json`, as a person writes it: a closed schema, every key optional. */
+/** `datasets/RUN/run.json` as people write it: a closed schema with optional keys. */
 export const runSpecInput = frozenSpec
   .superRefine((spec, context) => {
     for (const [path, message] of contradictions(spec)) context.addIssue({code: 'custom', path, message});
@@ -27,17 +27,17 @@ export const runSpecInput = frozenSpec
 
 export type RunSpecInput = z.infer<typeof runSpecInput>;
 
-/** Parses the text of `run.json`; throws `Rejected` naming the key. */
+/** Parses the text of `run.json`. Throws `Rejected`, which names each wrong key. */
 export function parseRunSpec(text: string, what: string): RunSpecInput {
   const spec = parseJson(runSpecInput, text, what);
   rejectRepeatedKey(text, what);
   return spec;
 }
 
-/** How a run is worked on: it may change what a run costs, never what its shards hold. */
+/** Placement of a run on TPUs: changes its cost, and never the content of its shards. */
 export type RunPlacement = {pool: string; priority: number; budget_usd: number | null} & Assignment;
 
-/** What a run extracts, complete: `run.json` over the defaults. Frozen when the first stream of the run is accepted. */
+/** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
 export type RunSpec = Required<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
   record: Required<NonNullable<RunSpecInput['record']>>;
 };
@@ -78,8 +78,8 @@ export function completeSpec(
 }
 
 /**
- * SHA-256 of the spec as JSON with sorted keys: equal specs have equal hashes, however they were written. A frozen spec is
- * hashed as its manifest has it: an earlier release knew fewer keys, and its shards carry the hash of those.
+ * SHA-256 of the spec as JSON with sorted keys: the order of keys does not change the hash.
+ * A frozen spec is hashed as its manifest has it: an earlier release had fewer keys, and its shards carry that hash.
  */
 export function specHash(spec: object): string {
   return createHash('sha256').update(canonicalJson(spec)).digest('hex');
@@ -93,7 +93,7 @@ function canonicalJson(value: unknown): string {
   );
 }
 
-/** `docs/run.schema.json`: what an editor needs to know of `run.json`. */
+/** JSON Schema of `run.json` for editors, published as docs/run.schema.json. */
 export function runSpecJsonSchema(): object {
   return z.toJSONSchema(runSpecInput, {io: 'input'});
 }
