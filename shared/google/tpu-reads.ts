@@ -6,7 +6,7 @@ const READS = 4;
 
 type Page = {nextPageToken?: string | null; unreachable?: string[] | null} | null | undefined;
 
-/** Every page of a list over all zones; adds to `unreachable` those that gave no answer. */
+/** Reads every page of a list over all zones. Adds the zones without an answer to `unreachable`. */
 export async function readAll<T>(
   what: string,
   unreachable: Set<string>,
@@ -23,7 +23,7 @@ export async function readAll<T>(
   return found;
 }
 
-/** The resource, or nothing when Cloud TPU answers that there is none. */
+/** Reads a resource; the list is empty if Cloud TPU answers that the resource does not exist. */
 export async function readOne<T>(
   what: string,
   zone: string,

@@ -1,4 +1,4 @@
-/** Resources of the Cloud TPU API v2 as the port has them, and a request as a node of the API. */
+/** Translates resources of the Cloud TPU API v2 into the port's `Tpu`, and a request into a node of the API. */
 import type {protos} from '@google-cloud/tpu';
 import type {Tpu, TpuRequest} from '../ports.ts';
 import {queuedFailure, reasonOf} from './errors.ts';
@@ -16,7 +16,7 @@ export function nodeFor(request: TpuRequest, service_account: string | undefined
     runtimeVersion: runtime_version,
     labels,
     metadata,
-    // The API's default is none, and then a node reaches neither its packages nor, without Private Google Access, the bucket.
+    // By default a node has no external IP address: it reaches no packages and, without Private Google Access, no bucket.
     networkConfig: {enableExternalIps: true},
     ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
   };
@@ -25,7 +25,7 @@ export function nodeFor(request: TpuRequest, service_account: string | undefined
 type Node = protos.google.cloud.tpu.v2.INode;
 type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
 
-/** A node and a queued resource of one name in one zone are one entry. */
+/** Joins a node and a queued resource of one name and zone into one entry. */
 export function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
   const found = new Map<string, Tpu>();
   for (const node of nodes) {
@@ -81,7 +81,7 @@ function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): 
   return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
 }
 
-/** gRPC gives enums as words, REST and operations as numbers; a number that is new to this client has no word. */
+/** The word of an enum: gRPC gives words, REST and operations give numbers. Unknown numbers have no word. */
 export function wordOf(value: unknown, names: Record<number, string>): string | undefined {
   if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
   return names[Number(value ?? 0)];

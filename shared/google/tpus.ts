@@ -1,6 +1,6 @@
 /**
- * Nodes and queued resources of the Cloud TPU API v2. The client repeats nothing by itself: reads are repeated here, and `create`
- * and `delete` not at all, because the next tick does them again anyway.
+ * Calls to the Cloud TPU API v2 for nodes and queued resources. The client repeats no call by itself.
+ * Reads repeat in tpu-reads.ts. `create` and `delete` never repeat, because the next tick requests them again.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {v2} from '@google-cloud/tpu';
@@ -12,18 +12,18 @@ import {readAll, readOne} from './tpu-reads.ts';
 import {joined, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
-/** A stock-out shows in the operation that makes the node and not in the answer to the request, often within a second. */
+/** The answer to a create shows no stock-out. The operation that creates the node does, often within a second. */
 const FAILS_FAST_MS = [300, 700, 1000];
 
 type Client = InstanceType<typeof v2.TpuClient>;
 type Opened = {client: Client; words: Words};
 type Options = {
   project: string;
-  /** Where the API is instead of Google's own address. */
+  /** Address that replaces Google's. */
   endpoint?: string | undefined;
-  /** Token that the API at `endpoint` asks for. */
+  /** Token that authorises calls to `endpoint`. */
   token?: string | undefined;
-  /** Who the nodes are; without it they are the Compute Engine default service account. */
+  /** Service account of the nodes; by default that of Compute Engine. */
   service_account?: string | undefined;
 };
 
@@ -62,7 +62,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
           return {items, page};
         }),
       ]);
-      // A zone that answered one of the two shows half of what it has.
+      // A zone that answered only one of the two calls shows half of its TPUs.
       const tpus = joined(nodes, queued, words).filter(({zone}) => !unreachable.has(zone));
       return {tpus, unreachable: [...unreachable]};
     },
@@ -83,7 +83,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
         await (request.queue ? queueNode : createNode)(opened.client, parent(zone), request, service_account);
         return 'started';
       } catch (error) {
-        // Over REST, ALREADY_EXISTS arrives as 409, which this client takes for ABORTED.
+        // Over REST, ALREADY_EXISTS arrives as 409, which this client turns into ABORTED.
         const stateNow = () =>
           request.queue
             ? queuedStateOf(opened, queuedPath(name, zone))
@@ -96,7 +96,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
     async delete(name, zone) {
       const opened = await open();
       const {client} = opened;
-      // The queued resource takes its node with it; the other way round, it would be left to be deleted as well.
+      // Deleting the queued resource deletes its node. Deleting the node first would leave the queued resource.
       const queued = await deleted(name, zone, {
         ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
         stateNow: () => queuedStateOf(opened, queuedPath(name, zone)),
@@ -132,7 +132,7 @@ const queueNode: Making = async (client, parent, request, service_account) => {
     ...(spot ? {spot: {}} : {}),
     queueingPolicy: {validUntilTime: {seconds: Math.ceil(Date.parse(queue.valid_until_at) / 1000)}},
   };
-  // What becomes of it, the list says: a queued resource that FAILED stays there, with the reason.
+  // The list shows the outcome: a queued resource that FAILED stays in it, with the reason.
   const ids = {queuedResourceId: name, requestId: queue.request_id};
   await client.createQueuedResource({parent, queuedResource, ...ids}, CALL);
 };
@@ -151,13 +151,13 @@ async function deleted(name: string, zone: string, {ask, stateNow}: Deleting): P
 }
 
 /**
- * Throws the operation's error when it fails while we look. Nothing waits for it to succeed: that takes minutes, and the
- * operation may stay open long after the node is up.
+ * Throws the error of an operation that fails within seconds. No call waits for success: creation takes minutes, and the
+ * operation may stay open long after the node is READY.
  */
 async function failFast(client: Client, operation: string): Promise<void> {
   for (const pause of FAILS_FAST_MS) {
     await sleep(pause);
-    // An operation that cannot be looked at has been started all the same.
+    // An operation without a readable state has started all the same.
     const progress = await client.checkCreateNodeProgress(operation).catch(() => undefined);
     if (!progress?.done) continue;
     const {error} = progress.latestResponse as {error?: {code?: number; message?: string}};
@@ -166,7 +166,7 @@ async function failFast(client: Client, operation: string): Promise<void> {
   }
 }
 
-/** Undefined when there is no such node, or no answer. */
+/** State of the node; undefined without a node or an answer. */
 async function nodeStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   try {
     const [{state}] = await client.getNode({name}, CALL);
@@ -176,7 +176,7 @@ async function nodeStateOf({client, words}: Opened, name: string): Promise<strin
   }
 }
 
-/** Undefined when there is no such queued resource, or no answer. */
+/** State of the queued resource; undefined without a resource or an answer. */
 async function queuedStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   try {
     const [{state}] = await client.getQueuedResource({name}, CALL);
