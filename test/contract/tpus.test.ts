@@ -143,7 +143,7 @@ describe('Tpus: nodes of Cloud TPU', () => {
   });
 
   const REFUSED: {name: string; fault?: string; changes?: Partial<TpuRequest>; kind: string}[] = [
-    {name: 'a stock-out, which only the operation shows', fault: 'stockout', kind: 'no-capacity'},
+    {name: 'a stock-out in the operation', fault: 'stockout', kind: 'no-capacity'},
     {name: 'an exhausted quota', fault: 'quota', kind: 'quota'},
     {name: 'an unknown type', changes: {accelerator: 'v99-1'}, kind: 'bad-request'},
     {name: 'a zone without permission', changes: {zone: 'moon-east1-a'}, kind: 'permission'},
