@@ -180,6 +180,6 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
         cause: error,
       },
     );
-  const doubt = isCommitDoubtful(error) ? '; it may have been written all the same' : '';
+  const doubt = isCommitDoubtful(error) ? '; the writes may have happened' : '';
   return new Error(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
 }

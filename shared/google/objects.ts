@@ -67,7 +67,7 @@ class StorageObjects implements Objects {
       return infoOf(metadata);
     } catch (error) {
       if (isNotFound(error) && !isBucketMissing(error)) return undefined;
-      throw this.#failure('look at', name, error);
+      throw this.#failure('read the metadata of', name, error);
     }
   }
 

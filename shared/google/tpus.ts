@@ -157,7 +157,7 @@ async function deleted(name: string, zone: string, {ask, stateNow}: Deleting): P
 async function failFast(client: Client, operation: string): Promise<void> {
   for (const pause of FAILS_FAST_MS) {
     await sleep(pause);
-    // An operation without a readable state has started all the same.
+    // An operation without a readable state has still started.
     const progress = await client.checkCreateNodeProgress(operation).catch(() => undefined);
     if (!progress?.done) continue;
     const {error} = progress.latestResponse as {error?: {code?: number; message?: string}};

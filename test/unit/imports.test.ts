@@ -105,12 +105,6 @@ const RULES = {
       .filter(circle => !isRemaining(circle))
       .map(circle => circle.join(', '));
   },
-  'every file exists that another file imports': imports =>
-    [...imports].flatMap(([file, names]) =>
-      names
-        .filter(name => FOLDERS.some(folder => name.startsWith(`${folder}/`)) && !imports.has(name))
-        .map(name => `${file} imports ${name}`),
-    ),
   'shared/domain imports shared/domain alone': imports => importsBeyond('shared/domain/', imports),
   'shared, functions, emulator and cli import in one direction': imports =>
     importsAgainst(ORDER_OF_REPOSITORY, '', imports),
@@ -142,11 +136,6 @@ const PLANTED: {rule: keyof typeof RULES; name: string; files: Record<string, st
       'emulator/json.ts': "import {a} from './a.ts';",
       'emulator/a.ts': "import './errors.ts';",
     },
-  },
-  {
-    rule: 'every file exists that another file imports',
-    name: 'a missing file',
-    files: {'shared/a.ts': "import {b} from './b.ts';"},
   },
   {
     rule: 'shared/domain imports shared/domain alone',

@@ -49,15 +49,15 @@ export function decideWorker(
   if (observation.kind === 'foreign') return decideForeign(worker, observation, wanted, limits, now);
   const seen = afterLook(worker, observation, now);
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
-  const isMended = hasBeenMended(worker, seen);
-  if (isMended) events.push(`${worker.name} is READY again and boots`);
-  const booting = isMended ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
+  const isRepaired = hasBeenRepaired(worker, seen);
+  if (isRepaired) events.push(`${worker.name} is READY again and boots`);
+  const booting = isRepaired ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
   const decision = decideSeen(booting, observation, wanted, {limits, moment, silence});
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
 }
 
 /** True after a repair during which the agent stayed silent: the host boots from nothing. */
-function hasBeenMended(before: Worker, seen: Worker): boolean {
+function hasBeenRepaired(before: Worker, seen: Worker): boolean {
   if (!isAlive(before) || nodeStanding(before) !== 'mending' || nodeStanding(seen) !== 'up') return false;
   const {heartbeat_at, provider_since_at} = before;
   return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;

@@ -17,7 +17,8 @@ import type {Worker} from './worker.ts';
  * `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its setup took too long.
  * `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
  * `crashed`: the agent released its stream with a failure of its machine.
- * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress. A stream may cause both.
+ * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress.
+ * A stream may cause silence and hanging.
  * `asked`: a message requested the end.
  */
 export type Death = {

@@ -37,7 +37,7 @@ export function withProof(served: Served, proof_ms: number): Served {
   return {...served, proven_at: to_at, gaps: merged([...kept, {from_at: iso(last_ms), to_at}])};
 }
 
-/** Joins the two oldest gaps beyond `MOST_GAPS`. Time between the two then counts as not served. */
+/** Joins the two oldest of more than `MOST_GAPS` gaps. The time between them then counts as not served. */
 function merged(gaps: Served['gaps']): Served['gaps'] {
   const [first, second, ...others] = gaps;
   if (gaps.length <= MOST_GAPS || !first || !second) return gaps;

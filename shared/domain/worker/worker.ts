@@ -10,7 +10,7 @@ import type {Shown, Symptom} from './provider-states.ts';
  */
 export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
 
-/** A stream that may have silenced its worker. The end of the worker charges the stream, unless a shard was stored since. */
+/** A stream that may be the cause of its worker's end. That end charges the stream, unless a shard was stored since. */
 export type Suspect = {work: string; epoch: number; total_shards: number};
 
 /** Dollars that an incarnation has cost, by the run that it worked for. No run is called `_idle`. */
