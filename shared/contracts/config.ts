@@ -6,7 +6,7 @@ import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
-/** A token travels to the hub: encrypted, or not off this machine. */
+/** True for an address that is safe for a token: encrypted, or on this machine. */
 function isHubEndpoint(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const {protocol, hostname, username, password, search, hash} = new URL(text);
@@ -15,7 +15,7 @@ function isHubEndpoint(text: string): boolean {
   return isSafe && `${username}${password}${search}${hash}` === '';
 }
 
-/** For runs that name none, where the deployment does not either. */
+/** Model of a run that names none, in a deployment that names none. */
 export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
 
 const listOf = (text: string) => text.split(',').map(each => each.trim());
@@ -34,12 +34,12 @@ const environment = z.object({
   GLEANER_WORKER_API: z.url(),
   GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
   GLEANER_DEFAULT_MODEL: z.string().min(1).default(DEFAULT_MODEL),
-  /** Where models named `org/name` come from instead of huggingface.co. */
+  /** Source of models named `org/name`, instead of huggingface.co. */
   GLEANER_HF_ENDPOINT: z
     .string()
     .refine(isHubEndpoint, 'an address such as https://huggingface.co, without a user or a query')
     .optional(),
-  /** The name of the secret that holds a token for the hub; never the token, for whoever sees a node sees its metadata. */
+  /** Name of the secret that holds a token for the hub. A token itself would be readable in the metadata of nodes. */
   GLEANER_HF_TOKEN_SECRET: z
     .string()
     .regex(
@@ -47,15 +47,15 @@ const environment = z.object({
       'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
     )
     .optional(),
-  /** Who the workers are; without it, the Compute Engine default service account. */
+  /** Service account of the workers; by default that of Compute Engine. */
   GLEANER_WORKER_SERVICE_ACCOUNT: z
     .string()
     .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
     .optional(),
-  /** Only on a local cloud: where the two APIs are instead of Google's own addresses. */
+  /** Addresses of the two APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
-  /** Token that a client of the local cloud sends to write. */
+  /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
     .string()
@@ -66,7 +66,7 @@ const environment = z.object({
       'zones such as us-central1-a, each once, with commas between them',
     ),
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
-  /** Ceilings that no message lifts: see domain/ceilings.ts. TPUs that may live at once. */
+  /** Ceilings that no message lifts: see domain/ceilings.ts. First, the TPUs that may exist at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
   /** Dollars that the deployment may spend in a UTC month. */
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
@@ -76,7 +76,7 @@ const environment = z.object({
     .transform(listOf)
     .refine(zones => zones.every(isZone), 'zones such as us-central1-a, with commas between them')
     .optional(),
-  /** Where models may come from; without it the hub and every bucket, and on a local cloud folders too. */
+  /** Allowed sources of models; by default the hub and every bucket, and on a local cloud folders too. */
   GLEANER_MODEL_SOURCES: z
     .string()
     .transform(listOf)
@@ -87,42 +87,42 @@ const environment = z.object({
     .optional(),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
-  /** A worker without work asks again after so long, or up to a quarter more: few seconds in a pool that people wait for. */
+  /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
   GLEANER_POLL_S: seconds(60),
-  /** What all TPUs of the pool may cost together. */
+  /** Budget of all TPUs of the pool together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
-  /** Whether a zone is asked for nodes at once or through its queue: see domain/fleet/placement.ts. Messages change it. */
+  /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/fleet/placement.ts. */
   GLEANER_PROVISIONING: provisioning.default('node'),
-  /** How long a request may wait in a queue: the slot has no other zone meanwhile, and a new request waits from the start. */
+  /** Longest wait of a request in a queue. The slot waits with it, and a new request starts at the end of the queue. */
   GLEANER_QUEUE_S: seconds(14_400),
   GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
   /**
-   * An agent beats this often; a lease outlives several lost beats, and silence outlives a lease. Beats are most of what the
-   * control plane costs: docs/benchmarks.md.
+   * Interval of heartbeats. A lease outlives several lost heartbeats, and silence outlives a lease.
+   * Heartbeats are most of the cost of the control plane: docs/benchmarks.md.
    */
   GLEANER_HEARTBEAT_S: seconds(60),
   GLEANER_LEASE_S: seconds(240),
   GLEANER_SILENT_S: seconds(300),
-  /** An agent that beats and does nothing new for so long is replaced: at work, while it compiles, while it loads a model. */
+  /** Longest time without progress of an agent with heartbeats: at work, while it compiles, while it loads a model. */
   GLEANER_STALL_S: seconds(600),
   GLEANER_COMPILE_S: seconds(900),
   GLEANER_LOAD_S: seconds(3600),
-  /** Cloud TPU takes minutes to make a node; the agent's first word comes when the script starts. */
+  /** Cloud TPU takes minutes to create a node. The agent sends its first heartbeat when the script starts. */
   GLEANER_CREATE_S: seconds(900),
   GLEANER_BOOT_S: seconds(600),
-  /** Python and its packages, cold. */
+  /** Installation of Python and its packages without a cache. */
   GLEANER_SETUP_S: seconds(1800),
   GLEANER_DRAIN_S: seconds(900),
   GLEANER_REPAIR_S: seconds(900),
   GLEANER_ASK_AGAIN_S: seconds(180),
-  /** After a stock-out or a quota error the slot waits this long. */
+  /** Pause of a slot after a stock-out or a quota error. */
   GLEANER_CREATE_WAIT_S: seconds(300),
-  /** What a zone's losses and refusals mean for how many nodes it is asked for: see domain/fleet/placement.ts. */
+  /** Effect of losses and refusals on the request rate of a zone: see domain/fleet/placement.ts. */
   GLEANER_QUOTA_WAIT_S: seconds(300),
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),
   GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
-  /** How often the tick compares a stream's checkpoint with the bucket. */
+  /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
 });
 
@@ -171,7 +171,7 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
-/** Reads the environment once; throws `ConfigError` that names every variable that is missing or wrong. */
+/** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
   const parsed = checked.safeParse(env);
   if (!parsed.success) {
@@ -187,7 +187,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     bundle: v.GLEANER_BUNDLE,
     default_model: v.GLEANER_DEFAULT_MODEL,
     worker_service_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
-    /** Metadata of every node, beside what says which worker it is. */
+    /** Metadata of every node, beside the identity of its worker. */
     worker_metadata: {
       ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
       ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),

@@ -1,38 +1,34 @@
 /**
- * What a document, a path and a query may be: the rules of Firestore (Native mode), so that whatever one adapter takes,
- * every adapter takes. Sizes follow https://firebase.google.com/docs/firestore/storage-size.
+ * Limits of documents and paths, as Firestore (Native mode) has them: a document that one adapter takes, every adapter takes.
+ * Sizes follow https://firebase.google.com/docs/firestore/storage-size.
  */
 
-import type {CollectionPath, Document, DocumentPath, Filter, Query, Value} from '../ports.ts';
+import type {CollectionPath, Document, DocumentPath, Value} from '../ports.ts';
 import {InvalidDocument} from './errors.ts';
 
 const DOCUMENT_BYTES = 1_048_576;
-/** The most one field may hold: 1 MiB less 89 bytes, because its index entry has to fit as well. */
+/** Largest value of a field: 1 MiB less 89 bytes, because the index entry must fit too. */
 const FIELD_BYTES = 1_048_487;
 const NAME_BYTES = 1500;
 const PATH_BYTES = 6144;
-/** Field names and list positions on the way to a value. */
+/** Most field names and list positions on the way to a value. */
 const DEPTH = 20;
 const INDEX_ENTRIES = 40_000;
-/** Firestore indexes no more than this much of a string, so a longer one cannot be searched for. */
-const SEARCHABLE_BYTES = 1500;
-const ALTERNATIVES = 30;
 
-const RESERVED = /^__.*__$/s;
+export const RESERVED = /^__.*__$/s;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 /**
- * What JSON has to escape. In Node 24 JSON.parse may take an escaped name for another that begins alike
- * (https://github.com/nodejs/node/issues/63785), so a document that has one would not come back as it was.
+ * Characters that JSON escapes. In Node 24, JSON.parse may mistake an escaped name for another with the same beginning
+ * (https://github.com/nodejs/node/issues/63785), and would return a different document.
  */
 const ESCAPED = /["\\\p{Cc}]/u;
-const QUERY_FIELD = /^[\w-]+(\.[\w-]+)*$/;
 
-/** Whether a field, or the last field of a dotted path, holds an instant. */
+/** True if a field, or the last field of a dotted path, holds an instant. */
 export function isInstantField(field: string): boolean {
   return field.endsWith('_at');
 }
 
-/** `2026-01-02T03:04:05.678Z`, in the years 0001 to 9999: what Firestore's timestamp can keep. */
+/** True for an instant such as `2026-01-02T03:04:05.678Z` in the years 0001 to 9999, the range of Firestore's timestamps. */
 export function isInstant(value: Value): value is string {
   if (typeof value !== 'string' || !INSTANT.test(value) || value.startsWith('0000')) return false;
   const time = Date.parse(value);
@@ -65,7 +61,7 @@ function checkPath(path: string): string[] {
   return segments;
 }
 
-/** Throws `InvalidDocument` unless every adapter can keep `data` at `path` and give it back as it is. */
+/** Throws `InvalidDocument` unless every adapter can store `data` at `path` and return it unchanged. */
 export function checkDocument(path: DocumentPath, data: Document): void {
   splitDocumentPath(path);
   if (!isMap(data)) throw invalid(path, `a document is a map of fields, not ${kindOf(data)}`);
@@ -91,7 +87,7 @@ export function checkDocument(path: DocumentPath, data: Document): void {
 
 type Count = {indexEntries: number};
 
-/** The bytes that the field takes, name included. */
+/** Bytes of the field, with its name. */
 function checkField(path: DocumentPath, at: string[], field: string, value: unknown, count: Count): number {
   const here = [...at, field];
   const fault = fieldNameFault(field);
@@ -130,76 +126,6 @@ function checkValue(path: DocumentPath, at: string[], value: unknown, count: Cou
     return stringBytes(value);
   }
   throw invalidField(path, at, `${kindOf(value)} is no JSON value`);
-}
-
-/**
- * Throws `TypeError` for a query that Firestore would refuse, or could answer only with an index that nobody would think of:
- * the filters other than `==` and `in`, and `order_by`, all name the same field.
- */
-export function checkQuery(collection: CollectionPath, query: Query): void {
-  checkCollectionPath(collection);
-  const {where = [], order_by, limit, after} = query;
-  let alternatives = 1;
-  for (const filter of where) {
-    checkQueryField(collection, filter.field);
-    const values = filter.op === 'in' ? filter.value : [filter.value];
-    if (!Array.isArray(values) || values.length === 0)
-      throw badQuery(collection, `"in" on ${filter.field} needs a list with at least one value`);
-    if (filter.op === 'in') alternatives *= values.length;
-    for (const value of values) checkFilterValue(collection, filter, value);
-  }
-  if (alternatives > ALTERNATIVES)
-    throw badQuery(collection, `it asks for ${alternatives} alternatives and the most is ${ALTERNATIVES}`);
-  if (order_by) checkQueryField(collection, order_by.field);
-  const ranged = rangeField(query);
-  const ordering = order_by?.field ?? ranged;
-  for (const {field, op} of where)
-    if (op !== '==' && op !== 'in' && field !== ordering)
-      throw badQuery(
-        collection,
-        `a range on ${field} cannot stand beside a range or an order on ${ordering}`,
-      );
-  if (ranged && !order_by && limit !== undefined)
-    throw badQuery(collection, `a limit with a range on ${ranged} needs order_by ${ranged}`);
-  if (after !== undefined && (ordering !== undefined || after === '' || after.includes('/')))
-    throw badQuery(collection, `"after" is the id of a document, and goes with no order and no range`);
-  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit > 0 && limit < 2 ** 31))
-    throw badQuery(collection, `the limit ${limit} is no positive whole number`);
-}
-
-/** Throws `TypeError` for fields that cannot be added up. */
-export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
-  checkCollectionPath(collection);
-  if (fields.length === 0) throw badQuery(collection, 'it adds up no field');
-  for (const field of fields) checkQueryField(collection, field);
-}
-
-/** The field that `<`, `<=`, `>` or `>=` filters on, if any. */
-export function rangeField(query: Query): string | undefined {
-  return query.where?.find(({op}) => op !== '==' && op !== 'in')?.field;
-}
-
-function checkQueryField(collection: CollectionPath, field: string): void {
-  if (!QUERY_FIELD.test(field) || field.split('.').some(name => RESERVED.test(name)))
-    throw badQuery(collection, `${JSON.stringify(field)} is no field name, or field names joined by dots`);
-}
-
-function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value: unknown): void {
-  if (value === null && op === '==') return;
-  const scalar = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
-  if (!scalar || Number.isNaN(value) || Math.abs(Number(value)) === Infinity)
-    throw badQuery(
-      collection,
-      `${field} ${op} ${JSON.stringify(value)}: only text, numbers and booleans compare`,
-    );
-  if (isInstantField(field) && !isInstant(value))
-    throw badQuery(collection, `${field} is an instant, and ${JSON.stringify(value)} is none`);
-  if (typeof value !== 'string') return;
-  if (!value.isWellFormed() || Buffer.byteLength(value) > SEARCHABLE_BYTES)
-    throw badQuery(
-      collection,
-      `the text for ${field} is not valid Unicode, or over ${SEARCHABLE_BYTES} bytes`,
-    );
 }
 
 function fieldNameFault(field: string): string | undefined {
@@ -246,8 +172,4 @@ function invalidField(path: string, at: string[], cause: string): InvalidDocumen
   return new InvalidDocument(
     `Failed to write ${path}: field ${JSON.stringify(brief(at.join('.')))}: ${cause}`,
   );
-}
-
-function badQuery(collection: CollectionPath, cause: string): TypeError {
-  return new TypeError(`Failed to query ${collection}: ${cause}`);
 }

@@ -1,26 +1,26 @@
 import type {Refusal} from '../domain/worker/provider-states.ts';
 
-/** A document that Firestore would not take, or that we could not read back as it was. */
+/** A document that Firestore would refuse, or that we could not read back unchanged. */
 export class InvalidDocument extends Error {
   override name = 'InvalidDocument';
 }
 
-/** `Transaction.create` met a document that is already there. */
+/** `Transaction.create` met an existing document. */
 export class AlreadyExists extends Error {
   override name = 'AlreadyExists';
 }
 
-/** A transaction read after it had written: Firestore cannot do that, so no adapter does. */
+/** A transaction read after its first write: Firestore cannot do that, so no adapter does. */
 export class ReadAfterWrite extends Error {
   override name = 'ReadAfterWrite';
 }
 
-/** Other writers won every attempt of a transaction; the caller tries again later. */
+/** Other writers won against every attempt of a transaction. The caller tries again later. */
 export class Contention extends Error {
   override name = 'Contention';
 }
 
-/** What Cloud TPU refused, in our words. `zone` is where; `kind` says what the control plane does next. */
+/** A refusal by Cloud TPU. The control plane decides its next step by `kind`. */
 export class TpuError extends Error {
   override name = 'TpuError';
   readonly kind: Refusal;
@@ -35,9 +35,9 @@ export class TpuError extends Error {
 const MOST_SAID = 5000;
 
 /**
- * Input that can never succeed: it is recorded once with its reason and acknowledged.
+ * Input that can never succeed: the input is recorded once with its reason, and acknowledged.
  * Every other error leaves the function, and the platform delivers the event again.
- * A reason quotes what came from outside, and is made to be what a document can hold.
+ * A reason quotes foreign text, so the constructor makes it fit into a document.
  */
 export class Rejected extends Error {
   override name = 'Rejected';
@@ -47,7 +47,7 @@ export class Rejected extends Error {
   }
 }
 
-/** An object is larger than its reader allows. */
+/** An object that is larger than its reader allows. */
 export class ObjectTooLarge extends Rejected {
   override name = 'ObjectTooLarge';
 }

@@ -1,4 +1,4 @@
-/** The manifest of a run, `activations/[RUN/]manifest.json`, and what it is completed from. */
+/** The manifest of a run, `activations/[RUN/]manifest.json`, and the stream metadata that complete it. */
 import {z} from 'zod';
 import {isRunId} from '../domain/names.ts';
 import type {RunResult} from '../domain/run/result.ts';
@@ -7,12 +7,12 @@ const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const short = z.string().max(1024);
 
-/** With its result, a manifest says something of every layer, every file of the model and every stream that is not as it should be. */
+/** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /**
- * The frozen spec of a run. Its keys are checked where they are used; the hash says that we wrote them. `placement` is what run.json
- * said beside it when it was frozen; manifests of the first release lack it.
+ * The frozen spec of a run. Users of the spec check its keys; the hash proves that we wrote them.
+ * `placement` has the other values of run.json at the time of freezing. Manifests of the first release lack it.
  */
 export const manifest = z.object({
   schema: z.literal('gleaner/1'),
@@ -30,7 +30,7 @@ export const manifest = z.object({
     .optional(),
 });
 
-/** Statistics of activations are finite, or their stream would have failed; JSON has no word for what is not. */
+/** Statistics of activations are finite: JSON has no infinity, and a stream without finite statistics fails. */
 const stats = z.object({
   mean: z.number(),
   norm: z.number().min(0),
@@ -50,7 +50,7 @@ const model = z.object({
 });
 const statsByName = z.record(z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/), stats);
 
-/** `activations/[RUN/]tpu_N/metadata.json`, as far as a manifest is made of it. */
+/** The part of `activations/[RUN/]tpu_N/metadata.json` that a manifest needs. */
 export const streamMetadata = z.object({
   schema: z.literal('gleaner/1'),
   run: z.string(),
@@ -68,7 +68,7 @@ export const streamMetadata = z.object({
   code: short.nullable(),
 });
 
-/** The manifest of a completed run, as far as it says what is stored. */
+/** The result in the manifest of a completed run. */
 export const completedManifest = z.object({
   schema: z.literal('gleaner/1'),
   result: z.object({
@@ -90,7 +90,7 @@ export const completedManifest = z.object({
   }) satisfies z.ZodType<RunResult>,
 });
 
-/** The manifest's text; with `result` when its run is completed. */
+/** Text of the manifest, with `result` once the run is completed. */
 export function manifestText(
   frozen: {run: string; spec: object; spec_hash: string; placement?: object},
   result?: RunResult,

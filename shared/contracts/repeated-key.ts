@@ -1,18 +1,18 @@
-/** JSON.parse keeps the last of two equal keys and says nothing. */
+/** Rejects repeated keys: JSON.parse would silently keep the last of two equal keys. */
 import {Rejected} from './errors.ts';
 
-/** Marks are short, because a match of millions of characters overflows the stack of the RegExp. */
+/** Matches are short, because a match of millions of characters overflows the stack of the RegExp. */
 const MARK = /\\.|["{}[\]]/g;
 const COLON = /\s*:/y;
 
-/** Throws `Rejected` if an object of this text, which is JSON, has a key twice; `what` is the text's name. */
+/** Throws `Rejected` if an object in this JSON text has a key twice. `what` is the name of the text. */
 export function rejectRepeatedKey(json: string, what: string): void {
   const key = repeatedKey(json);
   if (key !== undefined)
     throw new Rejected(`${what} is not valid: it has the key ${JSON.stringify(key)} twice`);
 }
 
-/** The first key that an object of this text, which is JSON, has twice. */
+/** The first repeated key of an object in this JSON text. */
 function repeatedKey(json: string): string | undefined {
   const open: Set<string>[] = [];
   let start: number | undefined;

@@ -1,4 +1,4 @@
-/** Everything that comes from outside is parsed here: what people write, what workers send, what objects and documents hold. */
+/** Schemas of all input: control messages, topic messages, events, shard metadata and worker requests. */
 import {z} from 'zod';
 import {
   MAX_EPOCH,
@@ -11,6 +11,7 @@ import {
 } from '../domain/bounds.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {Rejected} from './errors.ts';
+import {reasonsOf} from './rejection-reasons.ts';
 
 export const runId = z
   .string()
@@ -23,7 +24,7 @@ export const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits 
 const upTo = (most: number) => z.number().int().min(0).max(most);
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
-/** Half a character, which JSON can hold and an error message can quote, is nothing that a document can hold. */
+/** Replaces lone surrogates: JSON and error messages may have them, and documents cannot. */
 function toWellFormed(text: string): string {
   return text.toWellFormed();
 }
@@ -38,15 +39,15 @@ export const zones = z
   .refine(names => new Set(names).size === names.length, 'each zone once')
   .meta({uniqueItems: true});
 export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
-/** A message with at least one of these keys. */
+/** Requires at least one of these keys. */
 export const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
   schema
     .refine(message => keys.some(key => message[key] !== undefined), `say what to change: ${keys.join(', ')}`)
     .meta({anyOf: keys.map(key => ({required: [key]}))});
 
 /**
- * Topic `tpu`: only what is asked and for which life of which slot; the slot's document says the rest. What machines send is read
- * without what this release does not know: during a deployment the next one sends it too.
+ * Messages on topic `tpu`: the request and the incarnation; the worker's document has the rest.
+ * Unknown keys of messages between machines are ignored, because the next release sends more of them during a deployment.
  */
 export const tpuMessage = z.object({
   action: z.enum(['create', 'delete']),
@@ -69,14 +70,14 @@ export const objectEvent = z.object({
   generation: z.union([digits, z.number().int()]).transform(String),
 });
 
-/** Pub/Sub writes up to nine digits of a second; documents hold milliseconds. */
+/** Rounds down to milliseconds: Pub/Sub writes up to nine digits of a second. */
 const publishTime = z.iso
   .datetime({offset: true})
   .transform(text => new Date(text).toISOString())
   .optional()
   .catch(undefined);
 
-/** A Pub/Sub push: the text of the message, '' when it has none, and when it was published, if the push says so. */
+/** A Pub/Sub push as the text of its message, '' without one, and the publish time, if the push has it. */
 export const pubsubEvent = z
   .object({
     message: z.object({
@@ -95,13 +96,13 @@ const whole = (least: number, most: number) =>
   digits
     .transform(Number)
     .refine(number => number >= least && number <= most, `expected a whole number from ${least} to ${most}`);
-/** A shard's custom metadata: strings, because Cloud Storage keeps nothing else. */
+/** Custom metadata of a shard: strings, because Cloud Storage stores no other type. */
 export const shardMetadata = z.object({
   schema: z.literal('gleaner/1'),
   run: runId,
   stream: streamText,
   shard: whole(1, MAX_ORDINAL),
-  /** Of the lease under which it was stored. */
+  /** Epoch of the lease under which the shard was stored. */
   epoch: whole(1, MAX_EPOCH),
   first_sample: whole(0, MAX_STREAM_SAMPLES),
   last_sample: whole(0, MAX_STREAM_SAMPLES),
@@ -124,7 +125,7 @@ const progress = z.object({
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
 export const workerRequest = z.discriminatedUnion('action', [
-  // The tick asks whether worker-api works.
+  // The tick checks that worker-api works.
   z.object({action: z.literal('ping')}),
   z.object({
     action: z.literal('lease'),
@@ -158,11 +159,11 @@ export const workerRequest = z.discriminatedUnion('action', [
 
 export type WorkerRequest = z.infer<typeof workerRequest>;
 
-/** Parses text as JSON and then as `schema`; what does not fit is `Rejected`, naming the key and what is expected there. */
+/** Parses text as JSON and then as `schema`. Throws `Rejected`, which names each wrong key and its expected value. */
 export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): T {
   let value: unknown;
   try {
-    // Some editors begin a file with a mark of its encoding.
+    // Some editors start a file with a byte order mark.
     value = JSON.parse(text.replace(/^\ufeff/, ''));
   } catch (error) {
     throw new Rejected(`${what} is not JSON: ${(error as Error).message}`, {cause: error});
@@ -171,7 +172,7 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
   return parseValue(schema, value, what);
 }
 
-/** What is nested deeper, no reader of ours could write again: its stack would end first. */
+/** Deeper values would overflow the stack of the code that writes them again. */
 const MOST_NESTED = 100;
 
 function isDeeperThan(depth: number, value: unknown): boolean {
@@ -182,111 +183,7 @@ function isDeeperThan(depth: number, value: unknown): boolean {
 export function parseValue<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const problems = onePerMistake(parsed.error.issues.flatMap(whatIsWrong)).map(issue =>
-    explain(issue, value),
-  );
-  throw new Rejected(`${what} is not valid: ${problems.join('; ')}`, {cause: parsed.error});
-}
-
-type Issue = z.core.$ZodIssue;
-
-/** Of a choice between kinds of values, what is wrong with the kind that was given, if it is one of them. */
-function whatIsWrong(issue: Issue): Issue[] {
-  if (issue.code !== 'invalid_union') return [issue];
-  const given = issue.errors.find(branch =>
-    branch.some(({code, path}) => code !== 'invalid_type' || path.length > 0),
-  );
-  return given?.map(inner => ({...inner, path: [...issue.path, ...inner.path]})) ?? [issue];
-}
-
-/**
- * A value of the wrong kind breaks limits that are of another kind, and a number may break two limits: the last is the nearest.
- * Nothing else is said of what has another schema.
- */
-function onePerMistake(issues: Issue[]): Issue[] {
-  const foreign = issues.filter(({path}) => path.length === 1 && path[0] === 'schema');
-  if (foreign.length > 0) return foreign;
-  const isLimit = ({code}: Issue) => code === 'too_big' || code === 'too_small';
-  const isNearer = (other: Issue, issue: Issue, isLater: boolean) =>
-    other.path.join() === issue.path.join() &&
-    (other.code === 'invalid_type' || (isLater && other.code === issue.code));
-  return issues.filter(
-    (issue, index) =>
-      !isLimit(issue) || !issues.some((other, place) => isNearer(other, issue, place > index)),
-  );
-}
-
-/** `action: expected …, but it is "dance"`: the key, what belongs there, and what was there if that is a short word. */
-function explain(issue: Issue, value: unknown): string {
-  const {path, message} = issue;
-  const found = path.reduce<unknown>(
-    (inner, key) => (inner as Record<PropertyKey, unknown> | null)?.[key],
-    value,
-  );
-  const words = ZODS_OWN.test(message) ? inWords(issue, found) : message;
-  if (path.length === 0) return words;
-  const key = path.join('.');
-  if (key === 'schema' && found === undefined) return 'schema is missing: Gleaner did not write it';
-  if (found === undefined) return `${key} is missing${words === message ? `: ${words}` : ''}`;
-  const isWord = typeof found === 'string' || typeof found === 'number' || typeof found === 'boolean';
-  const isTold = !isWord || issue.code === 'invalid_type';
-  return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(found).slice(0, 100)}`}`;
-}
-
-/** Messages that no schema of ours wrote. */
-const ZODS_OWN = /^(Invalid|Too (big|small)|Unrecognized key)/;
-const KINDS: Record<string, string> = {
-  array: 'a list',
-  object: 'an object',
-  record: 'an object',
-  string: 'a string',
-  number: 'a number',
-  int: 'a whole number',
-  boolean: 'true or false',
-  null: 'null',
-};
-
-function inWords(issue: Issue, found: unknown): string {
-  switch (issue.code) {
-    case 'invalid_type':
-      return `expected ${KINDS[issue.expected] ?? issue.expected}, got ${kindOf(found)}`;
-    case 'invalid_value':
-      return `expected ${listed(issue.values)}`;
-    case 'invalid_union':
-      return 'options' in issue
-        ? `expected ${listed(issue.options as unknown[])}`
-        : 'is of no kind that fits';
-    case 'too_big':
-      return `expected ${issue.inclusive ? 'at most' : 'less than'} ${quantity(issue.maximum, issue.origin)}`;
-    case 'too_small':
-      return `expected ${issue.inclusive ? 'at least' : 'more than'} ${quantity(issue.minimum, issue.origin)}`;
-    case 'unrecognized_keys':
-      return `there is no ${issue.keys.map(key => `"${key}"`).join(', no ')}`;
-    case 'invalid_format':
-      return `expected the form ${issue.pattern ?? issue.format}`;
-    default:
-      return issue.message;
-  }
-}
-
-function kindOf(value: unknown): string {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'a list';
-  if (typeof value === 'number' && !Number.isInteger(value)) return String(value);
-  return KINDS[typeof value] ?? typeof value;
-}
-
-function listed(values: readonly unknown[]): string {
-  const words = values.map(value => JSON.stringify(value));
-  return words.length > 1 ? `one of ${words.join(', ')}` : String(words[0]);
-}
-
-const UNITS: Record<string, [one: string, more: string]> = {
-  string: ['character', 'characters'],
-  array: ['entry', 'entries'],
-};
-
-function quantity(limit: number | bigint, origin: string): string {
-  const unit = UNITS[origin]?.[Number(limit) === 1 ? 0 : 1];
-  return unit ? `${limit} ${unit}` : String(limit);
+  throw new Rejected(`${what} is not valid: ${reasonsOf(parsed.error, value).join('; ')}`, {
+    cause: parsed.error,
+  });
 }

@@ -1,4 +1,4 @@
-/** Every path, id and label has one builder and one parser here; `parse(build(x))` gives `x` back. */
+/** Names of paths, ids and labels: one builder and one parser each. `parse(build(x))` equals `x`. */
 
 export const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
@@ -6,10 +6,10 @@ const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.g
 export const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
 export const WORKER = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
 
-/** Cloud TPU takes no longer name for a node. */
+/** Longest name of a node that Cloud TPU accepts. */
 export const MOST_NAME_CHARS = 63;
 
-/** What `datasets/stream_000.jsonl`, a path without a run, belongs to. */
+/** The run of a path without a run, such as `datasets/stream_000.jsonl`. */
 export const DEFAULT_RUN = 'default';
 
 export type ShardFormat = 'safetensors' | 'safetensors.zst' | 'pkl.gz';
@@ -31,18 +31,18 @@ export function isZone(text: string): boolean {
   return ZONE.test(text);
 }
 
-/** `my-run/007`, what a worker works on. */
+/** Parses the work of a worker, `my-run/007`. */
 export function parseWork(work: string | null): {run: string; stream: string} | undefined {
   const [run, stream] = work?.split('/') ?? [];
   return run && stream ? {run, stream} : undefined;
 }
 
-/** `7` -> `007`: the name of a stream in its run, and its document id. */
+/** Name of a stream in its run, and its document id: `7` -> `007`. */
 export function streamId(worker_id: number): string {
   return String(worker_id).padStart(3, '0');
 }
 
-/** `007` -> `7`. */
+/** Index of a stream: `007` -> `7`. */
 export function workerIdOf(stream: string): number {
   return Number(stream);
 }
@@ -59,12 +59,12 @@ export function specObject(run: string): string {
   return `datasets/${runSegment(run)}run.json`;
 }
 
-/** Holds every stream of a run; for the default run also every other run's, which `parseDatasetObject` tells apart. */
+/** Prefix of every stream of a run. Streams of other runs share the prefix of the default run. */
 export function datasetPrefix(run: string): string {
   return `datasets/${runSegment(run)}`;
 }
 
-/** Holds every stream of a run and no object of another run. */
+/** Prefix of every stream of a run, and of no object of another run. */
 export function streamPrefix(run: string): string {
   return `${datasetPrefix(run)}stream_`;
 }
@@ -73,7 +73,7 @@ export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
 
-/** Holds the folder of every stream of a run, and of no other run. */
+/** Prefix of the folders of every stream of a run, and of no other run. */
 export function outputsPrefix(run: string): string {
   return `activations/${runSegment(run)}tpu_`;
 }
@@ -82,17 +82,17 @@ export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
 }
 
-/** What a finished stream has, as the worker that finished it says. */
+/** Summary of a finished stream, by the worker that finished it. */
 export function metadataObject(run: string, stream: string): string {
   return `${outputPrefix(run, stream)}metadata.json`;
 }
 
-/** Where workers that were preempted with notice leave the computed batches of the shard they had open. */
+/** Folder for the computed batches of an open shard, from workers preempted with notice. */
 export function partialsPrefix(run: string, stream: string): string {
   return `partials/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
 }
 
-/** `1` -> `0001`: the document id of a shard and the number in its object name. */
+/** Document id of a shard, and the number in its object name: `1` -> `0001`. */
 function shardId(shard: number): string {
   return String(shard).padStart(4, '0');
 }
@@ -102,14 +102,14 @@ export function shardObject(run: string, stream: string, shard: number, format: 
 }
 
 /**
- * Where a listing of a stream's folder starts so that it holds every shard from `shard` on.
- * Names of five digits sort among those of four, so past 999 the listing starts at the first of them.
+ * Start of a listing of a stream's folder that contains every shard from `shard` on.
+ * Five-digit names sort among four-digit names, so from shard 1000 on the listing starts at `shard_1`.
  */
 export function shardListingStart(run: string, stream: string, shard: number): string {
   return `${outputPrefix(run, stream)}shard_${shard < 1000 ? shardId(shard) : '1'}`;
 }
 
-/** What an object under `datasets/` is; a name that is nothing says why, for the person who chose it. */
+/** Parses the name of an object under `datasets/`. An unknown name has a reason, for the person who chose it. */
 export function parseDatasetObject(name: string): DatasetObject {
   const parts = name.split('/');
   const file = parts.at(-1) ?? '';
@@ -136,7 +136,7 @@ export function parseDatasetObject(name: string): DatasetObject {
   return {kind: 'stream', run, stream: match[1], gzip: match[2] !== undefined};
 }
 
-/** The shard that an object under `activations/` is, or undefined: metadata, rejects, manifests and foreign objects. */
+/** Parses the name of a shard under `activations/`. Undefined for metadata, rejects, manifests and foreign objects. */
 export function parseOutputObject(name: string): OutputObject | undefined {
   const parts = name.split('/');
   if (parts[0] !== 'activations' || parts.length < 3 || parts.length > 4) return undefined;
@@ -154,7 +154,7 @@ export function parseOutputObject(name: string): OutputObject | undefined {
   };
 }
 
-/** `tpu-us-central1-a-0`: the node, the worker and its document have this one name. */
+/** Name of a node, its worker and its document: `tpu-us-central1-a-0`. */
 export function workerName({pool, zone, slot}: Slot): string {
   return `${pool}-${zone}-${slot}`;
 }
@@ -165,7 +165,7 @@ export function parseWorkerName(name: string): Slot | undefined {
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }
 
-/** Where the agent of one life of a slot leaves its log. */
+/** Log of the agent of one incarnation. */
 export function logObject(worker: string, incarnation: number): string {
   return `logs/${worker}/${incarnation}.log`;
 }
@@ -174,7 +174,7 @@ export const paths = {
   run: (run: string) => `runs/${run}`,
   streams: (run: string) => `runs/${run}/streams`,
   stream: (run: string, stream: string) => `runs/${run}/streams/${stream}`,
-  /** How far the streams of a run are folded into its result. */
+  /** Progress of the fold of a run's streams into its result. */
   fold: (run: string) => `runs/${run}/system/fold`,
   shards: (run: string, stream: string) => `runs/${run}/streams/${stream}/shards`,
   shard: (run: string, stream: string, shard: number) =>

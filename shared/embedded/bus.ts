@@ -1,31 +1,31 @@
 import type {DatabaseSync, StatementSync} from 'node:sqlite';
 import type {Bus, Document, Now} from '../ports.ts';
 
-/** One try to hand a message to its receiver. `attempt` counts from 1. */
+/** An attempt to hand a message to its receiver. `attempt` counts from 1. */
 export type Delivery = {id: string; topic: string; message: Document; published_at: string; attempt: number};
 
 export type DeadLetter = Omit<Delivery, 'attempt'> & {attempts: number; last_error: string; died_at: string};
 
-/** Thrown by `deliver` when nobody was there to take the message: it is tried again and the try is not counted. */
+/** Thrown by `deliver` while the receiver is away: the message comes again, and the attempt does not count. */
 export class ReceiverAway extends Error {
   override name = 'ReceiverAway';
 }
 
 export type EmbeddedBusOptions = {
-  /** Where the messages live. The owner may enqueue inside a transaction of its own. */
+  /** Database of the messages. The owner may enqueue inside a transaction of its own. */
   database: DatabaseSync;
-  /** Returns to acknowledge; throws to have the message again later. */
+  /** Returns to acknowledge the message; throws to receive it again later. */
   deliver: (delivery: Delivery) => Promise<void>;
   now: Now;
   random: () => number;
   concurrency?: number;
-  /** A message that was refused this often becomes a dead letter. */
+  /** Refusals after which a message becomes a dead letter. */
   max_attempts?: number;
   min_backoff_ms?: number;
   max_backoff_ms?: number;
-  /** How long to wait for a receiver that is away. */
+  /** Delay before the next attempt while the receiver is away. */
   away_ms?: number;
-  /** Hears that the database would not take note of a delivery; the message stays and comes again. */
+  /** Receives errors of the database after a delivery; the message stays and comes again. */
   trouble?: (error: unknown) => void;
 };
 
@@ -42,8 +42,8 @@ const schema = `
 type Row = {seq: number; id: string; topic: string; message: string; published_at: string; attempts: number};
 
 /**
- * At-least-once delivery from a table. A message leaves the table only after its receiver took it, so a crash between
- * the two delivers it again. Nothing here waits: tests call `deliverDue` and step `now`, a process calls `start`.
+ * At-least-once delivery from a table. A message leaves the table only after its receiver acknowledged it, so a crash between
+ * the two delivers the message again. Tests call `deliverDue` and step `now`; a process calls `start`.
  */
 export class EmbeddedBus implements Bus {
   readonly #options: Required<EmbeddedBusOptions>;
@@ -85,8 +85,8 @@ export class EmbeddedBus implements Bus {
   }
 
   /**
-   * The synchronous half of `publish`: one insert, so it joins a transaction that is open on the database.
-   * `id` lets one event go to several topics under one name; without it the message gets an id that no other has.
+   * The synchronous half of `publish`: one insert, which joins an open transaction of the database.
+   * `id` gives one event the same id on several topics. The default is a unique id.
    */
   enqueue(topic: string, message: Document, options: {id?: string; delay_ms?: number} = {}): string {
     const time = this.#options.now();
@@ -102,7 +102,7 @@ export class EmbeddedBus implements Bus {
     return id;
   }
 
-  /** Digits, as Pub/Sub's ids are: the time, a count against others of this process, and chance against other processes. */
+  /** Makes an id of digits, as Pub/Sub's are: the time, a count within this process, and chance between processes. */
   newId(): string {
     const {now, random} = this.#options;
     this.#count = (this.#count + 1) % 10_000;
@@ -110,7 +110,7 @@ export class EmbeddedBus implements Bus {
     return `${now()}${String(this.#count).padStart(4, '0')}${String(chance).padStart(5, '0')}`;
   }
 
-  /** Tries everything that is due now once, several at a time, and answers how many were tried. */
+  /** Delivers each due message once, several at a time, and returns the number of attempts. */
   async deliverDue(): Promise<number> {
     let tried = 0;
     const started = this.#options.now();
@@ -133,7 +133,7 @@ export class EmbeddedBus implements Bus {
     this.#wakeIn(0);
   }
 
-  /** Takes up nothing new and waits for the deliveries that are under way. */
+  /** Starts no new delivery, and waits for the running deliveries. */
   async stop(): Promise<void> {
     this.#running = false;
     clearTimeout(this.#timer);
@@ -145,7 +145,7 @@ export class EmbeddedBus implements Bus {
     return row.n;
   }
 
-  /** Milliseconds since 1970 of the next try, or undefined when nothing waits. */
+  /** Time of the next attempt in milliseconds since 1970; undefined without a message. */
   nextDueAt(): number | undefined {
     const row = this.#statements.next.get(-1) as {due_at: number | null} | undefined;
     return row?.due_at ?? undefined;
@@ -165,7 +165,7 @@ export class EmbeddedBus implements Bus {
     const {concurrency} = this.#options;
     const free = concurrency - this.#inFlight.size;
     if (free <= 0) return [];
-    // Rows in flight are still in the table, so as many more are asked for as may be among them.
+    // Rows in flight are still in the table, so the query reads as many more rows.
     const rows = this.#statements.due.all(time, concurrency + this.#inFlight.size) as Row[];
     return rows.filter(row => !this.#inFlight.has(row.seq)).slice(0, free);
   }
@@ -174,7 +174,7 @@ export class EmbeddedBus implements Bus {
     const work = this.#deliver(row)
       .catch(async error => {
         this.#options.trouble(error);
-        // A disk that is full now is full in a moment too.
+        // A full disk stays full for a while.
         await new Promise(resolve => setTimeout(resolve, this.#options.away_ms));
       })
       .finally(() => {
@@ -194,7 +194,7 @@ export class EmbeddedBus implements Bus {
     } catch (error) {
       refusal = {error};
     }
-    // It may end after the database was closed; then the message is still in the file and comes again.
+    // A delivery may end after the database was closed: the message stays in the file and comes again.
     if (!this.#options.database.isOpen) return;
     if (!refusal) this.#statements.ack.run(row.seq);
     else if (refusal.error instanceof ReceiverAway) {

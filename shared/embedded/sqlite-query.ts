@@ -1,4 +1,4 @@
-/** A query of the Store as SQL, with Firestore's meaning: see `checkQuery` for what may be asked. */
+/** A query of the Store as SQL, with Firestore's meaning. `checkQuery` limits the queries. */
 import type {CollectionPath, Filter, Query, Value} from '../ports.ts';
 
 type Sql = {sql: string; values: (string | number)[]};
@@ -24,7 +24,7 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
   };
 }
 
-/** The sums come as `sum_0` and so on, in the order of the fields. */
+/** Selects the sums as `sum_0` and so on, in the order of the fields. */
 export function sumFields(collection: CollectionPath, fields: readonly string[]): Sql {
   const sums = fields.map(
     (_, index) => `sum(case when ${TYPE} in ('integer', 'real') then ${NUMBER} end) as sum_${index}`,
@@ -38,15 +38,15 @@ export function sumFields(collection: CollectionPath, fields: readonly string[])
 const NOTHING: Sql = {sql: '', values: []};
 const ID_ORDER: Sql = {sql: ' order by id', values: []};
 
-/** `json_type` is null for a missing field, and 'null' for one that holds null. */
+/** `json_type` is null for a missing field, and 'null' for a field that holds null. */
 const TYPE = 'json_type(data, ?)';
 /**
- * A number beyond 2^53 may stand in the text without a point: as a 64-bit integer it would not equal the double it came from.
+ * The text of a number beyond 2^53 may have no decimal point. Read as a 64-bit integer, the number would not equal its original double.
  */
 const NUMBER = 'cast(json_extract(data, ?) as real)';
 const TEXT = 'json_extract(data, ?)';
 
-/** Only values of one type compare with each other. */
+/** Compares a value only with values of its own type. */
 function matching({field, op, value}: Filter): Sql {
   if (op === 'in') {
     const choices = (value as Value[]).map(choice => matching({field, op: '==', value: choice}));
@@ -72,7 +72,7 @@ function present(field: string): Sql {
   return {sql: `${TYPE} is not null`, values: [jsonPath(field)]};
 }
 
-/** null, booleans, numbers, text, then lists and maps (which among themselves keep the order of ids). */
+/** Orders null, booleans, numbers, text, then lists and maps. Lists and maps keep the order of ids. */
 function ordering(field: string, direction: 'asc' | 'desc' = 'asc'): Sql {
   const path = jsonPath(field);
   const rank = `case ${TYPE} when 'null' then 0 when 'false' then 1 when 'true' then 2 when 'integer' then 3

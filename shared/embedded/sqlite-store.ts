@@ -1,32 +1,33 @@
 /**
  * The Store in one SQLite file that several processes may open at once.
  *
- * A transaction is optimistic: it remembers the version of every document it read (of a missing one too), keeps its writes
- * to itself, and commits in one synchronous step that first compares the versions. No lock outlives that step, so a process
- * that is killed or stopped between two awaits holds nobody up.
+ * Transactions are optimistic: a transaction records the version of every document it reads, and buffers its writes.
+ * The commit is one synchronous step that first compares the versions. No lock outlives that step,
+ * so a process that is killed or stopped between two awaits delays no other process.
  *
- * WAL with `synchronous = NORMAL`: a commit is in the operating system's hands when it returns, so `kill -9` loses nothing
- * and tears nothing. A power cut may lose the last commits, never half of one; `FULL` would pay an fsync per commit for
- * that, and what the bucket holds can be read back into the store anyway.
+ * WAL with `synchronous = NORMAL`: the operating system has a commit when the call returns, so `kill -9` loses no commit.
+ * A power cut may lose the last commits, each as a whole. `FULL` would prevent that with an fsync per commit.
+ * `NORMAL` is enough, because the bucket can restore the store.
  */
 import {mkdirSync} from 'node:fs';
 import {dirname} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {Attempt} from '../checked-transaction.ts';
-import {checkQuery, checkSum, splitDocumentPath} from '../contracts/document-limits.ts';
+import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {checkQuery, checkSum} from '../contracts/query-limits.ts';
 import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
 import {selectDocuments, sumFields} from './sqlite-query.ts';
 
 const SCHEMA = 1;
 const ATTEMPTS = 16;
-/** How long one statement waits for another process inside SQLite, where it blocks this one's event loop. */
+/** Wait of one statement inside SQLite for another process. The wait blocks our event loop. */
 const BUSY_MS = 50;
-/** How long a file may stay locked before the caller hears of it. */
+/** Time after which a locked file is an error for the caller. */
 const LOCKED_MS = 30_000;
 
-/** The version is the row id and is never used twice, so a document that was deleted and made again counts as changed. */
+/** The version is the row id and never repeats, so a document that was deleted and created again counts as changed. */
 const TABLE = `create table if not exists documents (
   version integer primary key autoincrement,
   collection text not null,
@@ -35,7 +36,7 @@ const TABLE = `create table if not exists documents (
   unique (collection, id)
 )`;
 
-/** Opens or makes the store; ':memory:' is a store of its own that ends with `close`. */
+/** Opens or creates the store. Each ':memory:' is a separate store that ends with `close`. */
 export function openSqliteStore(file: string, random: () => number = Math.random): Store {
   return new SqliteStore(file, openDatabase(file), random);
 }
@@ -50,7 +51,7 @@ function openDatabase(file: string): DatabaseSync {
         layOut(database);
         return database;
       } catch (error) {
-        // Several processes that make one file at the same moment lock each other out for an instant.
+        // Processes that create one file at the same moment lock each other out for an instant.
         if (!isBusy(error) || Date.now() > deadline) {
           database.close();
           throw error;
@@ -74,7 +75,7 @@ function layOut(database: DatabaseSync): void {
 }
 
 type Row = {version: number; data: string};
-/** What one attempt read, and what it wants written, in order. */
+/** Reads and buffered writes of one attempt, in order. */
 type Changes = {
   reads: Map<DocumentPath, Row | undefined>;
   writes: {path: DocumentPath; kind: 'create' | 'set' | 'delete'; data: string}[];
@@ -133,7 +134,7 @@ class SqliteStore implements Store {
         const result = await this.#attempt(changes).run(work);
         if (await this.#unlocked(() => this.#commit(changes))) return result;
       } catch (error) {
-        // Documents read before and after someone else's commit may contradict each other: such an error proves nothing.
+        // An error after outdated reads proves nothing: documents from before and after another commit may contradict.
         if (await this.#unlocked(() => this.#unchanged(changes))) throw error;
       }
       await sleep(this.#random() * Math.min(1000, 2 ** (attempt + 1)));
@@ -167,7 +168,7 @@ class SqliteStore implements Store {
     ) as Row | undefined;
   }
 
-  /** False when a document that was read has changed since. There is no await in here: nothing can come between. */
+  /** False if a document that was read has changed since. Without an await, no other step can interleave. */
   #commit(changes: Changes): boolean {
     if (changes.writes.length === 0 && changes.reads.size < 2) return true;
     this.#database.exec(changes.writes.length > 0 ? 'begin immediate' : 'begin');
@@ -211,7 +212,7 @@ class SqliteStore implements Store {
     return new Error(`Failed to use the store ${this.#file}: ${cause.message}`, {cause});
   }
 
-  /** Runs `step` again for as long as another process has the file locked, without blocking this one. */
+  /** Repeats `step` while another process locks the file, without blocking the event loop. */
   async #unlocked<T>(step: () => T): Promise<T> {
     const deadline = Date.now() + LOCKED_MS;
     for (;;)
@@ -228,7 +229,7 @@ class SqliteStore implements Store {
   }
 }
 
-/** SQLite's primary result code; undefined for errors of other origin. */
+/** SQLite's primary result code; undefined for other errors. */
 function sqliteCode(error: unknown): number | undefined {
   const code = (error as {errcode?: unknown}).errcode;
   return typeof code === 'number' ? code & 0xff : undefined;

@@ -5,9 +5,9 @@ import {memoizeAsync} from './memoize-async.ts';
 
 type Options = {
   project: string;
-  /** Token for the Pub/Sub of a local cloud: the client itself sends no credentials to PUBSUB_EMULATOR_HOST. */
+  /** Token for the Pub/Sub of a local cloud: the client sends no credentials to PUBSUB_EMULATOR_HOST. */
   token?: string | undefined;
-  /** How long a publish may take, its repetitions included. The client's own limit is 10 minutes, longer than a function lives. */
+  /** Limit of a publish with its retries. The client's own limit of 10 minutes is longer than a function runs. */
   deadline_ms?: number;
 };
 
@@ -34,7 +34,7 @@ export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
 
 function topicOf(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {
   return pubsub.topic(topic, {
-    // A function waits for its one message: collecting several would only keep it waiting.
+    // A function publishes one message: a wait for more messages would only delay it.
     batching: {maxMessages: 1},
     gaxOpts: {
       timeout: deadline_ms,

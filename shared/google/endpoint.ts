@@ -1,4 +1,4 @@
-/** Options of a Google API client that make it speak plain HTTP to `endpoint`, with the token of the local cloud as its key. */
+/** Options that make a Google API client send plain HTTP to `endpoint`, with the local cloud's token as its key. */
 export function clientOptionsFor(endpoint: string | undefined, token = 'none') {
   if (!endpoint) return {};
   const {protocol, hostname, port} = new URL(endpoint);
@@ -7,7 +7,7 @@ export function clientOptionsFor(endpoint: string | undefined, token = 'none') {
     protocol: protocol.slice(0, -1),
     apiEndpoint: hostname,
     port: Number(port) || (protocol === 'https:' ? 443 : 80),
-    // With a key the client does not go looking for real credentials.
+    // A client with a key does not search for real credentials.
     apiKey: token,
   };
 }

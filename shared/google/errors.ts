@@ -1,6 +1,6 @@
 /**
- * What Google's errors mean to us: the one place that knows their codes and reads their messages.
- * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names; all become canonical codes.
+ * Meaning of Google's errors: no other file knows their codes or reads their messages.
+ * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names. All become canonical codes.
  */
 
 import {TpuError} from '../contracts/errors.ts';
@@ -42,7 +42,7 @@ const CODE_OF_STATUS: Record<number, number> = {
 
 const UNREACHED = /\b(ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|socket hang up)\b/;
 
-/** The canonical code, or UNKNOWN for what did not come from a Google client. */
+/** The canonical code, or UNKNOWN for an error without a Google code. */
 function codeOf(error: unknown): number {
   const {code} = (error ?? {}) as {code?: unknown};
   const number = typeof code === 'string' && /^\d+$/.test(code) ? Number(code) : code;
@@ -56,7 +56,7 @@ function messageOf(error: unknown): string {
     : String((error as {message?: unknown} | null)?.message ?? error);
 }
 
-/** What went wrong, without the list of all earlier attempts that some clients append. */
+/** The message, without the list of earlier attempts that some clients append. */
 export function reasonOf(error: unknown): string {
   return messageOf(error).split(/\s*: Previous errors/, 1)[0] ?? '';
 }
@@ -65,7 +65,7 @@ export function isNotFound(error: unknown): boolean {
   return codeOf(error) === NOT_FOUND;
 }
 
-/** Cloud Storage answers 404 both for an object and for a bucket that is not there; only the second is a mistake of ours. */
+/** Cloud Storage answers 404 for a missing object and for a missing bucket. Only a missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
 }
@@ -74,19 +74,19 @@ export function isAlreadyExists(error: unknown): boolean {
   return codeOf(error) === ALREADY_EXISTS;
 }
 
-/** A precondition such as `ifGenerationMatch`, or a state the resource has to be in. */
+/** A failed precondition such as `ifGenerationMatch`, or a resource in the wrong state. */
 export function isPreconditionFailed(error: unknown): boolean {
   return codeOf(error) === FAILED_PRECONDITION;
 }
 
-/** Firestore: other transactions held or changed what this one read. */
+/** Firestore: other transactions locked or changed a document that this transaction read. */
 export function isContention(error: unknown): boolean {
   return codeOf(error) === ABORTED;
 }
 
 /**
- * A commit that may have been carried out all the same. When the answer to one is lost the client sends it again, and the
- * database knows nothing of a transaction that is over.
+ * A failed commit that may still be committed. After a lost answer the client repeats the commit,
+ * and the database no longer knows the finished transaction.
  */
 export function isCommitDoubtful(error: unknown): boolean {
   return (
@@ -98,7 +98,7 @@ export function isPermission(error: unknown): boolean {
   return [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
 }
 
-/** May well succeed when it is tried again as it is. */
+/** A passing error: the same call may succeed later. */
 export function isTransient(error: unknown): boolean {
   const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];
   return transient.includes(codeOf(error)) || isRateLimit(error);
@@ -110,7 +110,7 @@ const RATE_LIMIT =
   /(requests?|queries) per (\d+ )?(second|minute|day)|PerMinute|rate ?limit|too many requests/i;
 const QUOTA = /quota(?! project)/i;
 
-/** Our allowance of chips in that place is used up, or was never granted. */
+/** Our quota of chips in the zone or region is used up, or was never granted. */
 function isQuota(error: unknown): boolean {
   const message = messageOf(error);
   const isSaid =
@@ -118,12 +118,12 @@ function isQuota(error: unknown): boolean {
   return QUOTA.test(message) && isSaid;
 }
 
-/** Too many calls to the API itself, which has nothing to do with chips. */
+/** Too many calls to the API, which says nothing about chips. */
 function isRateLimit(error: unknown): boolean {
   return [RESOURCE_EXHAUSTED, PERMISSION_DENIED].includes(codeOf(error)) && RATE_LIMIT.test(messageOf(error));
 }
 
-/** Asked in this order: Cloud TPU says that nothing is for rent with several codes, and with none but that one where it says no more. */
+/** The order matters: Cloud TPU reports a stock-out with several codes, and RESOURCE_EXHAUSTED alone also means one. */
 export function tpuFailure(error: unknown): Refusal {
   if (isRateLimit(error)) return 'transient';
   if (NO_CAPACITY.test(messageOf(error))) return 'no-capacity';
@@ -135,7 +135,7 @@ export function tpuFailure(error: unknown): Refusal {
 
 const EXPIRED = /valid.?until|expired|deadline|timed? ?out/i;
 
-/** Why a queued resource FAILED. One that waited to its end in vain is a stock-out, whatever code it comes with. */
+/** Why a queued resource FAILED. An expired request is a stock-out, whatever its code. */
 export function queuedFailure(error: unknown): Refusal {
   const kind = tpuFailure(error);
   const isOpen = kind === 'transient' || kind === 'bad-request';

@@ -1,9 +1,9 @@
 /**
- * The Store in Firestore (Native mode). Transactions are Firestore's own: a read locks the document, and when a lock is lost
- * the client runs the work again, `attempts` times at most; 5 take about 20 seconds.
+ * The Store in Firestore (Native mode). Transactions are Firestore's own: a read locks the document.
+ * After a lost lock the client runs the work again, at most `attempts` times. Five attempts take about 20 seconds.
  *
- * A commit whose answer is lost is ambiguous: the client sends it again, and may then report ALREADY_EXISTS for a marker of
- * our own making, or any other error, although everything was written. `Store.transaction` says what callers do about it.
+ * A commit with a lost answer is ambiguous. The client repeats it, and may then fail although everything was written:
+ * for example with ALREADY_EXISTS for our own marker. `Store.transaction` tells callers how to handle that.
  *
  * FIRESTORE_EMULATOR_HOST points the client at Google's emulator.
  */
@@ -13,8 +13,9 @@ import type {
   Transaction as FirestoreTransaction,
 } from '@google-cloud/firestore';
 import {Attempt, type Write} from '../checked-transaction.ts';
-import {checkQuery, checkSum, rangeField, splitDocumentPath} from '../contracts/document-limits.ts';
+import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {checkQuery, checkSum, rangeField} from '../contracts/query-limits.ts';
 import type {
   CollectionPath,
   Document,
@@ -34,7 +35,7 @@ type Options =
   | {client: Firestore; attempts?: number};
 type Loaded = {firestore: Firestore; module: typeof import('@google-cloud/firestore')};
 
-/** Nothing is loaded or connected before the first call. A client that is passed in is closed with the store. */
+/** Loads and connects at the first call. Closing the store closes a client that was passed in. */
 export function openFirestoreStore(options: Options): Store {
   return new FirestoreStore(options);
 }
@@ -68,7 +69,7 @@ class FirestoreStore implements Store {
       id: doc.id,
       data: fromFirestore(doc.data()),
     }));
-    // Firestore orders by the field of a range when nothing else is asked for; the contract says by id.
+    // Without an order Firestore sorts by the field of a range. The contract sorts by id.
     return rangeField(query) && !query.order_by ? stored.sort(byId) : stored;
   }
 
@@ -80,7 +81,7 @@ class FirestoreStore implements Store {
     return snapshot.data().count;
   }
 
-  /** One query for each field: several in one would need a composite index over them. */
+  /** Sends one query for each field: several fields in one query need a composite index. */
   async sum<Field extends string>(
     collection: CollectionPath,
     fields: readonly Field[],
@@ -119,7 +120,7 @@ class FirestoreStore implements Store {
         value => ({value}),
         error => ({failure: new WorkFailed('', {cause: error})}),
       );
-      // Whatever the work made of a failed read, the client has to see it: it decides whether to run the work again.
+      // The client must see a failed read, even if the work caught it: the client decides on another attempt.
       if (lost) throw lost;
       if ('failure' in outcome) throw outcome.failure;
       return outcome.value;
@@ -136,7 +137,7 @@ class FirestoreStore implements Store {
   }
 }
 
-/** Carries what the work threw, and no code of its own that the client might take for a reason to run the work again. */
+/** Wraps an error of the work without its code: the client repeats the work after some codes. */
 class WorkFailed extends Error {}
 
 function connect(options: Options, {Firestore}: Loaded['module']): Firestore {
@@ -179,6 +180,6 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
         cause: error,
       },
     );
-  const doubt = isCommitDoubtful(error) ? '; it may have been written all the same' : '';
+  const doubt = isCommitDoubtful(error) ? '; the writes may have happened' : '';
   return new Error(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
 }

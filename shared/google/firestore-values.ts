@@ -1,6 +1,6 @@
 /**
- * Documents as Firestore holds them: our instants (`*_at`) are its timestamps, so that the console shows them as times and a
- * TTL policy can use them. `checkDocument` has been passed before anything is turned into Firestore's values.
+ * Documents as Firestore stores them: our instants (`*_at`) are timestamps, for the console and for TTL policies.
+ * Every document has passed `checkDocument` before its conversion.
  */
 import type {Timestamp} from '@google-cloud/firestore';
 import {isInstantField} from '../contracts/document-limits.ts';
@@ -22,8 +22,8 @@ export function fieldToFirestore(field: string, value: Value, timestamp: Timesta
 }
 
 /**
- * People edit documents in the console, so values that we never write do come back, and one of them must not make a whole
- * query fail: each is turned into the JSON closest to it, and whoever parses the document says what is wrong with it.
+ * Converts every value to the closest JSON. People edit documents in the console and store values that we never write.
+ * A foreign value must not fail a whole query: the parser of the document reports it.
  */
 export function fromFirestore(data: Record<string, unknown>): Document {
   return Object.fromEntries(Object.entries(data).map(([field, value]) => [field, valueFromFirestore(value)]));
@@ -43,7 +43,7 @@ function valueFromFirestore(value: unknown): Value {
   return path ?? String(value);
 }
 
-/** Timestamp, VectorValue, GeoPoint and DocumentReference, by what tells them apart. */
+/** Timestamp, VectorValue, GeoPoint and DocumentReference, by their distinctive fields. */
 type ForeignValue = {
   toMillis?: () => number;
   toArray?: () => number[];

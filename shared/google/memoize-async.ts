@@ -1,6 +1,6 @@
 /**
- * `make`, run at the first call only. Google's clients take 0.1 to 0.3 s each to load, so a function that starts cold
- * loads those it uses. A failure is not kept: the next call tries again.
+ * Runs `make` at the first call only. Loading one of Google's clients takes 0.1 to 0.3 s,
+ * so a cold function loads only the clients that it uses. A failure is forgotten: the next call tries again.
  */
 export function memoizeAsync<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;

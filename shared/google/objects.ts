@@ -11,7 +11,7 @@ import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
-/** Cloud Storage; `endpoint` is where it is instead of Google's own address, and `token` is what it asks for there. */
+/** Opens a bucket of Cloud Storage. `endpoint` replaces Google's address, and `token` authorises calls to it. */
 export function openObjects(options: {
   project: string;
   bucket: string;
@@ -48,7 +48,7 @@ class StorageObjects implements Objects {
     const found: ObjectInfo[] = [];
     try {
       const bucket = await this.#open();
-      // A page has 1,000 names at most, and the client turns none by itself once it is told how many are wanted.
+      // A page has at most 1,000 names, and the client fetches no further page once it knows a limit.
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
       while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
         const [files, next]: GetFilesResponse = await bucket.getFiles(page);
@@ -67,7 +67,7 @@ class StorageObjects implements Objects {
       return infoOf(metadata);
     } catch (error) {
       if (isNotFound(error) && !isBucketMissing(error)) return undefined;
-      throw this.#failure('look at', name, error);
+      throw this.#failure('read the metadata of', name, error);
     }
   }
 
@@ -80,23 +80,23 @@ class StorageObjects implements Objects {
           `Failed to read gs://${this.bucket}/${name}: it has ${info.size_bytes} bytes and the most is ${max_bytes}`,
         );
       try {
-        // The generation that was looked at, so that the size holds; as it is stored, so gzip is not undone.
+        // Reads the generation with the checked size, and the stored bytes without decompression.
         const file = await this.#file(name, info.generation);
         const [bytes] = await file.download({decompress: false, validation: 'crc32c'});
         return bytes;
       } catch (error) {
-        // Replaced or deleted since we looked: look again.
+        // The object was replaced or deleted after `head`: try again.
         if (!isNotFound(error)) throw this.#failure('read', name, error);
       }
     }
   }
 
-  /** When an answer is lost, the client asks again and 'exists' may mean the object that this very call made. */
+  /** After a lost answer the client repeats the call, so 'exists' may mean the object of this very call. */
   async create(name: string, bytes: Uint8Array, options: Written = {}): Promise<'created' | 'exists'> {
     return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
   }
 
-  /** When an answer is lost, the client asks again and 'changed' may mean what this very call wrote. */
+  /** After a lost answer the client repeats the call, so 'changed' may mean the bytes of this very call. */
   async replace(
     name: string,
     generation: string,
@@ -106,7 +106,7 @@ class StorageObjects implements Objects {
     return (await this.#save('replace', name, generation, bytes, options)) ? 'replaced' : 'changed';
   }
 
-  /** False when the object is not of this generation; 0 is that of no object. */
+  /** False if the object has another generation. Generation 0 means no object. */
   async #save(
     verb: string,
     name: string,
@@ -146,7 +146,7 @@ class StorageObjects implements Objects {
   }
 }
 
-/** The client sends no credentials of its own to an endpoint that is not Google's. */
+/** Adds the token: the client sends no credentials to an endpoint other than Google's. */
 function withToken(token: string): Interceptor {
   const headersOf = ({headers}: {headers?: object}) => ({...headers, authorization: `Bearer ${token}`});
   return {

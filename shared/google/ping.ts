@@ -1,7 +1,7 @@
 import {reasonOf} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
-/** A cold start takes some seconds. The tick waits for the answer before it deletes what is silent. */
+/** A cold start takes some seconds. The tick waits for the answer before it deletes silent workers. */
 const TIMEOUT_MS = 10_000;
 
 /** Calls worker-api as workers do: with an identity token for its address, or with `token` on a local cloud. */

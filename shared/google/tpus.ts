@@ -1,39 +1,29 @@
 /**
- * Nodes and queued resources of the Cloud TPU API v2. The client repeats nothing by itself: reads are repeated here, and `create`
- * and `delete` not at all, because the next tick does them again anyway.
+ * Calls to the Cloud TPU API v2 for nodes and queued resources. The client repeats no call by itself.
+ * Reads repeat in tpu-reads.ts. `create` and `delete` never repeat, because the next tick requests them again.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {protos, v2} from '@google-cloud/tpu';
-import type {Tpu, TpuRequest, Tpus} from '../ports.ts';
+import type {v2} from '@google-cloud/tpu';
+import type {TpuRequest, Tpus} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {
-  isAlreadyExists,
-  isContention,
-  isNotFound,
-  isTransient,
-  queuedFailure,
-  reasonOf,
-  tpuError,
-} from './errors.ts';
+import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
+import {readAll, readOne} from './tpu-reads.ts';
+import {joined, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
-const READS = 4;
-/** A stock-out shows in the operation that makes the node and not in the answer to the request, often within a second. */
+/** The answer to a create shows no stock-out. The operation that creates the node does, often within a second. */
 const FAILS_FAST_MS = [300, 700, 1000];
-const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
-const MOST_DETAILS = 500;
 
 type Client = InstanceType<typeof v2.TpuClient>;
-type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
 type Opened = {client: Client; words: Words};
 type Options = {
   project: string;
-  /** Where the API is instead of Google's own address. */
+  /** Address that replaces Google's. */
   endpoint?: string | undefined;
-  /** Token that the API at `endpoint` asks for. */
+  /** Token that authorises calls to `endpoint`. */
   token?: string | undefined;
-  /** Who the nodes are; without it they are the Compute Engine default service account. */
+  /** Service account of the nodes; by default that of Compute Engine. */
   service_account?: string | undefined;
 };
 
@@ -72,7 +62,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
           return {items, page};
         }),
       ]);
-      // A zone that answered one of the two shows half of what it has.
+      // A zone that answered only one of the two calls shows half of its TPUs.
       const tpus = joined(nodes, queued, words).filter(({zone}) => !unreachable.has(zone));
       return {tpus, unreachable: [...unreachable]};
     },
@@ -93,7 +83,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
         await (request.queue ? queueNode : createNode)(opened.client, parent(zone), request, service_account);
         return 'started';
       } catch (error) {
-        // Over REST, ALREADY_EXISTS arrives as 409, which this client takes for ABORTED.
+        // Over REST, ALREADY_EXISTS arrives as 409, which this client turns into ABORTED.
         const stateNow = () =>
           request.queue
             ? queuedStateOf(opened, queuedPath(name, zone))
@@ -106,7 +96,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
     async delete(name, zone) {
       const opened = await open();
       const {client} = opened;
-      // The queued resource takes its node with it; the other way round, it would be left to be deleted as well.
+      // Deleting the queued resource deletes its node. Deleting the node first would leave the queued resource.
       const queued = await deleted(name, zone, {
         ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
         stateNow: () => queuedStateOf(opened, queuedPath(name, zone)),
@@ -142,7 +132,7 @@ const queueNode: Making = async (client, parent, request, service_account) => {
     ...(spot ? {spot: {}} : {}),
     queueingPolicy: {validUntilTime: {seconds: Math.ceil(Date.parse(queue.valid_until_at) / 1000)}},
   };
-  // What becomes of it, the list says: a queued resource that FAILED stays there, with the reason.
+  // The list shows the outcome: a queued resource that FAILED stays in it, with the reason.
   const ids = {queuedResourceId: name, requestId: queue.request_id};
   await client.createQueuedResource({parent, queuedResource, ...ids}, CALL);
 };
@@ -161,13 +151,13 @@ async function deleted(name: string, zone: string, {ask, stateNow}: Deleting): P
 }
 
 /**
- * Throws the operation's error when it fails while we look. Nothing waits for it to succeed: that takes minutes, and the
- * operation may stay open long after the node is up.
+ * Throws the error of an operation that fails within seconds. No call waits for success: creation takes minutes, and the
+ * operation may stay open long after the node is READY.
  */
 async function failFast(client: Client, operation: string): Promise<void> {
   for (const pause of FAILS_FAST_MS) {
     await sleep(pause);
-    // An operation that cannot be looked at has been started all the same.
+    // An operation without a readable state has still started.
     const progress = await client.checkCreateNodeProgress(operation).catch(() => undefined);
     if (!progress?.done) continue;
     const {error} = progress.latestResponse as {error?: {code?: number; message?: string}};
@@ -176,7 +166,7 @@ async function failFast(client: Client, operation: string): Promise<void> {
   }
 }
 
-/** Undefined when there is no such node, or no answer. */
+/** State of the node; undefined without a node or an answer. */
 async function nodeStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   try {
     const [{state}] = await client.getNode({name}, CALL);
@@ -186,7 +176,7 @@ async function nodeStateOf({client, words}: Opened, name: string): Promise<strin
   }
 }
 
-/** Undefined when there is no such queued resource, or no answer. */
+/** State of the queued resource; undefined without a resource or an answer. */
 async function queuedStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   try {
     const [{state}] = await client.getQueuedResource({name}, CALL);
@@ -194,126 +184,4 @@ async function queuedStateOf({client, words}: Opened, name: string): Promise<str
   } catch {
     return undefined;
   }
-}
-
-type Page = {nextPageToken?: string | null; unreachable?: string[] | null} | null | undefined;
-
-/** Every page of a list over all zones; adds to `unreachable` those that gave no answer. */
-async function readAll<T>(
-  what: string,
-  unreachable: Set<string>,
-  read: (pageToken: string) => Promise<{items: T[]; page: Page}>,
-): Promise<T[]> {
-  const found: T[] = [];
-  let pageToken = '';
-  do {
-    const {items, page} = await repeating(what, 'all zones', () => read(pageToken));
-    found.push(...items);
-    for (const place of page?.unreachable ?? []) unreachable.add(place.split('/').at(-1) ?? place);
-    pageToken = page?.nextPageToken ?? '';
-  } while (pageToken);
-  return found;
-}
-
-/** The resource, or nothing when Cloud TPU answers that there is none. */
-async function readOne<T>(what: string, zone: string, read: () => Promise<[T, ...unknown[]]>): Promise<T[]> {
-  return repeating(what, zone, async () => {
-    try {
-      const [found] = await read();
-      return [found];
-    } catch (error) {
-      if (isNotFound(error)) return [];
-      throw error;
-    }
-  });
-}
-
-async function repeating<T>(what: string, zone: string, read: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++)
-    try {
-      return await read();
-    } catch (error) {
-      if (!isTransient(error) || attempt === READS) throw tpuError(what, zone, error);
-      await sleep(200 * 2 ** attempt);
-    }
-}
-
-function nodeFor(request: TpuRequest, service_account: string | undefined) {
-  const {accelerator, runtime_version, labels, metadata} = request;
-  return {
-    acceleratorType: accelerator,
-    runtimeVersion: runtime_version,
-    labels,
-    metadata,
-    // The API's default is none, and then a node reaches neither its packages nor, without Private Google Access, the bucket.
-    networkConfig: {enableExternalIps: true},
-    ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
-  };
-}
-
-type Node = protos.google.cloud.tpu.v2.INode;
-type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
-
-/** A node and a queued resource of one name in one zone are one entry. */
-function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
-  const found = new Map<string, Tpu>();
-  for (const node of nodes) {
-    const tpu = tpuOf(node, words);
-    found.set(`${tpu.zone}/${tpu.name}`, tpu);
-  }
-  for (const resource of queuedResources) {
-    const {name, zone} = placeOf(resource.name);
-    const queued = queuedOf(resource, words);
-    const bare: Tpu = {
-      ...{name, zone, state: null, health: 'HEALTH_UNSPECIFIED', labels: queued.labels, symptoms: []},
-      ...{queued, created_at: instantOf(resource.createTime)},
-    };
-    found.set(`${zone}/${name}`, {...(found.get(`${zone}/${name}`) ?? bare), queued});
-  }
-  return [...found.values()];
-}
-
-function tpuOf(node: Node, words: Words): Tpu {
-  return {
-    ...placeOf(node.name),
-    state: wordOf(node.state, words.state) ?? UNSPECIFIED,
-    health: wordOf(node.health, words.health) ?? 'HEALTH_UNSPECIFIED',
-    labels: {...node.labels},
-    symptoms: (node.symptoms ?? []).map(({symptomType, details, createTime}) => ({
-      symptom: wordOf(symptomType, words.symptom) ?? 'SYMPTOM_TYPE_UNSPECIFIED',
-      details: (details ?? '').slice(0, MOST_DETAILS).toWellFormed(),
-      created_at: instantOf(createTime),
-    })),
-    queued: null,
-    created_at: instantOf(node.createTime),
-  };
-}
-
-function queuedOf({state, tpu, queueingPolicy}: QueuedResource, words: Words): NonNullable<Tpu['queued']> {
-  const error = state?.failedData?.error;
-  return {
-    state: wordOf(state?.state, words.queued) ?? UNSPECIFIED,
-    initiator: wordOf(state?.stateInitiator, words.initiator) ?? 'STATE_INITIATOR_UNSPECIFIED',
-    error: error ? {kind: queuedFailure(error), message: reasonOf(error).toWellFormed()} : null,
-    valid_until_at: queueingPolicy?.validUntilTime ? instantOf(queueingPolicy.validUntilTime) : null,
-    labels: {...tpu?.nodeSpec?.[0]?.node?.labels},
-  };
-}
-
-const UNSPECIFIED = 'STATE_UNSPECIFIED';
-
-function placeOf(path: string | null | undefined): {name: string; zone: string} {
-  const [, , , zone = '', , name = ''] = (path ?? '').split('/');
-  return {name, zone};
-}
-
-function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): string {
-  const {seconds = 0, nanos = 0} = time ?? {};
-  return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
-}
-
-/** gRPC gives enums as words, REST and operations as numbers; a number that is new to this client has no word. */
-function wordOf(value: unknown, names: Record<number, string>): string | undefined {
-  if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
-  return names[Number(value ?? 0)];
 }

@@ -18,7 +18,7 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
     await pubsub?.close();
   });
 
-  it('delivers every message as JSON, under the id that its publisher was given', async () => {
+  it('a message arrives as JSON, under the id that its publisher got', async () => {
     const bus = openBus({project: 'bus'});
     const messages = [{action: 'pause', run: 'my-run'}, {}, {text: 'é\u{1f600}', list: [1, null, {}]}];
     const ids = [];
@@ -42,14 +42,14 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
     );
   });
 
-  it('says which topic there is not, and what makes it', async () => {
+  it('an error names the missing topic and its remedy', async () => {
     await assert.rejects(
       openBus({project: 'bus'}).publish('no-such-topic', {}),
       /publish to no-such-topic: .*Terraform/,
     );
   });
 
-  it('gives up on a Pub/Sub that does not answer', async () => {
+  it('a publish fails when Pub/Sub does not answer', async () => {
     process.env.PUBSUB_EMULATOR_HOST = '127.0.0.1:9';
     try {
       const bus = openBus({project: 'bus', deadline_ms: 2000});

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict';
-import {checkDocument, checkQuery, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
+import {checkDocument, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
+import {checkQuery} from '../../shared/contracts/query-limits.ts';
 import type {Document, Query} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 
-/** A document of exactly `bytes`, by Firestore's formula, at a path with `path` as its name. */
+/** A document at `path` of exactly `bytes`, by Firestore's formula. */
 function documentOf(bytes: number, path: string): Document {
   const name = path.split('/').reduce((sum, part) => sum + part.length + 1, 16);
   const rest = bytes - name - 32 - 2 * ('a'.length + 1 + 1);
   return {a: 'x'.repeat(Math.floor(rest / 2)), b: 'x'.repeat(Math.ceil(rest / 2))};
 }
 
-/** `{a: {a: … 1}}` with so many names on the way to 1. */
+/** `{a: {a: … 1}}` with `names` field names on the way to 1. */
 function nested(names: number): Document {
   return {a: names === 1 ? 1 : nested(names - 1)};
 }
@@ -21,7 +22,7 @@ function manyFields(count: number): Document {
 
 const MIB = 2 ** 20;
 
-/** At the edge of what is allowed: Firestore has to take each of these. */
+/** Documents at the limits: Firestore must accept each of them. */
 const VALID: {name: string; path?: string; data: Document}[] = [
   {name: 'exactly 1 MiB', data: documentOf(MIB, 'runs/r')},
   {
@@ -29,7 +30,7 @@ const VALID: {name: string; path?: string; data: Document}[] = [
     path: `runs/${'r'.repeat(1000)}`,
     data: documentOf(MIB, `runs/${'r'.repeat(1000)}`),
   },
-  {name: 'one field as large as may be', data: {a: 'x'.repeat(1_048_486)}},
+  {name: 'one field of the largest size', data: {a: 'x'.repeat(1_048_486)}},
   {name: '20 levels', data: nested(20)},
   {
     name: '20 levels of lists and maps',
@@ -82,7 +83,7 @@ const INVALID: {name: string; path?: string; data: unknown; says: RegExp}[] = [
   {name: 'a bad instant deep in a list', data: {list: [{seen_at: 'soon'}]}, says: /list\.0\.seen_at/},
   {name: 'more than 40,000 index entries', data: {list: Array(40_001).fill(1)}, says: /40001 index entries/},
   {name: 'a list for a document', data: [], says: /a list/},
-  {name: 'nothing for a document', data: undefined, says: /undefined/},
+  {name: 'undefined for a document', data: undefined, says: /undefined/},
   {name: 'a path of one segment', path: 'runs', data: {}, says: /"runs".*collection/},
   {name: 'an empty path', path: '', data: {}, says: /""/},
   {name: 'an empty segment', path: 'runs//streams/007', data: {}, says: /"".*segment/},
@@ -116,11 +117,15 @@ const BAD_QUERIES: {name: string; query: Query; says: RegExp}[] = [
     says: /only text, numbers/,
   },
   {name: 'a range from null', query: {where: [{field: 'a', op: '>', value: null}]}, says: /a > null/},
-  {name: 'null among several', query: {where: [{field: 'a', op: 'in', value: [1, null]}]}, says: /null/},
+  {name: 'null among alternatives', query: {where: [{field: 'a', op: 'in', value: [1, null]}]}, says: /null/},
   {name: 'NaN', query: {where: [{field: 'a', op: '==', value: Number.NaN}]}, says: /only text, numbers/},
-  {name: 'none of several', query: {where: [{field: 'a', op: 'in', value: []}]}, says: /at least one/},
   {
-    name: 'one value as several',
+    name: 'an empty list of alternatives',
+    query: {where: [{field: 'a', op: 'in', value: []}]},
+    says: /at least one/,
+  },
+  {
+    name: 'text instead of a list of alternatives',
     query: {where: [{field: 'a', op: 'in', value: 'abc'}]},
     says: /needs a list/,
   },
@@ -135,12 +140,12 @@ const BAD_QUERIES: {name: string; query: Query; says: RegExp}[] = [
     says: /36 alternatives/,
   },
   {
-    name: 'an instant that is none',
+    name: 'an invalid instant',
     query: {where: [{field: 'lease.expires_at', op: '<', value: 'now'}]},
     says: /expires_at is an instant/,
   },
   {
-    name: 'text that no index holds in full',
+    name: 'text that is too long for an index',
     query: {where: [{field: 'a', op: '==', value: 'x'.repeat(1501)}]},
     says: /1500 bytes/,
   },
@@ -164,20 +169,21 @@ const BAD_QUERIES: {name: string; query: Query; says: RegExp}[] = [
     query: {where: [{field: 'a', op: '<', value: 1}], limit: 1},
     says: /order_by a/,
   },
-  {name: 'a limit of nothing', query: {limit: 0}, says: /limit 0/},
+  {name: 'a limit of 0', query: {limit: 0}, says: /limit 0/},
   {name: 'a start in an order', query: {order_by: {field: 'a'}, after: 'x'}, says: /"after"/},
   {name: 'a start at a path', query: {after: 'runs/x'}, says: /"after"/},
   {name: 'a limit of half a document', query: {limit: 1.5}, says: /limit 1\.5/},
 ];
 
-describe('Documents', () => {
-  for (const {name, path = 'runs/r', data} of VALID) it(`may have ${name}`, () => checkDocument(path, data));
+describe('limits of documents', () => {
+  for (const {name, path = 'runs/r', data} of VALID)
+    it(`a document may have ${name}`, () => checkDocument(path, data));
 
   for (const {name, path = 'runs/r', data, says} of INVALID)
-    it(`may not have ${name}`, () =>
+    it(`a document with ${name} is refused`, () =>
       assert.throws(() => checkDocument(path, data as Document), {name: 'InvalidDocument', message: says}));
 
-  it('are named by the path and the field in every complaint, however long these are', () => {
+  it('a reason shortens long names', () => {
     const long = 'x'.repeat(1501);
     assert.throws(
       () => checkDocument('runs/r', {[long]: 1}),
@@ -185,24 +191,24 @@ describe('Documents', () => {
     );
   });
 
-  it('have a collection and an id', () => {
+  it('a document path has a collection and an id', () => {
     assert.deepEqual(splitDocumentPath('runs/r/streams/007'), {collection: 'runs/r/streams', id: '007'});
   });
 });
 
-describe('Queries', () => {
+describe('limits of queries', () => {
   for (const {name, query, says} of BAD_QUERIES)
-    it(`may not have ${name}`, () =>
+    it(`a query with ${name} is refused`, () =>
       assert.throws(() => checkQuery('runs', query), {name: 'TypeError', message: says}));
 });
 
-describeOnEmulator('firestore', 'Documents that are allowed', host => {
+describeOnEmulator('firestore', 'documents at the limits', host => {
   for (const {name, path = 'runs/r', data} of VALID)
-    it(`are taken by Firestore with ${name}`, async () => {
+    it(`Firestore accepts a document with ${name}`, async () => {
       const {Firestore} = await import('@google-cloud/firestore');
       const firestore = new Firestore({projectId: 'documents', host: host(), ssl: false});
       try {
-        // With plain text for the instants: what they become is for the store's own tests.
+        // Instants stay text here: the tests of the store check their conversion.
         await firestore.doc(path).set(JSON.parse(JSON.stringify(data)));
       } finally {
         await firestore.terminate();

@@ -9,74 +9,7 @@ import {
   type EmbeddedBusOptions,
   ReceiverAway,
 } from '../../shared/embedded/bus.ts';
-import {openBus} from '../../shared/google/bus.ts';
-import type {Bus, Document} from '../../shared/ports.ts';
-import {Scratch, until} from '../emulator/a-cloud.ts';
-
-type Arrived = {id: string; topic: string; message: Document};
-type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};
-
-async function embedded(): Promise<Subject> {
-  const arrived: Arrived[] = [];
-  const bus = new EmbeddedBus({
-    database: new DatabaseSync(':memory:'),
-    deliver: async ({id, topic, message}) => {
-      arrived.push({id, topic, message});
-    },
-    now: Date.now,
-    random: Math.random,
-  });
-  bus.start();
-  return {bus, arrived: () => arrived, close: () => bus.stop()};
-}
-
-/** Google's client against the local cloud, and what the functions' host got from it. */
-async function pubsub(): Promise<Subject> {
-  const scratch = new Scratch();
-  const {cloud, seen} = await scratch.cloudWithFunctions();
-  const before = process.env.PUBSUB_EMULATOR_HOST;
-  process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
-  return {
-    bus: openBus({project: cloud.project, token: cloud.token}),
-    arrived: () =>
-      seen().map(event => ({
-        id: event.id,
-        topic: event.function.replace('on-', ''),
-        message: JSON.parse(event.text),
-      })),
-    close: async () => {
-      if (before === undefined) delete process.env.PUBSUB_EMULATOR_HOST;
-      else process.env.PUBSUB_EMULATOR_HOST = before;
-      await scratch.end();
-    },
-  };
-}
-
-for (const [name, open] of [
-  ['EmbeddedBus', embedded],
-  ['Pub/Sub on the local cloud', pubsub],
-] as const) {
-  describe(`Bus: ${name}`, () => {
-    let subject: Subject;
-    before(async () => {
-      subject = await open();
-    });
-    after(() => subject.close());
-
-    it('delivers what was published, under the id that publish answered', async () => {
-      const message = {action: 'pause', run: 'my-run', nested: {list: [1, 'två', null, true]}};
-      const id = await subject.bus.publish('control', message);
-      const arrived = await until('it arrived', () => subject.arrived().find(event => event.id === id));
-      assert.deepEqual(arrived, {id, topic: 'control', message});
-    });
-
-    it('gives every publish an id of its own, also for the same words', async () => {
-      const ids = await Promise.all([1, 2, 3, 4, 5].map(() => subject.bus.publish('tpu', {same: 'words'})));
-      assert.equal(new Set(ids).size, 5);
-      await until('all arrived', () => ids.every(id => subject.arrived().some(event => event.id === id)));
-    });
-  });
-}
+import {until} from '../emulator/a-cloud.ts';
 
 describe('EmbeddedBus', () => {
   let time = 0;
@@ -100,7 +33,7 @@ describe('EmbeddedBus', () => {
     answer = async () => {};
   });
 
-  it('forgets a message that was taken', async () => {
+  it('an acknowledged message leaves the bus', async () => {
     const bus = aBus();
     await bus.publish('control', {a: 1});
     assert.equal(bus.pending(), 1);
@@ -109,7 +42,7 @@ describe('EmbeddedBus', () => {
     assert.equal(await bus.deliverDue(), 0);
   });
 
-  it('tries a refused message again, each time later, up to a limit', async () => {
+  it('a refused message comes again with growing delays, up to a limit', async () => {
     const bus = aBus({max_attempts: 9, min_backoff_ms: 200, max_backoff_ms: 10_000});
     answer = async () => {
       throw new Error('no');
@@ -120,17 +53,17 @@ describe('EmbeddedBus', () => {
       const due = bus.nextDueAt() ?? assert.fail('a pending message has a time');
       waits.push(due - time);
       time = due - 1;
-      assert.equal(await bus.deliverDue(), 0, 'nothing is tried before its time');
+      assert.equal(await bus.deliverDue(), 0, 'no attempt before its time');
       time = due;
       assert.equal(await bus.deliverDue(), 1);
     }
-    // Three quarters of 200 ms doubled each time, and of the 10 s it may not pass.
+    // Three quarters of the delay, which doubles from 200 ms up to 10 s.
     assert.deepEqual(waits, [0, 150, 300, 600, 1200, 2400, 4800, 7500, 7500]);
     const attempts = tries.map(delivery => delivery.attempt);
     assert.deepEqual(attempts, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  it('keeps a dead letter with the last reason after the last attempt', async () => {
+  it('a message becomes a dead letter with its last error after the last attempt', async () => {
     const bus = aBus({max_attempts: 2});
     answer = async ({attempt}) => {
       throw new Error(`reason ${attempt}`);
@@ -149,7 +82,7 @@ describe('EmbeddedBus', () => {
     ]);
   });
 
-  it('waits for a receiver that is away for as long as it takes, and counts no attempt', async () => {
+  it('a message waits for an absent receiver without counting attempts', async () => {
     const bus = aBus({max_attempts: 3});
     answer = async () => {
       throw new ReceiverAway('gone');
@@ -167,7 +100,7 @@ describe('EmbeddedBus', () => {
     assert.deepEqual(bus.deadLetters(), []);
   });
 
-  it('delivers other messages while one is refused', async () => {
+  it('a refused message does not delay other messages', async () => {
     const bus = aBus();
     answer = async ({message}) => {
       if (message.bad) throw new Error('bad');
@@ -178,7 +111,7 @@ describe('EmbeddedBus', () => {
     assert.equal(bus.pending(), 1);
   });
 
-  it('has no more deliveries under way at once than it may', async () => {
+  it('concurrent deliveries stay within the limit', async () => {
     let under_way = 0;
     let most = 0;
     answer = async () => {
@@ -192,7 +125,7 @@ describe('EmbeddedBus', () => {
     assert.equal(most, 3);
   });
 
-  it('never has the same message under way twice', async () => {
+  it('a message is never delivered twice at once', async () => {
     answer = () => new Promise(resolve => setImmediate(resolve));
     const bus = aBus({concurrency: 4});
     for (let n = 0; n < 10; n++) await bus.publish('control', {n});
@@ -200,7 +133,7 @@ describe('EmbeddedBus', () => {
     assert.equal(tries.length, 10);
   });
 
-  it('keeps a message whose transaction was committed, and none whose was not', async () => {
+  it('a message exists only if its transaction was committed', async () => {
     const database = new DatabaseSync(':memory:');
     const bus = aBus({database});
     database.exec('BEGIN');
@@ -213,12 +146,12 @@ describe('EmbeddedBus', () => {
     assert.deepEqual(messages(), [{kept: true}]);
   });
 
-  it('delivers after a restart what was not acknowledged before', async () => {
+  it('an unacknowledged message comes again after a restart', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'gleaner-bus-'));
     try {
       const first = new DatabaseSync(join(dir, 'bus.db'));
       const bus = aBus({database: first});
-      // The receiver works on it when the process ends.
+      // The process ends while the receiver handles the message.
       answer = () => new Promise(() => {});
       const id = await bus.publish('control', {a: 1});
       void bus.deliverDue();
@@ -236,7 +169,7 @@ describe('EmbeddedBus', () => {
     }
   });
 
-  it('runs by itself once started, and takes up nothing after it was stopped', async () => {
+  it('a started bus delivers by itself, and a stopped bus starts no delivery', async () => {
     const bus = aBus({now: Date.now, min_backoff_ms: 1});
     answer = async ({attempt}) => {
       if (attempt < 3) throw new Error('not yet');
@@ -251,7 +184,7 @@ describe('EmbeddedBus', () => {
     assert.equal(bus.pending(), 1);
   });
 
-  it('keeps a message, and lives on, when the database cannot take note that it was taken', async () => {
+  it('a message stays when the database fails to record its delivery, and the bus continues', async () => {
     const database = new DatabaseSync(':memory:');
     const troubles: unknown[] = [];
     const bus = aBus({database, away_ms: 1, trouble: error => troubles.push(error)});
@@ -268,13 +201,13 @@ describe('EmbeddedBus', () => {
     assert.equal(tries.length, 2);
   });
 
-  it('gives ids that differ, also when neither time nor chance does', async () => {
+  it('ids of messages differ, also at equal time and chance', async () => {
     const bus = aBus();
     const ids = await Promise.all(Array.from({length: 100}, () => bus.publish('control', {})));
     assert.equal(new Set(ids).size, 100);
   });
 
-  it('holds a delayed message back until its time', async () => {
+  it('a delayed message waits until its time', async () => {
     const bus = aBus();
     bus.enqueue('control', {late: true}, {delay_ms: 500});
     assert.equal(await bus.deliverDue(), 0);

@@ -1,4 +1,4 @@
-/** Google's own emulators, started from the jars that the gcloud SDK brings. They need Java and nothing else. */
+/** Google's own emulators, started from the jars of the gcloud SDK with Java alone. */
 import {type ChildProcess, spawn, spawnSync} from 'node:child_process';
 import {existsSync, readdirSync, realpathSync} from 'node:fs';
 import {createServer} from 'node:net';
@@ -23,7 +23,7 @@ const JARS: Record<Kind, {component: string; folder: string; jar: RegExp; main: 
   },
 };
 
-/** Quick to start and small, at the price of top speed. */
+/** Flags for a quick start and little memory, at the price of top speed. */
 const JAVA_FLAGS = ['-Xmx512m', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'];
 
 export function findEmulator(kind: Kind): Found {
@@ -40,8 +40,8 @@ export function findEmulator(kind: Kind): Found {
 }
 
 /**
- * The tests that `suite` declares run against the emulator; where it is not installed one skipped test says why, and in
- * CI that is a failure.
+ * Runs the tests that `suite` declares against the emulator. Without the emulator, one skipped test names the missing part;
+ * in CI that test fails.
  */
 export function describeOnEmulator(kind: Kind, title: string, suite: (host: () => string) => void): void {
   describe(title, () => {
@@ -67,7 +67,7 @@ export type Emulator = {host: string; stop: () => Promise<void>};
 async function startEmulator(command: string[]): Promise<Emulator> {
   const host = `127.0.0.1:${await freePort()}`;
   const [program = '', ...args] = [...command, '--host=127.0.0.1', `--port=${host.split(':')[1]}`];
-  // A group of its own: Java starts nothing further today, and this way it would not matter if it did.
+  // A process group of its own: a kill also ends every process that Java may start.
   const java = spawn(program, args, {detached: true, stdio: ['ignore', 'ignore', 'pipe']});
   let said = '';
   java.stderr?.on('data', chunk => {
@@ -103,7 +103,7 @@ async function answers(host: string): Promise<boolean> {
   }
 }
 
-/** A port below those that the kernel gives to servers that ask for any, so that none of these takes it first. */
+/** A free port below the range from which the kernel assigns ports, so that no other server takes it first. */
 async function freePort(): Promise<number> {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 12_000);

@@ -1,4 +1,4 @@
-/** What the contract's tests cannot see of the Firestore store: how it keeps values, and what it makes of lost answers. */
+/** Promises of the Firestore store beyond the contract: stored values and lost answers. */
 import assert from 'node:assert/strict';
 import {Firestore, GeoPoint, Timestamp} from '@google-cloud/firestore';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
@@ -6,7 +6,7 @@ import type {Store, Transaction} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 import {startLossyProxy} from './lost-answers.ts';
 
-describeOnEmulator('firestore', 'A Firestore store', host => {
+describeOnEmulator('firestore', 'the Firestore store', host => {
   let projects = 0;
   let open: {close(): Promise<void>}[] = [];
 
@@ -28,7 +28,7 @@ describeOnEmulator('firestore', 'A Firestore store', host => {
     return {firestore, store};
   }
 
-  it('keeps instants as timestamps, at any depth, and no other text', async () => {
+  it('instants are stored as timestamps at any depth, and other text is not', async () => {
     const {firestore, store} = openBoth();
     const instant = '2026-01-02T03:04:05.678Z';
     await store.transaction(async tx =>
@@ -48,7 +48,7 @@ describeOnEmulator('firestore', 'A Firestore store', host => {
     });
   });
 
-  it('reads whatever people put into a document, as the nearest JSON', async () => {
+  it('foreign values in a document are read as the closest JSON', async () => {
     const {firestore, store} = openBoth();
     await firestore.doc('jobs/j').set({
       made_at: new Timestamp(1_767_323_045, 678_999_999),
@@ -81,7 +81,7 @@ describeOnEmulator('firestore', 'A Firestore store', host => {
     await assert.rejects(rewriting, {name: 'InvalidDocument', message: /jobs\/j.*ended_at/});
   });
 
-  it('gives up with Contention when others hold a document for too long', async () => {
+  it('a transaction fails with Contention when a document is locked for too long', async () => {
     const {store} = openBoth({attempts: 1});
     const {promise: released, resolve: release} = Promise.withResolvers<void>();
     const {promise: held, resolve: hold} = Promise.withResolvers<void>();
@@ -100,7 +100,7 @@ describeOnEmulator('firestore', 'A Firestore store', host => {
     await holding;
   });
 
-  it('applies a change once when the answer to its commit is lost and the caller makes it again', async () => {
+  it('a change with a marker is applied once after a lost answer to its commit', async () => {
     const proxy = await startLossyProxy(host());
     const {store} = openBoth({at: proxy.host});
     const change = async (tx: Transaction): Promise<void> => {
@@ -112,9 +112,8 @@ describeOnEmulator('firestore', 'A Firestore store', host => {
       proxy.loseAnswerTo('/Commit');
       const first = await store.transaction(change).catch((error: Error) => error);
       assert.equal(proxy.lost(), 1);
-      assert.deepEqual(await store.get('counters/c'), {n: 1}, `it was written, and we were told: ${first}`);
-      if (first instanceof Error)
-        assert.match(first.message, /may have been written all the same|already there/);
+      assert.deepEqual(await store.get('counters/c'), {n: 1}, `written, with the answer: ${first}`);
+      if (first instanceof Error) assert.match(first.message, /the writes may have happened|already there/);
       await assert.rejects(store.transaction(change), {name: 'AlreadyExists'});
       assert.deepEqual(await store.get('counters/c'), {n: 1});
     } finally {

@@ -14,7 +14,7 @@ import {
 
 const error = (code: number | string, message = 'no'): Error => Object.assign(new Error(message), {code});
 
-/** Messages as users of Cloud TPU have reported them. */
+/** Messages that users of Cloud TPU have reported. */
 const TPU: {message: string; code: number; kind: string}[] = [
   {
     code: 8,
@@ -78,7 +78,7 @@ const TPU: {message: string; code: number; kind: string}[] = [
     message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'tpu'",
     kind: 'transient',
   },
-  // As Compute Engine, which the VMs come from, words it; not copied from a recorded answer.
+  // In the words of Compute Engine, which makes the VMs; not copied from a recorded answer.
   {
     code: 14,
     message:
@@ -108,10 +108,10 @@ const TPU: {message: string; code: number; kind: string}[] = [
 
 describe("Google's errors", () => {
   for (const {message, code, kind} of TPU)
-    it(`of Cloud TPU with code ${code} and "${message.slice(0, 60)}" mean ${kind}`, () =>
+    it(`a Cloud TPU error with code ${code} and "${message.slice(0, 60)}" means ${kind}`, () =>
       assert.equal(tpuFailure(error(code, message)), kind));
 
-  it('of Cloud TPU say what failed, where, why, and what to do', () => {
+  it('a TpuError names the call, the zone, the cause and the remedy', () => {
     const failure = tpuError('create tpu-us-east5-b-0', 'us-east5-b', error(8, 'There is no more capacity'));
     assert.equal(failure.name, 'TpuError');
     assert.equal(failure.zone, 'us-east5-b');
@@ -121,7 +121,7 @@ describe("Google's errors", () => {
     );
   });
 
-  it('are told apart whether they come as gRPC codes or as HTTP statuses', () => {
+  it('gRPC codes and HTTP statuses have the same meaning', () => {
     assert.deepEqual(
       [5, 404, '404', 6].map(code => isNotFound(error(code))),
       [true, true, true, false],
@@ -144,7 +144,7 @@ describe("Google's errors", () => {
     );
   });
 
-  it('without an answer from Google are worth another try', () => {
+  it('an error of the connection is transient', () => {
     for (const code of ['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT'])
       assert.ok(isTransient(error(code)), code);
     assert.ok(
@@ -155,12 +155,12 @@ describe("Google's errors", () => {
     assert.ok(!isTransient(error(3)));
   });
 
-  it('about a missing bucket are not about a missing object', () => {
+  it('a missing bucket differs from a missing object', () => {
     assert.ok(isBucketMissing(error(404, 'The specified bucket does not exist.')));
     assert.ok(!isBucketMissing(error(404, 'No such object: b/x')));
   });
 
-  it('are shown without the list of all earlier attempts', () => {
+  it('the reason of an error omits the list of earlier attempts', () => {
     const many =
       'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED : Previous errors : [{message: 14},{message: 14}]';
     assert.equal(reasonOf(new Error(many)), 'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED');

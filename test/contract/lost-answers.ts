@@ -1,10 +1,10 @@
-/** A proxy before a gRPC server that can carry out a call and lose the answer: what a caller sees when a connection breaks late. */
+/** A proxy before a gRPC server that executes a call and loses its answer, as a connection does that breaks late. */
 import {connect, createServer, type IncomingHttpHeaders, type ServerHttp2Stream} from 'node:http2';
 import type {AddressInfo} from 'node:net';
 
 export type LossyProxy = {
   host: string;
-  /** The next call whose path ends like this is carried out, and its caller is told UNAVAILABLE. */
+  /** Executes the next call with this end of its path, and answers UNAVAILABLE. */
   loseAnswerTo: (method: string) => void;
   lost: () => number;
   stop: () => Promise<void>;

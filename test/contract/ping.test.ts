@@ -25,19 +25,19 @@ describe('the ping of worker-api', () => {
 
   after(() => server.close());
 
-  it('asks as a worker asks, with the token of the local cloud', async () => {
+  it('the ping calls worker-api as a worker does, with the token of the local cloud', async () => {
     await openPing({worker_api: url, token: 'secret'})();
     const [{headers, body}] = asked.splice(0) as [(typeof asked)[0]];
     assert.deepEqual(body, {action: 'ping'});
     assert.deepEqual([headers.authorization, headers['content-type']], ['Bearer secret', 'application/json']);
   });
 
-  it('fails with the status and the words of the answer', async () => {
+  it('the ping fails with the status and the text of the answer', async () => {
     status = 403;
     await assert.rejects(openPing({worker_api: url})(), /answered 403: no right to call this/);
   });
 
-  it('fails with the address when there is no answer', async () => {
+  it('the ping fails with the address when there is no answer', async () => {
     await assert.rejects(
       openPing({worker_api: 'http://127.0.0.1:1/'})(),
       /Failed to call http:\/\/127.0.0.1:1\//,

@@ -1,4 +1,4 @@
-/** What the SQLite store promises beyond the contract: several processes at once, sudden death, bounded patience, speed. */
+/** Promises of the SQLite store beyond the contract: several processes, kills, limits on waiting, speed. */
 import assert from 'node:assert/strict';
 import {type ChildProcess, spawn} from 'node:child_process';
 import {once} from 'node:events';
@@ -13,7 +13,7 @@ import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 
 const WORKER = fileURLToPath(new URL('./sqlite-worker.ts', import.meta.url));
 
-describe('A SQLite store', () => {
+describe('the SQLite store', () => {
   let folder = '';
   let file = '';
   let children: ChildProcess[] = [];
@@ -35,7 +35,7 @@ describe('A SQLite store', () => {
     return child;
   }
 
-  it('counts right when three processes make it and increment at once', async () => {
+  it('three processes that create a store and increment at once lose no increment', async () => {
     const ended = [start('increment'), start('increment'), start('increment')].map(child =>
       once(child, 'close'),
     );
@@ -49,7 +49,7 @@ describe('A SQLite store', () => {
     await store.close();
   });
 
-  it('is whole, and has all that was said to be kept, after each kill -9', async () => {
+  it('a store is consistent and has every acknowledged commit after each kill -9', async () => {
     let kept = 0;
     for (let round = 0; round < 8; round++) {
       const child = start('pairs');
@@ -64,26 +64,26 @@ describe('A SQLite store', () => {
       const [left, right] = [await store.get('pairs/left'), await store.get('pairs/right')];
       await store.close();
       assert.equal(left?.n, right?.n);
-      assert.ok(Number(left?.n) >= kept, `it has ${left?.n} and said it kept ${kept}`);
+      assert.ok(Number(left?.n) >= kept, `${left?.n} of ${kept} acknowledged commits`);
     }
     assert.deepEqual(new DatabaseSync(file).prepare('pragma integrity_check').all(), [
       Object.assign(Object.create(null), {integrity_check: 'ok'}),
     ]);
   }).timeout(60_000);
 
-  it('goes on as soon as a process that was stopped in mid-commit is killed, and has nothing of that commit', async () => {
+  it('a writer continues once a process is killed in mid-commit, and that commit is lost whole', async () => {
     const store = openSqliteStore(file);
     await store.transaction(async tx => tx.set('runs/r', {n: 1}));
     const child = start('halfway');
     await once(child.stdout ?? child, 'data');
-    assert.deepEqual(await store.get('runs/r'), {n: 1}, 'readers do not wait for a writer');
+    assert.deepEqual(await store.get('runs/r'), {n: 1}, 'a reader does not wait for a writer');
 
     const waiting = store.transaction(async tx => {
       const run = await tx.get('runs/r');
       tx.set('runs/r', {n: Number(run?.n) + 1});
     });
     const first = await Promise.race([waiting.then(() => 'committed'), sleep(300).then(() => 'waiting')]);
-    assert.equal(first, 'waiting', 'a writer waits, and leaves its own process running');
+    assert.equal(first, 'waiting', 'a writer waits without blocking its process');
     await kill(child);
     await waiting;
     assert.deepEqual(await store.get('runs/r'), {n: 2});
@@ -91,7 +91,7 @@ describe('A SQLite store', () => {
     await store.close();
   });
 
-  it('gives up with Contention when other writers win every time', async () => {
+  it('a transaction fails with Contention when other writers win every time', async () => {
     const noPause = (): number => 0;
     const [ours, theirs] = [openSqliteStore(file, noPause), openSqliteStore(file)];
     let runs = 0;
@@ -109,7 +109,7 @@ describe('A SQLite store', () => {
   });
 
   for (const how of ['answers', 'throws'])
-    it(`runs the work again when what it ${how} may come from documents that changed between two reads`, async () => {
+    it(`work that ${how} after inconsistent reads runs again`, async () => {
       const [ours, theirs] = [openSqliteStore(file), openSqliteStore(file)];
       const both = (n: number) =>
         theirs.transaction(async tx => {
@@ -130,7 +130,7 @@ describe('A SQLite store', () => {
       await theirs.close();
     });
 
-  it('takes a document that was deleted and made again for a changed one', async () => {
+  it('a document that was deleted and created again counts as changed', async () => {
     const [ours, theirs] = [openSqliteStore(file), openSqliteStore(file)];
     await ours.transaction(async tx => tx.set('runs/r', {n: 1}));
     const seen: unknown[] = [];
@@ -147,7 +147,7 @@ describe('A SQLite store', () => {
     await theirs.close();
   });
 
-  it('answers questions about 100,000 documents by its index', async () => {
+  it('queries on 100,000 documents use an index', async () => {
     const store = openSqliteStore(file);
     for (let batch = 0; batch < 10; batch++)
       await store.transaction(async tx => {
@@ -166,7 +166,7 @@ describe('A SQLite store', () => {
     assert.match(String(plan.map(step => step.detail)), /^SEARCH documents USING INDEX/);
   }).timeout(60_000);
 
-  it('says which file it cannot open, and why', () => {
+  it('an error names the file that cannot be opened, and the cause', () => {
     writeFileSync(join(folder, 'text'), 'not a database, whatever its name says'.repeat(100));
     assert.throws(
       () => openSqliteStore(join(folder, 'text')),
@@ -175,8 +175,8 @@ describe('A SQLite store', () => {
     assert.throws(() => openSqliteStore(folder), new RegExp(`Failed to open the store ${folder}: `));
   });
 
-  it('says which file does not fit on the disk any more, and keeps all that did', async () => {
-    // A limit on the size of files, whose signal is ignored, is a full disk to whoever writes.
+  it('an error names the file on a full disk, and committed documents stay', async () => {
+    // A limit on file sizes with an ignored signal looks like a full disk to a writer.
     const limited = 'trap \'\' XFSZ; ulimit -f 4096; exec "$0" "$@"';
     const child = spawn('bash', ['-c', limited, process.execPath, WORKER, 'fill', file], {
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -192,7 +192,7 @@ describe('A SQLite store', () => {
     await store.close();
   });
 
-  it('refuses a file of another layout', async () => {
+  it('a file of another layout is refused', async () => {
     await openSqliteStore(file).close();
     new DatabaseSync(file).exec('pragma user_version = 99');
     assert.throws(() => openSqliteStore(file), /layout is 99.*use another file/);

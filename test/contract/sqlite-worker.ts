@@ -1,4 +1,4 @@
-/** A process that uses a store file together with others: `sqlite-worker.ts MODE FILE`. It says on stdout what it has done. */
+/** A process that shares a store file with others: `sqlite-worker.ts MODE FILE`. Writes its progress to stdout. */
 import {DatabaseSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
@@ -15,7 +15,7 @@ async function increment(times: number): Promise<void> {
   await store.close();
 }
 
-/** Writes pairs that have to stay equal, large enough for a commit to take a while, and says each number once it is kept. */
+/** Writes pairs that must stay equal, in slow commits, and prints each number after its commit. */
 async function pairs(): Promise<void> {
   const store = openSqliteStore(file);
   const padding = 'x'.repeat(200_000);
@@ -29,7 +29,7 @@ async function pairs(): Promise<void> {
   }
 }
 
-/** Stands still in the middle of a commit, with the file locked and half of it written. */
+/** Stops in the middle of a commit, with the file locked and half of the commit written. */
 async function halfway(): Promise<void> {
   const database = new DatabaseSync(file);
   database.exec('pragma cache_size = 1; begin immediate');
@@ -39,7 +39,7 @@ async function halfway(): Promise<void> {
   await sleep(60_000);
 }
 
-/** Writes until there is no room, and says how many documents were kept, what the failure was, and how many there are now. */
+/** Writes until the disk is full. Prints the number of commits, the error, and the number of documents. */
 async function fill(): Promise<void> {
   const store = openSqliteStore(file);
   let kept = 0;

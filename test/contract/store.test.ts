@@ -5,7 +5,8 @@ import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
 import type {Store} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
-import {type Effort, keepsTheContract} from './store-contract.ts';
+import {keepsTheContract} from './store-contract.ts';
+import type {Effort} from './store-handles.ts';
 
 const HARD: Effort = {increments: 100, stories: 150, wait_ms: 120_000};
 

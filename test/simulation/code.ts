@@ -42,7 +42,7 @@ const TOMORROW: Edit[] = [
     replace: '  slot: count,\n  lives: count.default(0),\n',
   },
   {
-    file: 'shared/domain/worker/lifecycle.ts',
+    file: 'shared/domain/worker/transitions.ts',
     find: '    asked_at: iso(now),\n    ready_at: null,\n',
     replace: '    asked_at: iso(now),\n    ready_at: null,\n    lives: (worker.lives ?? 0) + 1,\n',
   },

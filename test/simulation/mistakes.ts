@@ -160,7 +160,7 @@ export const MISTAKES: Mistake[] = [
     name: 'a node that is made again before it was deleted',
     edits: [
       {
-        file: 'shared/domain/worker/lifecycle.ts',
+        file: 'shared/domain/worker/transitions.ts',
         find: "  const deleting = enter(worker, 'deleting', now, {",
         replace: "  const deleting = enter(worker, 'gone', now, {",
       },
@@ -190,7 +190,7 @@ export const MISTAKES: Mistake[] = [
         replace: '      await publishActions(deps, turn.actions);\n',
       },
       {
-        file: 'shared/domain/worker/lifecycle.ts',
+        file: 'shared/domain/worker/transitions.ts',
         find: 'limits.ask_again_s, now)',
         replace: '1e9, now)',
       },
@@ -200,7 +200,7 @@ export const MISTAKES: Mistake[] = [
     name: 'an incarnation that does not grow',
     edits: [
       {
-        file: 'shared/domain/worker/lifecycle.ts',
+        file: 'shared/domain/worker/transitions.ts',
         find: 'incarnation: worker.incarnation + 1,',
         replace: 'incarnation: Math.max(1, worker.incarnation),',
       },

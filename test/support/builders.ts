@@ -6,7 +6,8 @@ import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts'
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Found, Limits} from '../../shared/domain/worker/lifecycle.ts';
+import type {Limits} from '../../shared/domain/worker/limits.ts';
+import type {Found} from '../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../shared/domain/worker/served-time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu} from '../../shared/ports.ts';

@@ -17,7 +17,8 @@ import {
 import {placeAmong, retryIn, shuffled} from '../../domain/stream/spread.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {iso} from '../../domain/time.ts';
-import {askedForWork, heardFrom, isAlive, NO_WORK, type Worker} from '../../domain/worker/worker.ts';
+import {askedForWork, heardFrom} from '../../domain/worker/heartbeat.ts';
+import {isAlive, NO_WORK, type Worker} from '../../domain/worker/worker.ts';
 import type {Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';

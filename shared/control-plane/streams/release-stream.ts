@@ -2,7 +2,8 @@
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {holds, releaseLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
-import {heardFrom, NO_WORK} from '../../domain/worker/worker.ts';
+import {heardFrom} from '../../domain/worker/heartbeat.ts';
+import {NO_WORK} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';

@@ -17,8 +17,8 @@ import {
   type Turns,
 } from '../../domain/tick/slots.ts';
 import {iso, msOf} from '../../domain/time.ts';
-import type {WorkerAction, WorkerDecision} from '../../domain/worker/lifecycle.ts';
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
+import type {WorkerAction, WorkerDecision} from '../../domain/worker/transitions.ts';
 import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';

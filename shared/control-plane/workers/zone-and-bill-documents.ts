@@ -25,9 +25,9 @@ import {
 import type {Run} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {Terms} from '../../domain/tick/slots.ts';
-import type {WorkerDecision} from '../../domain/worker/lifecycle.ts';
 import {type Death, isMachineDeath} from '../../domain/worker/liveness.ts';
 import type {Moment} from '../../domain/worker/served-time.ts';
+import type {WorkerDecision} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';

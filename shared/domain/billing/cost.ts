@@ -1,10 +1,7 @@
 import {parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
-import type {Worker} from '../worker/worker.ts';
-
-/** What a life of a slot has cost so far, by the run that it was for. No run is called `_idle`. */
-export type Costs = Record<string, number>;
+import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 
 const IDLE = '_idle';
 const HOUR_MS = 3_600_000;
@@ -125,9 +122,9 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
 }
 
 /** The run that the worker works for, or lost its stream of by its silence or a failure of its machine. */
-export function runAtWork({work, suspect, phase}: Worker): string | undefined {
-  const isOver = phase === 'gone' || phase === 'deleting';
-  return parseWork(work ?? (isOver ? null : (suspect?.work ?? null)))?.run;
+export function runAtWork(worker: Worker): string | undefined {
+  const {work, suspect} = worker;
+  return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
 }
 
 /** The run that the worker's time belongs to now. */

@@ -1,13 +1,14 @@
 /**
- * How long a run will take and what it will cost, from what a sample of its streams says and what is assumed of the machines. Every
- * assumption is named here and told with the answer; a measured rate replaces those of speed, and an earlier run all of them.
+ * Estimated time and cost of a run, from a sample of its streams and from assumptions about the machines.
+ * Every assumption stands here, and the answer names it. A measured rate replaces the assumptions of speed.
+ * An earlier run replaces all assumptions.
  */
 import {chipsOf} from './prices.ts';
 
-/** `high` is null where nothing bounds it. */
+/** `high` is null without an upper bound. */
 export type Span = {estimate: number; low: number; high: number | null};
 
-/** What `gleaner_worker.estimate` says of a run. */
+/** Output of `gleaner_worker.estimate` for a run. */
 export type Sampled = {
   model: {name: string; revision: string | null; family: string; d_model: number};
   layers: number;
@@ -27,7 +28,7 @@ export type Sampled = {
   reject_reasons: {reason: string; samples: number}[];
 };
 
-/** Peak bf16 operations a second of one chip, as the Cloud TPU documentation of each generation has it. */
+/** Peak bf16 operations a second of one chip, from the Cloud TPU documentation of its generation. */
 const PEAK_OPS_PER_S: Record<string, number> = {
   v2: 45e12,
   v3: 123e12,
@@ -37,32 +38,32 @@ const PEAK_OPS_PER_S: Record<string, number> = {
   v6e: 918e12,
 };
 
-/** Nothing of this was measured on a TPU. */
+/** Assumptions without a measurement on a TPU. */
 export const ASSUMED = {
-  /** Of the peak, by a forward pass over batches of 2,048 tokens a chip. */
+  /** Share of the peak that a forward pass reaches, with batches of 2,048 tokens a chip. */
   utilisation: {estimate: 0.4, low: 0.15, high: 0.55},
-  /** bf16 products for one in fp32. */
+  /** bf16 products that one fp32 product costs. */
   fp32_products: 6,
-  /** From one chip to its host; PCIe has about 15 GB/s. */
+  /** Transfer from one chip to its host. PCIe has about 15 GB/s. */
   chip_to_host_bytes_per_s: {estimate: 8e9, low: 3e9, high: 15e9},
-  /** From one VM into Cloud Storage, several objects at once. */
+  /** Upload from one VM into Cloud Storage, several objects at once. */
   upload_bytes_per_s: {estimate: 1e9, low: 0.3e9, high: 1.7e9},
-  /** Encoding by one core, of bytes before the codec; cores of a VM for each chip, of which so many encode. */
+  /** Bytes before the codec that one core encodes a second, and cores that encode for each chip. */
   encode_bytes_per_s: {safetensors: 4e9, 'safetensors.zst': 0.5e9, 'pkl.gz': 37e6},
   cores_per_chip: 12,
-  /** What a codec leaves of the bytes: activations are hard to compress. */
+  /** Compressed bytes over bytes: activations are hard to compress. */
   ratio: {
     safetensors: {bf16: 1, fp16: 1, fp32: 1, int8: 1},
     'safetensors.zst': {bf16: 0.78, fp16: 0.9, fp32: 0.92, int8: 0.92},
     'pkl.gz': {bf16: 0.8, fp16: 0.9, fp32: 0.93, int8: 1},
   },
-  /** A node from READY to its first batch, once for each worker: environment, weights, compiling. */
+  /** Time of a node from READY to its first batch, once for each worker: environment, weights, compilation. */
   start_s: {estimate: 300, low: 120, high: 900},
-  /** More TPU time for what preemptions cost. */
+  /** Factor on TPU time for the work that preemptions lose. */
   preemption: {estimate: 1.05, low: 1, high: 1.2},
 };
 
-/** Of hours that were paid for: to start and to be preempted is in them. */
+/** No additions: hours of an earlier run include starts and preemptions. */
 export const NOTHING_MORE = {
   start_s: {estimate: 0, low: 0, high: 0},
   preemption: {estimate: 1, low: 1, high: 1},
@@ -74,19 +75,19 @@ type Dtype = keyof (typeof ASSUMED.ratio)['safetensors'];
 export type Machine = {accelerator: string; workers: number};
 export type Numbers = {format: Format; dtype: Dtype; compute_dtype: 'bf16' | 'fp32'};
 
-/** Tokens a second of one worker. `limit` is what keeps it from being more. */
+/** Tokens a second of one worker. `limit` names the slowest stage. */
 export type Rate = Span & {limit: string};
 
-/** Bytes of the shards as objects: what is in memory, times what the codec is assumed to leave. */
+/** Bytes of the shards as objects: bytes in memory, times the assumed ratio of the codec. */
 export function storedBytes({totals}: Sampled, {format, dtype}: Numbers): Span {
   const likely = ASSUMED.ratio[format][dtype];
   const {estimate, low, high} = totals.shard_bytes;
-  // Without a codec a byte is a byte; with one, nothing is sure but that it does not grow by much.
+  // Without a codec the size is exact. With a codec, the only certain bound is little growth.
   const [best, worst] = likely === 1 ? [1, 1] : [likely - 0.12, 1.01];
   return {estimate: estimate * likely, low: low * best, high: high === null ? null : high * worst};
 }
 
-/** The slowest of what every token passes through: computing, the way to the host, encoding, the way to the bucket. */
+/** Rate of the slowest stage: computing, transfer to the host, encoding, or upload. */
 export function assumedRate(sampled: Sampled, numbers: Numbers, machine: Machine): Rate | undefined {
   const type = chipsOf(machine.accelerator);
   const peak = type && PEAK_OPS_PER_S[type.generation];
@@ -115,16 +116,16 @@ export function measuredRate(tokens_per_s: number, limit: string): Rate {
   return {estimate: tokens_per_s, low: tokens_per_s, high: tokens_per_s, limit};
 }
 
-/** What a million tokens of an earlier run cost, and an hour of each of its TPUs. */
+/** Cost of a million tokens of an earlier run, and of an hour of one of its TPUs. */
 export type Earlier = {run: string; usd_per_million_tokens: number; usd_per_hour: number};
 
-/** Tokens for each second that was paid for. */
+/** Tokens per paid second of the earlier run. */
 export function rateLike({run, usd_per_million_tokens, usd_per_hour}: Earlier): Rate {
   const tokens_per_hour = (usd_per_hour / usd_per_million_tokens) * 1e6;
   return measuredRate(tokens_per_hour / 3600, `what run ${run} did for its money`);
 }
 
-/** Hours of all TPUs together, and on the clock with so many workers, of which none works where there is no stream for it. */
+/** Hours of all TPUs together, and hours on the clock. No more workers than streams do work. */
 export function hoursOf(
   sampled: Sampled,
   rate: Rate,

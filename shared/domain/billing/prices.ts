@@ -1,17 +1,19 @@
 /**
- * Dollars for an hour. Keys are a generation, `v6e`, for one chip of it, or a type, `v6e-8`, for one node of it; and either of them in a
- * region, `v6e@europe-west4`. A type goes before its generation, and a region before everywhere. Null is one that nobody knows.
+ * Dollars an hour. The price of a generation, `v6e`, is for one chip; the price of a type, `v6e-8`, is for one node.
+ * Both may name a region, `v6e@europe-west4`. A type goes before its generation, and a region before all regions.
+ * Null is an unknown price.
  */
 export type Prices = Record<string, {usd: number; spot_usd: number} | null>;
 
 /**
- * List prices. A generation alone is its price in the us regions, and for regions that are not named.
+ * List prices. A generation without a region has the price of the us regions, and of every region that is not listed.
  *
- * All but v6e: as Google's Billing API gives them, by way of the catalog that SkyPilot makes of it (skypilot-catalog,
- * catalogs/v5/gcp/vms.csv at commit 0129130f), read on `LISTED_ON`; of v2 and v3, single hosts. Spot is 30 % of the list up to v4
- * and 50 % from v5 on. Spot prices change up to once a month: the document `prices/chips` overrides any of these, and should.
+ * Source, except for v6e: Google's Billing API by way of SkyPilot's catalog, read on `LISTED_ON`
+ * (skypilot-catalog, catalogs/v5/gcp/vms.csv at commit 0129130f). v2 and v3 are prices of single hosts.
+ * Spot is 30 % of the list price up to v4, and 50 % from v5 on. Spot prices change up to once a month.
+ * The document `prices/chips` overrides every price here, and should.
  *
- * v6e is in no source that was at hand: 2.70 is what was public in 2025, and spot the 50 % of the generation before.
+ * v6e has no verified source: 2.70 was public in 2025, and spot is 50 % as for the generation before.
  */
 export const LIST_PRICES: Record<string, {usd: number; spot_usd: number}> = {
   v2: {usd: 1.125, spot_usd: 0.3375},
@@ -33,12 +35,12 @@ export const LISTED_ON = '2026-11-21';
 
 export const GENERATIONS: readonly string[] = Object.keys(LIST_PRICES).filter(key => !key.includes('@'));
 
-/** Of a generation, whether its list price was compared with a public source. */
+/** Generations with a list price that no public source confirms. */
 export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
 
 /**
- * How many chips a type has: its number counts cores up to v4 and for v5p, of which a chip has two, and chips otherwise. Nobody makes
- * half a chip, or none.
+ * Generation and chips of a type. The number of a type counts cores up to v4 and for v5p, two to a chip, and chips otherwise.
+ * A type without whole chips is unknown.
  */
 export function chipsOf(accelerator: string): {generation: string; chips: number} | undefined {
   const [, generation = '', size] = /^(v2|v3|v4|v5p|v5litepod|v6e)-([1-9]\d{0,4})$/.exec(accelerator) ?? [];
@@ -47,13 +49,13 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
   return Number.isInteger(chips) ? {generation, chips} : undefined;
 }
 
-/** The list, but for what is given: a price that names no region goes for all that are not given too. */
+/** The list prices under the given prices. A given price without a region replaces the listed prices of all regions. */
 export function overList(given: Prices): Prices {
   const isKept = ([key]: [string, unknown]) => given[key.split('@', 1)[0] ?? key] === undefined;
   return {...Object.fromEntries(Object.entries(LIST_PRICES).filter(isKept)), ...given};
 }
 
-/** Whether anything can have its price under this key: a generation, a type, or the accelerator that is asked for, perhaps in a region. */
+/** True if a price may have this key: a generation, a type or the pool's accelerator, with or without a region. */
 export function isPriceKey(key: string, accelerator: string): boolean {
   const [what = '', ...regions] = key.split('@');
   const isKnown = GENERATIONS.includes(what) || chipsOf(what) !== undefined || what === accelerator;
@@ -65,13 +67,13 @@ function priceIn(prices: Prices, what: string, zone: string): Prices[string] | u
   return inRegion === undefined ? prices[what] : inRegion;
 }
 
-/** Whether a node's price is the list's, and not one of `prices/chips`. */
+/** True if a node has its list price, and `prices/chips` has no other. */
 export function isListed(prices: Prices, accelerator: string, zone: string): boolean {
   const keys = [accelerator, chipsOf(accelerator)?.generation ?? ''];
   return keys.every(key => priceIn(prices, key, zone) === priceIn(LIST_PRICES, key, zone));
 }
 
-/** Dollars an hour for one node, or null when nobody knows. */
+/** Dollars an hour of one node; null where the price is unknown. */
 export function usdPerHour(
   prices: Prices,
   {accelerator, spot, zone}: {accelerator: string; spot: boolean; zone: string},
@@ -85,7 +87,7 @@ export function usdPerHour(
   return type && each !== null ? type.chips * each : null;
 }
 
-/** The same of a node that may be in any of the zones; zones of which nobody knows it are left out. */
+/** Mean dollars an hour of a node over the zones with a known price; null without such a zone. */
 export function meanUsdPerHour(
   prices: Prices,
   {zones, ...node}: {accelerator: string; spot: boolean; zones: string[]},

@@ -1,10 +1,10 @@
-/** Breakers stop what fails again and again: the creates of a pool or zone whose nodes never speak, and a run that ends machines. */
+/** Breakers stop repeated failures: creates of a pool or zone with silent nodes, and a run that ends machines. */
 import {type Said, withSaid} from '../publish-order.ts';
 import {isOlderThan, iso} from '../time.ts';
 
-/** How boots of a pool or of a zone have ended lately. A node that Cloud TPU took does not count. */
+/** Outcome of recent boots of a pool or zone. A node that Cloud TPU took does not count. */
 export type Boots = {
-  /** Boots in a row that stayed unheard; the last of them was at `unheard_at`. */
+  /** Boots in a row that stayed unheard, and the time of the last. */
   unheard: number;
   unheard_at: string | null;
   /** Start of the stop, which lets one node an hour be created, and time of the last such try. */
@@ -15,7 +15,7 @@ export type Boots = {
 };
 
 const MOST_UNHEARD = 5;
-/** Seconds between two boots that are tried during a stop. By the clock: without a living worker no time is served. */
+/** Seconds between two tries during a stop. The clock counts: without a living worker no time is served. */
 const TRY_S = 3600;
 
 export const NO_BOOTS: Boots = {unheard: 0, unheard_at: null, stopped_at: null, tried_at: null, bundle: ''};
@@ -27,7 +27,7 @@ export function afterUnheardBoot(boots: Boots, bundle: string, now: number): Boo
   return {...before, unheard, unheard_at: iso(now), stopped_at, bundle};
 }
 
-/** A worker spoke for the first time at `hello_at`. */
+/** The breaker after the first word of a worker at `hello_at`. */
 export function afterHello(boots: Boots, hello_at: string): Boots {
   return boots.unheard_at !== null && hello_at > boots.unheard_at ? NO_BOOTS : boots;
 }
@@ -36,7 +36,7 @@ export function isStopped(boots: Boots, bundle: string): boolean {
   return boots.stopped_at !== null && boots.bundle === bundle;
 }
 
-/** Whether a node may be created: nothing is stopped, or an hour has passed since the stop and since the last try. */
+/** True if a node may be created: no stop, or an hour since the stop and since the last try. */
 export function mayBoot(boots: Boots, bundle: string, now: number): boolean {
   const {stopped_at, tried_at} = boots;
   return (
@@ -44,12 +44,12 @@ export function mayBoot(boots: Boots, bundle: string, now: number): boolean {
   );
 }
 
-/** A zone remembers its last try also where the pool alone is stopped: zones take turns. */
+/** Records the last try of a zone, also where only the pool is stopped: zones take turns. */
 export function afterTry(boots: Boots, now: number): Boots {
   return {...boots, tried_at: iso(now)};
 }
 
-/** The zone whose turn the next try of a stopped pool is: the one that was tried longest ago. */
+/** The zone for the next try of a stopped pool: the zone with the oldest try. */
 export function nextToTry(
   zones: readonly {zone: string; boots: Boots}[],
   bundle: string,
@@ -60,19 +60,19 @@ export function nextToTry(
   return ready.sort((a, b) => tried(a).localeCompare(tried(b)))[0]?.zone;
 }
 
-/** A node that was asked for at `asked_at` was refused or taken before it could speak: if it was the try, another node is. */
+/** Gives the try back if the node requested at `asked_at` was the try, and was refused or taken before it spoke. */
 export function withoutTry(boots: Boots, asked_at: string | null): Boots {
   return boots.tried_at !== null && boots.tried_at === asked_at ? {...boots, tried_at: null} : boots;
 }
 
-/** Machine deaths of a run since it was resumed last. */
+/** Machine deaths of a run since its last `resume`. */
 export type MachineDeaths = {
-  /** Machines in a row that died at work on the run without a shard of it stored between, and the shards of the run by then. */
+  /** Machines in a row that died at work on the run without a stored shard, and the run's shards by then. */
   machine_deaths: number;
   machine_deaths_shards: number;
-  /** Streams that failed for the deaths of their machines. */
+  /** Streams that failed because their machines died. */
   machine_failed_streams: number;
-  /** When a silent machine was last counted whose zone no probe had judged. */
+  /** Time of the last counted silent machine without a verdict of a probe. */
   unjudged_death_at: string | null;
 };
 
@@ -85,7 +85,7 @@ export const NO_MACHINE_DEATHS: MachineDeaths = {
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;
-/** Seconds in which silent machines that no probe has judged count as one: their silence may be our fault. */
+/** Seconds in which silent machines without a verdict of a probe count as one: their silence may be our fault. */
 const UNJUDGED_S = 600;
 
 /** Fields of a run that the breaker needs. */
@@ -97,10 +97,10 @@ type Breakable = MachineDeaths & {
   updated_at: string;
 };
 
-/** `is_judged`: the machine did not just fall silent, or a probe of its zone has spoken since. `total_shards`: of the run by now. */
+/** `is_judged`: the cause is not silence, or a probe of the zone has spoken since. `total_shards`: shards of the run by now. */
 export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
 
-/** The run after a worker died at work on it. */
+/** The run after the death of a worker at its work. */
 export function afterMachineDeath<R extends Breakable>(
   run: R,
   {worker, cause, is_judged, total_shards}: MachineDeath,
@@ -123,7 +123,7 @@ export function afterMachineDeath<R extends Breakable>(
   return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
-/** The run after a stream of it failed for the deaths of its machines. */
+/** The run after a stream failed because its machines died. */
 export function afterMachineFailedStream<R extends Breakable>(run: R, stream: string, now: number): R {
   const machine_failed_streams = run.machine_failed_streams + 1;
   const counted = {...run, machine_failed_streams, updated_at: iso(now)};
@@ -135,7 +135,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
   );
 }
 
-/** Only a `resume` that is published after the pause ends it. */
+/** Pauses the run. Only a `resume` published later ends the pause. */
 function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
   const said = withSaid(run.said, ['status'], iso(now));

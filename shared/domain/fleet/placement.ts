@@ -3,20 +3,20 @@ import type {Refusal} from '../worker/provider-states.ts';
 import {type Boots, NO_BOOTS} from './breakers.ts';
 import type {Brake} from './silence-brake.ts';
 
-/** Since when a zone has more orphans than go at once, and since when lists show none of them. */
+/** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 export type OrphansMark = {since_at: string; unseen_since_at: string | null};
 
-/** How a zone has been doing lately: what it refused, how many nodes it was asked for, and how long they lived. */
+/** Recent history of a zone: its refusals, the requests for nodes, and the lifetimes of lost nodes. */
 export type Zone = {
   zone: string;
-  /** It gets no new node until then, because it refused one. */
+  /** No new node before this time, because the zone refused a node. */
   blocked_until_at: string | null;
   blocked_reason: string | null;
-  /** When it last had nothing to give; null since it gave a node. */
+  /** Time of the last stock-out; null after the zone gave a node. */
   sold_out_at: string | null;
-  /** Nodes that were lost, the newest last; a node that nobody wanted any more says nothing about its zone. */
+  /** Lost nodes, the newest last. A node that was no longer wanted is not a loss of its zone. */
   losses: {ended_at: string; lived_s: number}[];
-  /** When nodes were asked for, the newest last: those of the last hour. */
+  /** Requests for nodes in the last hour, the newest last. */
   creates: {asked_at: string}[];
   boots: Boots;
   /** Set while workers of the zone are silent. */
@@ -27,25 +27,26 @@ export type Zone = {
 };
 
 export type PlacementLimits = {
-  /** How long a zone is left alone after it had nothing to give, and after it was over quota. */
+  /** Pause of a zone after a stock-out, and after a quota error. */
   retry_s: number;
   quota_s: number;
-  /** Losses this old are forgotten. */
+  /** Age at which losses are forgotten. */
   churn_window_s: number;
-  /** A node that lived shorter was not worth its making; one that lived twice as long was. */
+  /** A shorter lifetime does not pay for the creation of a node. Twice this time does. */
   short_life_s: number;
   creates_per_hour: number;
-  /** How long a queued resource may wait for its node. */
+  /** Longest wait of a queued resource for its node. */
   queue_s: number;
 };
 
 /**
- * How a pool asks for nodes. `node`: the zone answers at once, and one that has nothing is left for the next. `queued-resource`:
- * the request waits in the zone's queue. `auto`: at once where the zone may have some, in the queue where it has just had none.
+ * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
+ * `queued-resource`: the request waits in the queue of the zone.
+ * `auto`: at once, or through the queue after a recent stock-out.
  */
 export type Provisioning = 'node' | 'queued-resource' | 'auto';
 
-/** How one node is asked for; a request in the queue always has an end, or it could be fulfilled when nobody waits any more. */
+/** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
 export type Ask = {provisioning: 'node' | 'queued-resource'; valid_until_at: string | null};
 
 export function askOf(provisioning: Provisioning, zone: Zone, limits: PlacementLimits, now: number): Ask {
@@ -55,14 +56,14 @@ export function askOf(provisioning: Provisioning, zone: Zone, limits: PlacementL
   return {provisioning: 'queued-resource', valid_until_at: iso(now + limits.queue_s * 1000)};
 }
 
-/** How many nodes a zone is asked for, as its losses suggest: all that are wanted, one now and then, or none for a while. */
+/** Request rate of a zone, from its losses: all wanted nodes, one node now and then, or no node for a while. */
 export type Rate = 'full' | 'half' | 'tenth' | 'stopped';
 
 const HOUR_S = 3600;
 const MOST_LOSSES = 50;
-/** Fewer losses are chance. */
+/** Fewer losses may be chance. */
 const FEWEST_LOSSES = 3;
-/** Seconds between two nodes that a churning zone is asked for. */
+/** Seconds between two requests to a churning zone. */
 const EVERY_S: Record<Rate, number> = {full: 0, half: 120, tenth: 600, stopped: Number.POSITIVE_INFINITY};
 
 export function newZone(zone: string, now: number): Zone {
@@ -81,8 +82,8 @@ export function newZone(zone: string, now: number): Zone {
 }
 
 /**
- * The share of short lives among the lives that were short or long decides. A plain exponential back-off, which this
- * replaces, forgets all it knows at the first success.
+ * Request rate from the share of short lifetimes among short and long lifetimes.
+ * An exponential back-off would forget all losses at the first success.
  */
 export function rateOf(zone: Zone, limits: PlacementLimits, now: number): Rate {
   const recent = zone.losses.filter(({ended_at}) => !isOlderThan(ended_at, limits.churn_window_s, now));
@@ -95,7 +96,7 @@ export function rateOf(zone: Zone, limits: PlacementLimits, now: number): Rate {
   return share < 0.8 ? 'tenth' : 'stopped';
 }
 
-/** How many nodes the zone may be asked for now. */
+/** Number of nodes that may be requested from the zone now. */
 export function allowance(zone: Zone | undefined, limits: PlacementLimits, now: number): number {
   if (!zone) return limits.creates_per_hour;
   if (zone.blocked_until_at !== null && !isOlderThan(zone.blocked_until_at, 0, now)) return 0;
@@ -104,12 +105,12 @@ export function allowance(zone: Zone | undefined, limits: PlacementLimits, now: 
   if (rate === 'full') return Math.max(0, left);
   const last = zone.creates.at(-1)?.asked_at ?? null;
   const isTime = rate !== 'stopped' && (last === null || isOlderThan(last, EVERY_S[rate], now));
-  // Probes go out also where nodes are short-lived: silent workers wait for their word.
+  // Probes ignore the rate: silent workers wait for their word.
   const probes = zone.brake?.probes_due ?? 0;
   return Math.max(0, Math.min(left, Math.max(isTime ? 1 : 0, probes)));
 }
 
-/** When the zone may be asked again that has been asked for as many nodes as one may within an hour. */
+/** Time at which a zone with a full hour of requests may be asked again; undefined for other zones. */
 export function fullUntil(zone: Zone, limits: PlacementLimits, now: number): string | undefined {
   const [first, ...more] = createsOfLastHour(zone, now);
   return first && more.length + 1 >= limits.creates_per_hour
@@ -121,12 +122,12 @@ function createsOfLastHour(zone: Zone, now: number): Zone['creates'] {
   return zone.creates.filter(({asked_at}) => !isOlderThan(asked_at, HOUR_S, now));
 }
 
-/** A node is asked for there; that the zone gives it shows later. */
+/** The zone after a request for a node. A tick shows later whether the zone gave the node. */
 export function askedFor(zone: Zone, now: number): Zone {
   return {...zone, creates: [...createsOfLastHour(zone, now), {asked_at: iso(now)}], updated_at: iso(now)};
 }
 
-/** It refused. Nothing to give and no allowance are told apart, because only the first may end by itself within minutes. */
+/** The zone after a refusal. Stock-out and quota differ: only a stock-out may end by itself within minutes. */
 export function refusedBy(
   zone: Zone,
   kind: Refusal,
@@ -144,13 +145,13 @@ export function refusedBy(
   };
 }
 
-/** It gave a node: whatever it refused before is over. */
+/** The zone after it gave a node: earlier refusals are over. */
 export function gaveNode(zone: Zone, now: number): Zone {
   if (zone.blocked_until_at === null && zone.sold_out_at === null) return zone;
   return {...zone, blocked_until_at: null, blocked_reason: null, sold_out_at: null, updated_at: iso(now)};
 }
 
-/** A node of it was lost that had been there since `since`, or that never worked at all: then it may as well not have lived. */
+/** The zone after it lost a node that existed since `since`. A node that never worked, null, has lived 0 seconds. */
 export function lostNode(zone: Zone, since: string | null, now: number): Zone {
   const lived_s = since === null ? 0 : Math.max(0, Math.round((now - msOf(since)) / 1000));
   const loss = {ended_at: iso(now), lived_s};

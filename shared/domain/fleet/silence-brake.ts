@@ -4,31 +4,32 @@ import {isAlive, type Worker} from '../worker/worker.ts';
 import {type Boots, withoutTry} from './breakers.ts';
 
 /**
- * The silence of many workers of one zone may be our fault, and not theirs. A share of them is replaced, and the replacements are
- * the probes. Silent workers beyond the share are held: they keep their nodes and charge no stream. A probe that speaks shows that
- * silent workers are dead, and all of them end. A probe that stays unheard is a bad verdict.
+ * The brake of a zone, because the silence of many of its workers may be our fault.
+ * A share of the silent workers is replaced, and their replacements are probes.
+ * Silent workers beyond the share are held: they keep their nodes and charge no stream.
+ * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
  */
 export type Brake = {
-  /** When the first silent worker of this episode was replaced or held. */
+  /** Time at which the first silent worker of this episode was replaced or held. */
   since_at: string;
-  /** When a silent worker was last replaced or held. */
+  /** Time at which a silent worker was last replaced or held. */
   active_at: string;
-  /** Silent workers that were replaced out of the share. */
+  /** Silent workers that were replaced within the share. */
   replaced: number;
-  /** Probes still to be created: no stop of creates holds them up. */
+  /** Probes still to create, also while other creates are stopped. */
   probes_due: number;
   /** Probes that stayed unheard. */
   bad_verdicts: number;
-  /** When the last further probe was granted, after two bad verdicts. */
+  /** Time of the last further probe, after two bad verdicts. */
   probed_at: string | null;
-  /** When a worker of the zone first spoke since the episode before this one began. */
+  /** Newest first word of a worker of the zone since the previous episode began. */
   spoke_at: string | null;
-  /** Workers that are held now, and the dollars an hour of their nodes; null where a price is unknown. */
+  /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
   held: number;
   held_usd_per_hour: number | null;
 };
 
-/** The part of a zone's heard workers that may be replaced before a probe has spoken. */
+/** Share of a zone's heard workers that may be replaced before a probe has spoken. */
 const SHARE = 0.2;
 /** Seconds of served time. */
 const RETURNS_S = 600;
@@ -36,7 +37,7 @@ const FURTHER_PROBE_S = 3600;
 export const LONGEST_SILENCE_S = 6 * 3600;
 const FEWEST_BAD_VERDICTS = 2;
 
-/** How many of a zone's nodes evidence about many may end at once. */
+/** Number of nodes that may end at once on evidence about many nodes of a zone. */
 export function shareOf(nodes: number): number {
   return Math.max(1, Math.floor(nodes * SHARE));
 }
@@ -44,10 +45,10 @@ export function shareOf(nodes: number): number {
 /** `heard`: workers of the zone that have spoken. `isLost`: silent for `LONGEST_SILENCE_S`, without a stored shard. */
 export type Silent = {worker: Worker; heard: number; isLost: boolean; silent_s: number};
 
-/** The end of a silent worker, or not. `judged`: it ends because a probe has spoken, so the silence is its own. */
+/** Verdict on a silent worker. `judged`: a probe has spoken, so the worker is dead and ends. */
 export type Verdict = 'held' | 'ends' | 'judged';
 
-/** Decides about a silent worker, and answers the brake after that. */
+/** Decides whether a silent worker ends, and returns the brake after the decision. */
 export function decideSilence(
   before: Brake | null,
   {worker, heard, isLost, silent_s}: Silent,
@@ -83,10 +84,10 @@ function newBrake(now: number): Brake {
 }
 
 /**
- * The brake after what the workers of its zone have said. A worker that spoke for the first time since the episode began gives the
- * share back: workers that fall silent later are judged anew. Its word counts `PROOF_S` later, when the heartbeats of all healthy
- * workers have come as well: after an outage of the network, the first to speak is no evidence against the others. Without a silent
- * worker for `RETURNS_S`, the brake is off.
+ * The brake after the first words of workers of its zone. A first word since the episode began renews the share.
+ * The word counts after `PROOF_S`, when the heartbeats of all healthy workers have arrived too.
+ * After a network outage, the first worker to speak is no evidence against the others.
+ * The brake is off after `RETURNS_S` without a silent worker.
  */
 export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: Moment): Brake | null {
   const spoke = workers.flatMap(({hello_at}) =>
@@ -100,7 +101,7 @@ export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: 
   return isServedFor(served, brake.active_at, RETURNS_S) ? null : brake;
 }
 
-/** A node stayed unheard. If it was a probe of this episode, that is a bad verdict; before two of them it is tried again. */
+/** The brake after an unheard node. An unheard probe of this episode is a bad verdict; the first is probed again. */
 export function afterUnheard(brake: Brake, worker: Worker): Brake {
   if (!isProbeOf(brake, worker)) return brake;
   const bad_verdicts = brake.bad_verdicts + 1;
@@ -109,8 +110,8 @@ export function afterUnheard(brake: Brake, worker: Worker): Brake {
 }
 
 /**
- * A node was refused, or ended before it could speak, which says nothing about boots. If it was a probe of this episode, another one is
- * due; if it was the try of a stop of creates, another node is.
+ * Zone and pool after a node that was refused or ended before its first word: it says nothing about boots.
+ * A lost probe of this episode makes another probe due. A lost try of a stop gives the try back.
  */
 export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P extends {boots: Boots}>(
   zone: Z,
@@ -123,7 +124,7 @@ export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P e
   return {zone: withoutTryOf(due, worker), pool: withoutTryOf(pool, worker)};
 }
 
-/** The same object where nothing changes: it is not written then. */
+/** Returns the same object where nothing changes: an unchanged document is not written. */
 function withoutTryOf<T extends {boots: Boots}>(asker: T, {born_at}: Worker): T {
   const boots = withoutTry(asker.boots, born_at);
   return boots === asker.boots ? asker : {...asker, boots};
@@ -133,12 +134,12 @@ function isProbeOf({since_at}: Brake, {is_probe, born_at}: Worker): boolean {
   return is_probe && born_at !== null && born_at > since_at;
 }
 
-/** A node was asked for in the zone. */
+/** The brake after the create of a node in its zone. */
 export function afterCreate(brake: Brake): Brake {
   return {...brake, probes_due: Math.max(0, brake.probes_due - 1)};
 }
 
-/** The brake as people read it: how many workers it holds, and for how much. */
+/** The brake with the number and the price of the workers that it holds, for people to read. */
 export function withHeld(brake: Brake, held: readonly Worker[]): Brake {
   const prices = held.map(({usd_per_hour}) => usd_per_hour);
   const isKnown = !prices.includes(null);
@@ -146,7 +147,7 @@ export function withHeld(brake: Brake, held: readonly Worker[]): Brake {
   return {...brake, held: held.length, held_usd_per_hour: isKnown ? usd : null};
 }
 
-/** The workers of each zone that have spoken and are not going. */
+/** Number of living workers of each zone that have spoken. */
 export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
   const heard = new Map<string, number>();
   for (const worker of workers) {

@@ -1,7 +1,7 @@
-/** What a completed run has stored, added up from what its streams say: the `result` of its manifest. */
+/** The `result` in the manifest of a completed run, folded from its streams. */
 import type {StreamFacts} from './run.ts';
 
-/** Of one `{site}.{layer}`. int8 alone has the last two: the mean of the squares before rounding, and the relative L2 error. */
+/** Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. */
 export type Stats = {
   mean: number;
   norm: number;
@@ -35,9 +35,8 @@ export type StreamSummary = {
 };
 
 /**
- * `streams` to `bytes` without `truncated` and `rows` are what the shards of all streams say. The rest is what the streams'
- * metadata.json say; `unread` has the reason for the first thousand streams whose metadata.json could not be used, and
- * `unread_streams` counts all of them.
+ * Shards give `streams`, `samples`, `rejected`, `tokens`, `shards` and `bytes`. Every metadata.json gives the rest.
+ * `unread_streams` counts the streams without a usable metadata.json. `unread` has the reasons of the first thousand.
  */
 export type RunResult = {
   streams: number;
@@ -56,13 +55,13 @@ export type RunResult = {
   unread_streams: number;
 };
 
-/** A manifest that names every stream of a large run could not be read again. */
+/** A manifest with a reason for every stream of a large run would be too large to read. */
 const MOST_UNREAD = 1000;
 
-/** Sums over rows, so that any number of streams takes the room of one. */
+/** Sums over rows: any number of streams needs the memory of one. */
 type Sums = {mean: number; norm: number; max_abs: number; non_finite: number; squares: number; error: number};
 
-/** A fold that can go on in another process: JSON gives it back as it was. */
+/** State of a fold, which another process continues. JSON keeps it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
 
 const NOTHING_ADDED: RunResult = {
@@ -87,7 +86,7 @@ export class ResultFold {
   readonly #sums: Map<string, Sums>;
   #isInt8: boolean;
 
-  /** Goes on from `state`, which it takes over, or begins. */
+  /** Takes over `state`, or starts a new fold. */
   constructor(state: FoldState = {result: structuredClone(NOTHING_ADDED), sums: [], isInt8: false}) {
     this.#result = state.result;
     this.#sums = new Map(state.sums);
@@ -98,7 +97,7 @@ export class ResultFold {
     return {result: this.#result, sums: [...this.#sums], isInt8: this.#isInt8};
   }
 
-  /** Adds a completed stream, with its summary or the reason why there is none. Equal streams in equal order give equal results. */
+  /** Adds a completed stream, with its summary or the reason for its absence. Equal streams in equal order give equal results. */
   add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
     const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = stream;
     const result = this.#result;
@@ -150,7 +149,7 @@ export class ResultFold {
     if (code !== null) result.code = withOne(result.code, code);
   }
 
-  /** As the workers add up shards: means weigh by rows, and the int8 error, a ratio of energies, by rows and mean square. */
+  /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
   #addStats(name: string, of: Stats, rows: number): void {
     const sums = this.#sums.get(name) ?? {
       mean: 0,
@@ -200,12 +199,12 @@ function statsOf(
   };
 }
 
-/** To the seven digits that sums of fp32 are worth. */
+/** Rounds to the seven digits that a sum of fp32 values has. */
 function rounded(value: number): number {
   return Number(value.toPrecision(7));
 }
 
-/** The distinct values in order, a few of them at most: versions are for people to read. */
+/** The distinct values in order, at most 20 of them: people read the versions. */
 function withOne(values: readonly string[], value: string): string[] {
   return [...new Set([...values, value])].sort().slice(0, 20);
 }

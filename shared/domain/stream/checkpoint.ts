@@ -1,13 +1,13 @@
 /**
- * What the shards in the bucket say about a stream. Shards may be seen in any order; only the prefix without a gap counts,
- * so a sample counts as stored only when every sample before it is.
+ * The checkpoint of a stream, from the shards in the bucket. Shards may be seen in any order.
+ * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
 
 /** The custom metadata of one shard object, as numbers. */
 export type Shard = {
   shard: number;
   object: string;
-  /** Of the lease under which it was stored. */
+  /** Epoch of the lease under which the shard was stored. */
   epoch: number;
   first_sample: number;
   last_sample: number;
@@ -20,7 +20,7 @@ export type Shard = {
   size_bytes: number;
 };
 
-/** What a stream has stored: the totals of its first `total_shards` shards. */
+/** Stored part of a stream: the totals of its first `total_shards` shards. */
 export type Progress = {
   last_processed_sample_idx: number;
   total_samples_processed: number;
@@ -41,18 +41,18 @@ export const NOTHING_STORED: Progress = {
   finished: false,
 };
 
-/** What every shard of a stream must have been made from, and the largest epoch that was granted. */
+/** Spec and content of every shard of a stream, and the largest granted epoch. */
 export type Origin = {spec_hash: string; stream_crc32c: string; epoch: number};
 
-/** `ungranted`: the first shard that no lease of the stream explains; the shards from it on do not count. */
+/** `ungranted`: the first shard with an epoch above every granted one. Shards from there on do not count. */
 export type Fold =
   | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]; ungranted: Shard | undefined}
   | {kind: 'error'; reason: string};
 
 /**
- * Adds `shards` to `from`. Shards that `from` counts already are left out; those behind a gap wait.
- * Two shards with one number, two that share a sample, one behind the last, one of another spec or stream content, or a sum that
- * is too large is an error.
+ * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards behind a gap wait.
+ * Two shards of one number, or with a common sample, are an error.
+ * A shard behind the final shard, of another spec or of another content is an error too, and so is an inexact sum.
  */
 export function foldShards(from: Progress, origin: Origin, shards: readonly Shard[]): Fold {
   const sorted = [...shards].sort((a, b) => a.shard - b.shard);
@@ -98,7 +98,7 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
   return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard), ungranted};
 }
 
-/** The field whose sum is too large to be counted exactly. */
+/** The first field with a sum that is too large to be exact. */
 function sumBeyondBounds(progress: Progress): string | undefined {
   return Object.entries(progress).find(
     ([, sum]) => typeof sum === 'number' && !Number.isSafeInteger(sum),
@@ -106,8 +106,9 @@ function sumBeyondBounds(progress: Progress): string | undefined {
 }
 
 /**
- * The content and epoch of a stream whose document is made or repaired from its shards. The content is the object's, unless every
- * shard of another content is there: that stream was complete before its document was lost, and stays complete.
+ * Content and epoch of a stream document that is created or repaired from shards. The content is that of the stream object.
+ * Exception: a complete set of shards of another content.
+ * Their stream was complete before its document was lost, and stays complete.
  */
 export function originOfShards(
   crc32c: string,

@@ -9,14 +9,14 @@ import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 
 export type Holder = {worker: string; incarnation: number};
 
-/** What a worker shows to prove its lease. */
+/** Proof of a lease by its worker. */
 export type Claim = Holder & {epoch: number};
 
 export type Outcome = 'completed' | 'drained' | 'preempted' | 'failed';
 
 export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
 
-/** Whether the stream's lease, of whatever epoch, is out to this worker incarnation. */
+/** True if this incarnation holds the stream's lease, of any epoch. */
 export function isLeasedTo({lease}: Stream, holder: Holder): boolean {
   return lease?.worker === holder.worker && lease.incarnation === holder.incarnation;
 }
@@ -25,24 +25,24 @@ export function holds(stream: Stream, claim: Claim): boolean {
   return stream.status === 'in_progress' && stream.lease?.epoch === claim.epoch && isLeasedTo(stream, claim);
 }
 
-/** A stream that nobody works on. */
+/** True if no worker holds the stream, and its work is not over. */
 export function isClaimable(stream: Stream): boolean {
   return stream.status === 'pending';
 }
 
-/** Grants a stream that nobody has; the new epoch makes every earlier lease of it worthless. */
+/** Grants a pending stream. The new epoch makes every earlier lease worthless. */
 export function grantLease(stream: Stream, holder: Holder, now: number): Stream & {lease: Lease} {
   const epoch = stream.epoch + 1;
   const lease = {...holder, epoch};
   return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
 }
 
-/** Whether the worker's document says that it has this lease of the stream. */
+/** True if the worker's document records this lease of the stream. */
 export function saysItHas(worker: Worker, work: {run: string; stream: string; epoch: number}): boolean {
   return worker.work === `${work.run}/${work.stream}` && worker.epoch === work.epoch;
 }
 
-/** Whether the stream's lease is out to this worker, as the worker's document says too. */
+/** True if the documents of stream and worker agree that this worker holds the lease. */
 export function isHeldBy(stream: Stream, worker: Worker | undefined): boolean {
   if (!stream.lease || !worker) return false;
   const {epoch} = stream.lease;
@@ -50,20 +50,20 @@ export function isHeldBy(stream: Stream, worker: Worker | undefined): boolean {
   return isTheirs && saysItHas(worker, {run: stream.run, stream: stream.stream, epoch});
 }
 
-/** Whether the worker has not claimed its lease for too long: it is silent, or its host restarted and forgot the lease. */
+/** True if the worker has not claimed its lease for too long: it is silent, or its host restarted without the lease. */
 export function hasRunOut(worker: Worker, lease_s: number, served: Served): boolean {
   return worker.work !== null && isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s);
 }
 
-/** Takes the stream back from whoever has it; the work stored so far stays counted. */
+/** Revokes the lease of the stream. Stored work stays counted. */
 export function revokeLease(stream: Stream, now: number): Stream {
   if (stream.status !== 'in_progress') return stream;
   return {...stream, status: 'pending', lease: null, updated_at: iso(now)};
 }
 
 /**
- * Its worker died. A node that was taken away says nothing about the stream; an agent that fell silent or stood still may have
- * been killed by it, as a record that needs more memory than there is does, so it counts among the faults.
+ * Revokes the lease of a worker that died. A preemption says nothing about the stream.
+ * A stream may kill or hang its agent, for example by a record too large for memory. Silence and hanging count as faults.
  */
 export function freeFromDead(stream: Stream, worker: string, death: Death | undefined, now: number): Stream {
   const free = revokeLease(stream, now);
@@ -71,12 +71,12 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
   return isSuspect && free !== stream ? blame(free, `${worker} died at work on it: ${death.cause}`) : free;
 }
 
-/** A worker that sets up again may have been brought down by its stream. */
+/** A stream may have caused the restart of its worker. */
 export const RESTARTED = 'restarted in the middle of it';
 
 /**
- * Takes the stream from a worker that still has a node: the worker asks for the stream again, or its lease has run out. A worker
- * that restarted in the middle of the stream may have been brought down by the stream, so the stream is charged a fault.
+ * Revokes the lease of a worker with a node: the worker requests work again, or its lease has expired.
+ * The stream may have caused a restart of the worker, so a restart counts as a fault.
  */
 export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
   const free = revokeLease(stream, now);
@@ -85,8 +85,9 @@ export function freeFromLiving(stream: Stream, worker: Worker, now: number): Str
 }
 
 /**
- * The stream that a silent worker loses with its lease. It is charged when the worker ends, and not while the worker is held or
- * speaks again. Null where Google repairs the node, or where the node could not work at all.
+ * The stream that a silent worker loses with its lease. The end of the worker charges the stream.
+ * A worker that is held, or that speaks again, charges no stream.
+ * Null while Google repairs the node, and for a node that cannot work at all.
  */
 export function suspectOf(
   worker: Worker,
@@ -102,19 +103,19 @@ export function suspectOf(
   return isSilent ? {work, epoch, total_shards} : null;
 }
 
-/** Charges a fault to the stream that a silent worker lost, unless more of it was stored since. `why`: the worker ended or restarted. */
+/** Charges a fault to the stream that a silent worker lost, unless a shard was stored since. `why`: the worker's end or restart. */
 export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: number): Stream {
   const isOver = stream.status === 'completed' || stream.status === 'failed';
   if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;
   const charged = blame(stream, `${worker.name} ${why}`);
-  // Another worker has it now, and ends or stores a shard before the stream is judged.
+  // The stream stays with its present worker until that worker ends or stores a shard.
   const {status} = stream.status === 'in_progress' ? stream : charged;
   return {...charged, status, updated_at: iso(now)};
 }
 
 /**
- * The holder gives the stream back. `completed` is believed only when the bucket says so, which `withProgress` has
- * recorded before; a worker that claims it without the final shard has failed. Returns undefined when the lease is not its own.
+ * Releases the stream on behalf of its holder. Returns undefined for a claim that is not the stream's lease.
+ * Only the final shard in the bucket completes a stream: see `withProgress`. A claim of `completed` without it is a failure.
  */
 export function releaseLease(
   stream: Stream,
@@ -138,7 +139,7 @@ export function releaseLease(
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
       if (failure?.kind !== 'infrastructure') return charge(free, reason);
-      // Of bad hosts there may be many: how fast they come is held by their zone's losses, and is none of the stream's doing.
+      // Many hosts may be bad. The losses of their zone limit further nodes, and the stream is not charged.
       return isBadHost(reason) ? {...free, last_error: reason} : blame(free, reason);
     }
     default:
@@ -156,7 +157,7 @@ function blame(stream: Stream, reason: string): Stream {
   return {...stream, faults, last_error: reason, status: faults >= MAX_FAULTS ? 'failed' : 'pending'};
 }
 
-/** A stream that could be leased, with what decides between several. */
+/** A stream that could be leased, with the values that decide between candidates. */
 export type Candidate = {
   run: string;
   spec_hash: string;
@@ -164,11 +165,11 @@ export type Candidate = {
   priority: number;
   run_created_at: string;
   stream: string;
-  /** The worker has it already, and does not know: its host restarted, or the answer that gave it was lost. */
+  /** The worker holds the stream without knowing: its host restarted, or the answer with the grant was lost. */
   own: boolean;
 };
 
-/** What the worker has in memory: all of it for runs of the same spec, the weights for others of the same model. */
+/** Spec and model in the worker's memory. Runs of the same spec reuse everything, runs of the same model the weights. */
 export type Loaded = {model: string; spec_hash: string} | null;
 
 export function candidateOf(run: Run, stream: string, own = false): Candidate {
@@ -178,8 +179,8 @@ export function candidateOf(run: Run, stream: string, own = false): Candidate {
 }
 
 /**
- * Best first: its own, then priority (higher first), then the run that needs the least loading, then the older run, then the
- * index. Priority is what people said, so it comes before what a worker happens to have.
+ * Best first: own stream, higher priority, run with the least loading, older run, lower index.
+ * People set the priority, so it comes before the worker's memory.
  */
 export function byPreference(loaded: Loaded): (a: Candidate, b: Candidate) => number {
   const rank = (c: Candidate) => (c.spec_hash === loaded?.spec_hash ? 0 : c.model === loaded?.model ? 1 : 2);

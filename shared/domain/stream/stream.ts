@@ -4,21 +4,21 @@ import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
 
 /**
- * One JSONL object as work. `pending`: nobody has it. `in_progress`: a lease is out. `completed`: the final shard is stored.
- * `failed`: parked with `last_error`; nothing retries it by itself.
+ * Status of one JSONL object as work. `pending`: no worker holds the stream. `in_progress`: a worker holds its lease.
+ * `completed`: the final shard is stored. `failed`: the stream is not retried until a message says so; see `last_error`.
  */
 export type StreamStatus = 'pending' | 'in_progress' | 'completed' | 'failed';
 
 /**
- * The right of one worker incarnation to work on a stream for as long as the worker is heard. The worker's document says the same,
- * and no change to either leaves the other behind, so a heartbeat reads and writes the worker alone. Epochs only grow, so an
- * old one shows itself.
+ * The right of one worker incarnation to work on a stream for as long as its heartbeats arrive.
+ * The worker's document has the same lease, and every change writes both, so a heartbeat touches the worker alone.
+ * Epochs only grow, so an old lease is recognised.
  */
 export type Lease = {worker: string; incarnation: number; epoch: number};
 
 export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
 
-/** The fields of the seeds' checkpoint, of the object, and of the lease, at the top level of one document. */
+/** A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level. */
 export type Stream = Content &
   Progress & {
     run: string;
@@ -29,22 +29,22 @@ export type Stream = Content &
     status: StreamStatus;
     epoch: number;
     lease: Lease | null;
-    /** Failures of the stream's own fault; preemptions and infrastructure never count. */
+    /** Failures that the stream caused; preemptions and infrastructure never count. */
     failures: number;
     /** Faults of machines since the last shard was stored. */
     faults: number;
     last_error: string | null;
     said: Said;
-    /** Names a shard whose epoch was never granted: no lease is granted before a `rebuild` of the run. */
+    /** Names a shard of an epoch that was never granted: no lease is granted before a `rebuild` of the run. */
     blocked_reason: string | null;
     created_at: string;
     updated_at: string;
   };
 
-/** Three failures of its own fault park a stream. */
+/** Failures that the stream caused, after which it fails. */
 export const MAX_FAILURES = 3;
 
-/** So many machines in a row that fail before they store a shard park it too: they would go on for ever, and cost money. */
+/** Machines in a row that end without a stored shard, after which the stream fails: more machines would cost money in vain. */
 export const MAX_FAULTS = 5;
 
 export function newStream(
@@ -80,9 +80,10 @@ export type Registration =
   | {kind: 'refused'; stream: Stream | null; reason: string};
 
 /**
- * A stream object was finalised where the run has this index already. The same content again changes nothing but the
- * generation to fetch. New content is taken while nothing was ever leased; after that it is refused and an unfinished stream
- * fails, because its shards would mix two contents. A completed one stays what it is.
+ * Registers a stream object under an index that the run already has.
+ * The same content changes only the generation to fetch. New content is accepted until the first lease.
+ * Later new content is refused, and an unfinished stream fails, because its shards would mix two contents.
+ * A completed stream stays as it is.
  */
 export function registerAgain(stream: Stream, content: Content, now: number): Registration {
   if (content.object !== stream.object)
@@ -121,7 +122,7 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
   };
 }
 
-/** Of several objects with one index: the one that what is stored was made of, or else the one that was there first. */
+/** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */
 export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
   objects: readonly T[],
   stored_crc32c: string | undefined,
@@ -138,7 +139,7 @@ export function isUnfinished(stream: Stream): boolean {
   return stream.status === 'pending' || stream.status === 'in_progress';
 }
 
-/** The bucket's word is final: a stream whose last shard is stored is completed, whatever its lease or failures say. */
+/** The bucket decides: a stored final shard completes the stream, in spite of its lease and failures. */
 export function withProgress(stream: Stream, progress: Progress, now: number): Stream {
   if (progress.total_shards <= stream.total_shards && progress.finished === stream.finished) return stream;
   return {
@@ -153,8 +154,8 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
 const COMPLETED = {status: 'completed', lease: null, last_error: null, blocked_reason: null} as const;
 
 /**
- * The stream with what the bucket holds, also where that is less than it said: its worker goes on. The next grant is above the epoch
- * of every shard.
+ * The stream with the progress in the bucket, also where that is less than before. The worker continues.
+ * The next grant is above the epoch of every shard.
  */
 export function withRebuilt(
   stream: Stream,
@@ -176,7 +177,7 @@ export function withRebuilt(
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
 }
 
-/** The stream without a lease until a `rebuild` explains the shard. A stream that was parked before keeps that reason. */
+/** Blocks the stream until a `rebuild` explains the shard. A stream that had failed before keeps its reason. */
 export function blockedBy(stream: Stream, shard: Shard, now: number): Stream {
   const blocked_reason = `${shard.object} has epoch ${shard.epoch}, and ${stream.epoch} is the largest that was granted: a worker of a lost database or a foreign program stored it. Delete the shard if it is foreign; then publish {"action": "rebuild", "run": "${stream.run}"}`;
   if (stream.blocked_reason === blocked_reason) return stream;

@@ -5,15 +5,11 @@ import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {changeOf} from '../fleet/zone-changes.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
-import {
-  decideWorker,
-  type Limits,
-  type Silence,
-  type Wanted,
-  type WorkerDecision,
-} from '../worker/lifecycle.ts';
+import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
+import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
+import type {WorkerDecision} from '../worker/transitions.ts';
 import {newWorker, type Worker} from '../worker/worker.ts';
 
 /** `seen` is the worker of the snapshot. */

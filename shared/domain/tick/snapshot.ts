@@ -4,7 +4,7 @@ import type {Ceilings} from '../ceilings.ts';
 import type {PlacementLimits, Zone} from '../fleet/placement.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run, StreamTotals} from '../run/run.ts';
-import type {Limits} from '../worker/lifecycle.ts';
+import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {Worker} from '../worker/worker.ts';

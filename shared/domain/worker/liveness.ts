@@ -1,5 +1,6 @@
 import {isOlderThan} from '../time.ts';
-import type {Limits, Observation} from './lifecycle.ts';
+import type {Limits} from './limits.ts';
+import type {Found, Observation} from './observation.ts';
 import {
   isBadHost,
   isBrokenBy,
@@ -12,24 +13,27 @@ import {isServedFor, type Moment} from './served-time.ts';
 import type {Worker} from './worker.ts';
 
 /**
- * Why an incarnation ended before its work did. `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its
- * setup took too long. `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
- * `crashed`: the agent released its stream with a failure of its machine. `silent`: the agent stopped speaking. `hung`: the agent
- * speaks and makes no progress; the stream may be the reason for both. `asked`: a message asked for it.
+ * Why an incarnation ended before its work did.
+ * `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its setup took too long.
+ * `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
+ * `crashed`: the agent released its stream with a failure of its machine.
+ * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress.
+ * A stream may cause silence and hanging.
+ * `asked`: a message requested the end.
  */
 export type Death = {
   kind: 'taken' | 'setup' | 'unheard' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
   cause: string;
-  /** Its zone gave no node for it, and why. */
+  /** Set where the zone gave no node. */
   refusal?: Refusal;
 };
 
-/** Whether the death says something about the run that the machine worked on. */
+/** True if the run that the machine worked on may have caused the death. */
 export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
 }
 
-/** Why the node must be replaced, or undefined while it may live. `worker` shows what was observed already. */
+/** Why the node must be replaced, or undefined while it may live. `worker` already records the observation. */
 export function causeOfDeath(
   worker: Worker,
   observation: Observation,
@@ -44,7 +48,7 @@ export function causeOfDeath(
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
     if (death) return death;
   }
-  // As it was seen last, also where nobody can look now.
+  // The newest known state counts, also in a zone that gives no answer now.
   if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
   const isLate = (limit_s: number) => isServedFor(served, worker.phase_since_at, limit_s);
   switch (worker.phase) {
@@ -62,8 +66,8 @@ export function causeOfDeath(
 }
 
 /**
- * A node that was asked for and never shown may still come, for a while. A node that was shown while it was made and is absent now
- * has failed late: zones without capacity often answer so.
+ * A node that was requested and never listed may still appear until `create_s`.
+ * A node that was listed while creating and is absent now has failed late: zones without capacity often answer so.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (worker.phase !== 'creating') return {kind: 'taken', cause: 'it vanished from Cloud TPU'};
@@ -75,7 +79,7 @@ function vanished(worker: Worker, limits: Limits, now: number): Death | undefine
   };
 }
 
-/** How long it may take until the node is READY: in the queue until its request ends, and then as long as any other. */
+/** A request in the queue may wait until it expires. Every other node has `create_s` to become READY. */
 function notReady(worker: Worker, limits: Limits, now: number): Death | undefined {
   const {valid_until_at} = worker;
   if (queueStanding(worker) === 'waiting' && nodeStanding(worker) === null && valid_until_at !== null) {
@@ -100,7 +104,7 @@ function silence(worker: Worker, limits: Limits, {served}: Moment): Death | unde
   return {kind: 'silent', cause: `it has said nothing for ${limits.silent_s} s`};
 }
 
-/** An agent that beats and does nothing new, not even ask for work: it hangs. Compiling and loading are slow, and end too. */
+/** An agent that sends heartbeats without progress hangs. Compiling and loading have limits of their own. */
 function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
   const {activity, work} = worker;
   const limit_s =
@@ -112,7 +116,7 @@ function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | u
   };
 }
 
-/** What Cloud TPU knows of the node's trouble is told with it, and takes the blame where no stream can have caused it. */
+/** Adds health and symptoms of the node to the cause. A symptom that no stream can cause makes the machine `broken`. */
 function withClues({health, symptoms}: Worker, death: Death | undefined): Death | undefined {
   if (!death) return undefined;
   const ill = health === 'TIMEOUT' || health === 'UNHEALTHY_TENSORFLOW' ? [`its health is ${health}`] : [];
@@ -122,7 +126,7 @@ function withClues({health, symptoms}: Worker, death: Death | undefined): Death 
   return {kind, cause: `${death.cause}; ${clues.join('; ')}`};
 }
 
-/** Google mends it: its silence says nothing, and waiting is cheaper than a new node, within a limit. */
+/** During a repair by Google, silence is normal. Waiting is cheaper than a new node, up to `repair_s`. */
 function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;
   const {provider_state, health} = worker;
@@ -139,8 +143,8 @@ function faultOfNode(worker: Worker): Death | undefined {
   };
 }
 
-/** A queued resource whose node is lost is never fulfilled again, and one that failed keeps its place: both must go. */
-function faultOfQueue(worker: Worker, {queued}: Observation & {kind: 'found'}): Death | undefined {
+/** A queued resource that lost its node is never fulfilled again. A failed resource keeps its place. Both must go. */
+function faultOfQueue(worker: Worker, {queued}: Found): Death | undefined {
   if (!queued || queueStanding({queue_state: queued.state}) !== 'over') return undefined;
   const {state, initiator, error} = queued;
   if (state === 'FAILED') {
@@ -150,6 +154,6 @@ function faultOfQueue(worker: Worker, {queued}: Observation & {kind: 'found'}): 
       ? {kind: 'setup', cause, refusal: error?.kind ?? 'no-capacity'}
       : {kind: 'taken', cause};
   }
-  const by = initiator === 'SERVICE' ? ' by Cloud TPU' : initiator === 'USER' ? ' by somebody' : '';
+  const by = initiator === 'SERVICE' ? ' by Cloud TPU' : initiator === 'USER' ? ' by a user' : '';
   return {kind: 'taken', cause: `its queued resource is ${state}${by}`};
 }

@@ -1,7 +1,7 @@
 /** Nodes and queued resources as Cloud TPU lists them, and the observation of one slot that follows from a list. */
 import {parseWorkerName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
-import type {Observation} from './lifecycle.ts';
+import type {Observation} from './observation.ts';
 import {type Queued, queueStanding, type Symptom} from './provider-states.ts';
 import {isServedFor, type Served} from './served-time.ts';
 import {hasEnded, type Worker} from './worker.ts';

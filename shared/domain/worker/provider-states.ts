@@ -1,34 +1,34 @@
 /**
- * What Cloud TPU's words mean: every Node state, health value, symptom and QueuedResource state of its v2 API has its place here.
- * A word that is new to us is no sign of life.
+ * Meaning of every Node state, health value, symptom and QueuedResource state of the Cloud TPU API v2.
+ * A node in an unknown state counts as lost.
  */
 
-/** Free evidence about a node that Cloud TPU collects by itself. */
+/** Evidence about a node that Cloud TPU collects by itself, at no cost. */
 export type Symptom = {symptom: string; details: string; created_at: string};
 
-/** The request in the queue that a node comes from. `initiator`: who brought it into its state, USER or SERVICE. */
+/** The request in the queue that a node comes from. `initiator`: the cause of its state, USER or SERVICE. */
 export type Queued = {
   state: string;
   initiator: string;
-  /** Why it FAILED, and what kind of refusal that is. */
+  /** Reason of a FAILED request, and its kind of refusal. */
   error: {kind: Refusal; message: string} | null;
-  /** When it is over if it has not brought a node by then; null where Cloud TPU names no instant. */
+  /** Expiry of a request that has brought no node; null where Cloud TPU names no instant. */
   valid_until_at: string | null;
 };
 
-/** Why a zone gives no node: it has none, it gives us no more, it does not let us, or it cannot read what we ask for. */
+/** Why a zone gives no node: a stock-out, our quota, our rights, an invalid request, or a passing error. */
 export type Refusal = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
 
-/** What of it all stands in a worker's document. */
+/** Fields of a worker document that record the observed states. */
 export type Shown = {
-  /** The node's; null while there is none. */
+  /** State of the node; null without a node. */
   provider_state: string | null;
   health: string | null;
-  /** The queued resource's; null where there is none. */
+  /** State of the queued resource; null without one. */
   queue_state: string | null;
 };
 
-/** `mending`: Google works on it, and its agent may be silent meanwhile. `over`: there is nothing more to come from it. */
+/** `mending`: Google repairs the node, and its agent may stay silent. `over`: the node never works again. */
 export type NodeStanding = 'coming' | 'up' | 'mending' | 'over';
 
 const NODE_STANDINGS: Record<string, NodeStanding> = {
@@ -44,9 +44,9 @@ const NODE_STANDINGS: Record<string, NodeStanding> = {
 };
 
 /**
- * PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`, because a preemption shows itself under
- * many names. Of the health values only UNHEALTHY_MAINTENANCE ("will resume running once rescheduled") changes anything:
- * TIMEOUT and UNHEALTHY_TENSORFLOW say no more than an agent that is silent or stands still, and a stream can be their cause.
+ * A preemption has many names: PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`.
+ * UNHEALTHY_MAINTENANCE ("will resume running once rescheduled") is the only health value that changes the standing.
+ * TIMEOUT and UNHEALTHY_TENSORFLOW say no more than a silent or hanging agent, and a stream can cause them.
  */
 export function nodeStanding({provider_state, health}: Shown): NodeStanding | null {
   if (provider_state === null) return null;
@@ -54,7 +54,7 @@ export function nodeStanding({provider_state, health}: Shown): NodeStanding | nu
   return standing === 'up' && health === 'UNHEALTHY_MAINTENANCE' ? 'mending' : standing;
 }
 
-/** `waiting` costs nothing; `given`: its node is there or is being made; `over`: it must be deleted, or is. */
+/** `waiting`: costs nothing. `given`: the node exists or is being created. `over`: the resource must go, or goes already. */
 export type QueueStanding = 'waiting' | 'given' | 'over';
 
 const QUEUE_STANDINGS: Record<string, QueueStanding> = {
@@ -66,12 +66,12 @@ const QUEUE_STANDINGS: Record<string, QueueStanding> = {
   ACTIVE: 'given',
 };
 
-/** SUSPENDING, SUSPENDED, FAILED and DELETING are `over`: none of them is ever put into the queue again by itself. */
+/** SUSPENDING, SUSPENDED, FAILED and DELETING are `over`: such a request never returns to the queue by itself. */
 export function queueStanding({queue_state}: Pick<Shown, 'queue_state'>): QueueStanding | null {
   return queue_state === null ? null : (QUEUE_STANDINGS[queue_state] ?? 'over');
 }
 
-/** What its texts mean for a person; the first one also means that the stream is not to blame for what its agent does. */
+/** Symptoms in plain words. After MESH_BUILD_FAIL, the stream is not charged for a failure of its agent. */
 const SYMPTOMS: Record<string, string> = {
   MESH_BUILD_FAIL: 'its chips do not find each other',
   LOW_MEMORY: 'its VM is short of memory',
@@ -86,14 +86,14 @@ export function symptomText({symptom, details}: Symptom): string {
   return `${symptom}, ${meaning}${details ? ` (${details.slice(0, 200).toWellFormed()})` : ''}`;
 }
 
-/** Whether this machine could not have done any work, whatever it was given. */
+/** True if the machine could not have done any work. */
 export function isBrokenBy(symptoms: readonly Symptom[]): boolean {
   return symptoms.some(({symptom}) => symptom === 'MESH_BUILD_FAIL');
 }
 
 /**
- * What libtpu and JAX say when a host does not let go of its chips, or has none that work. Another host will do, and whoever
- * was given work there is not to blame.
+ * Messages of libtpu and JAX on a host without working chips, or with chips that are still in use.
+ * Another host can do the work, and the stream is not charged.
  */
 const BAD_HOST = [
   "Couldn't open iommu group",

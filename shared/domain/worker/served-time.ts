@@ -1,23 +1,23 @@
 import {iso, msOf} from '../time.ts';
 
 /**
- * The time in which worker-api provably answered. Limits on silence count this time alone, so our own downtime ends no worker.
+ * Served time: the time in which worker-api provably answered. Limits on silence count it, so our own downtime ends no worker.
  * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
  */
 export type Served = {
   /** The newest proof; null before the first. Nothing after it is served yet. */
   proven_at: string | null;
-  /** Times between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
+  /** Intervals between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
   gaps: {from_at: string; to_at: string}[];
-  /** Pings of the tick that failed since the last one that did not, and when the first of them failed. */
+  /** Failed pings of the tick since its last successful ping, and the time of the first failure. */
   failed_pings: number;
   failing_since_at: string | null;
 };
 
-/** A moment as limits see it: the clock, and the time served up to it. */
+/** A moment as limits see it: the clock, and the served time up to it. */
 export type Moment = {now: number; served: Served};
 
-/** Seconds. Three ticks may miss before time is lost. */
+/** Seconds: more than two ticks, so a single missed tick loses no served time. */
 export const PROOF_S = 150;
 
 /** The longest limit is a day; older gaps matter to no limit. */
@@ -26,7 +26,7 @@ const MOST_GAPS = 200;
 
 export const NEVER_SERVED: Served = {proven_at: null, gaps: [], failed_pings: 0, failing_since_at: null};
 
-/** Adds a proof. One that is not newer than the last changes nothing. */
+/** Adds a proof. An older proof than the newest changes nothing. */
 export function withProof(served: Served, proof_ms: number): Served {
   const {proven_at} = served;
   const last_ms = proven_at === null ? 0 : msOf(proven_at);
@@ -37,7 +37,7 @@ export function withProof(served: Served, proof_ms: number): Served {
   return {...served, proven_at: to_at, gaps: merged([...kept, {from_at: iso(last_ms), to_at}])};
 }
 
-/** Drops no gap: the two oldest become one, and the time between them counts as not served. */
+/** Joins the two oldest of more than `MOST_GAPS` gaps. The time between them then counts as not served. */
 function merged(gaps: Served['gaps']): Served['gaps'] {
   const [first, second, ...others] = gaps;
   if (gaps.length <= MOST_GAPS || !first || !second) return gaps;
@@ -52,7 +52,7 @@ export function servedBetween({proven_at, gaps}: Served, since: string, until: s
   return to - from - lost.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }
 
-/** Whether more than `limit_s` seconds of served time have passed since `instant`; an instant that never was has not passed. */
+/** True if more than `limit_s` seconds of served time have passed since `instant`. False for null. */
 export function isServedFor(served: Served, instant: string | null, limit_s: number): boolean {
   if (instant === null || served.proven_at === null) return false;
   return servedBetween(served, instant, served.proven_at) > limit_s * 1000;

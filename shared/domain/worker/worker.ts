@@ -1,17 +1,20 @@
-import {accrue, type Costs} from '../billing/cost.ts';
 import type {Said} from '../publish-order.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Shown, Symptom} from './provider-states.ts';
 
 /**
- * The life of a slot. `creating`: the node was asked for, at once or in the queue. `booting`: the node is READY, its agent has
- * not spoken. `idle` and `working`: the agent speaks. `draining`: it finishes its shard and gets nothing more. `deleting`: the
- * node must go. `gone`: there is no node; a wanted slot is created again from here, with the next incarnation.
+ * Phases of a slot.
+ * `creating`: the node was requested, at once or in the queue. `booting`: the node is READY, and its agent has not spoken.
+ * `idle` and `working`: the agent speaks. `draining`: the agent finishes its shard and gets no more work.
+ * `deleting`: the node must go. `gone`: the slot has no node. A wanted slot is created from here, as the next incarnation.
  */
 export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | 'deleting' | 'gone';
 
-/** A stream that may be the reason why its worker ends. It is charged when the worker does, unless more of it was stored since. */
+/** A stream that may be the cause of its worker's end. That end charges the stream, unless a shard was stored since. */
 export type Suspect = {work: string; epoch: number; total_shards: number};
+
+/** Dollars that an incarnation has cost, by the run that it worked for. No run is called `_idle`. */
+export type Costs = Record<string, number>;
 
 export type Worker = Shown & {
   name: string;
@@ -20,61 +23,61 @@ export type Worker = Shown & {
   slot: number;
   phase: Phase;
   phase_since_at: string;
-  /** When the node of this life was first seen READY, or may have been if nobody could look: from then on it is paid for. */
+  /** First time at which the node of this incarnation was READY, as far as ticks can tell. Billing starts here. */
   ready_at: string | null;
-  /** Dollars an hour, as known when this life was asked for. */
+  /** Dollars an hour, as known when this incarnation was requested. */
   usd_per_hour: number | null;
-  /** What this life has cost up to `costs_at`, by run: see cost.ts. */
+  /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
-  /** The run that its time belongs to. */
+  /** The run that pays for the worker's time. */
   charged_to: string | null;
-  /** Grows with every create, so that a node, a heartbeat or a message of an earlier life is recognised. */
+  /** Grows with every create, so that nodes, heartbeats and messages of an earlier incarnation are recognised. */
   incarnation: number;
-  /** When this incarnation was asked for, and when its agent first spoke. */
+  /** Request time of this incarnation, and the first heartbeat of its agent. */
   born_at: string | null;
   hello_at: string | null;
-  /** The worker bundle of this life, and whether its node is a probe of its zone: see brake.ts. */
+  /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
-  /** How the node of this life was asked for, and until when the queue may give it. */
+  /** Kind of the request for this incarnation's node, and the expiry of a request in the queue. */
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
-  /** Since when Cloud TPU's words for it mean what they mean; see provider.ts. */
+  /** Start of the present standing of the node and its queued resource: see provider-states.ts. */
   provider_since_at: string | null;
-  /** When a look last found the node coming and not READY yet, give or take two minutes. */
+  /** Last tick that found the node on its way and not READY, to within two minutes. */
   unready_at: string | null;
-  /** Since when complete lists leave out a node that was shown before; null while it is shown. */
+  /** Time of the first complete list without a node that was listed before; null while the node is listed. */
   missing_since_at: string | null;
-  /** Of this node since it was READY, the newest last. */
+  /** Symptoms of the node since it was READY, the newest last. */
   symptoms: Symptom[];
-  /** What its agent said that this machine cannot do: it is to be replaced. */
+  /** Failure of the machine as its agent reported it: the machine must be replaced. */
   fault: string | null;
   heartbeat_at: string | null;
-  /** What the agent says it does: setup, idle, loading, compiling, running, uploading. */
+  /** Activity in the agent's words: setup, idle, loading, compiling, running, uploading. */
   activity: string | null;
-  /** `my-run/007`, and the epoch of the lease that it has of it. */
+  /** The leased stream, as in `my-run/007`, and the epoch of the lease. */
   work: string | null;
   epoch: number | null;
-  /** When it was given that lease, or last said that it has it; null when its host has begun anew since. */
+  /** Time of the grant or of the last heartbeat that claimed the lease; null after a restart of the host. */
   claimed_at: string | null;
-  /** Its run is paused: at its next heartbeat it is told to finish its shard and to give the stream back. */
+  /** The run is paused: the next heartbeat tells the agent to finish its shard and to release the stream. */
   drains: boolean;
-  /** The stream, as in `work`, that it lost by falling silent or by a failure of its machine, and its shards by then. */
+  /** The stream that the worker lost through silence or a failure of its machine. */
   suspect: Suspect | null;
   samples_done: number | null;
   samples_total: number | null;
   tokens_done: number | null;
   shards_done: number | null;
   tokens_per_s: number | null;
-  /** When it last did something new: a heartbeat proves that the agent lives, and nothing about its work. */
+  /** Time of the last progress: a heartbeat proves that the agent lives, and nothing about its work. */
   progress_at: string | null;
-  /** Creating waits until then after the zone refused. */
+  /** No create before this time, because the zone refused a node. */
   blocked_until_at: string | null;
-  /** When the last create or delete was asked of Cloud TPU, to ask again when nothing comes of it. */
+  /** Time of the last create or delete request: a request without effect is repeated. */
   asked_at: string | null;
   recreate: boolean;
-  /** Deleted by a message: it stays away until it is asked for again. */
+  /** A `delete` message: the slot stays empty until a `recreate` message. */
   held: boolean;
   said: Said;
   last_death: string | null;
@@ -92,7 +95,7 @@ export function newWorker(
     name,
     ...slot,
     phase: 'gone',
-    // Gone since ever: any look at the nodes is newer.
+    // Older than every observation.
     phase_since_at: iso(0),
     ready_at: null,
     usd_per_hour: null,
@@ -123,12 +126,13 @@ export function newWorker(
   };
 }
 
-/** More than a few ticks: who has seen nothing new for longer may not have been able to look. */
+/** More than a few ticks: a longer time without an observation means that ticks could not observe. */
 const UNSEEN_MS = 300_000;
 
 /**
- * From when a node is paid for that is found READY `now`: from now, or, if nobody may have looked for long, from the last of the
- * instants before which it was not READY. That is too early by what was left of making it then, or too late by less than `UNSEEN_MS`.
+ * Billing start of a node first seen READY at `now`: `now`, or the newest bound if it is over 5 minutes old.
+ * `bounds` are instants before which the node was not READY.
+ * The start is late by less than `UNSEEN_MS`, or early by the rest of the node's creation.
  */
 export function readySince(bounds: readonly (string | null)[], now: number): string {
   const since = Math.max(...bounds.map(at => (at === null ? 0 : msOf(at))));
@@ -144,7 +148,7 @@ function isSpeaking(worker: Worker): boolean {
   return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
 }
 
-/** Whether the life is over: its node goes or is gone. */
+/** True if the incarnation is over: its node goes or is gone. */
 export function hasEnded({phase}: Pick<Worker, 'phase'>): boolean {
   return phase === 'deleting' || phase === 'gone';
 }
@@ -153,7 +157,7 @@ export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
-/** Of a slot without a node. */
+/** Observed fields of a slot without a node. */
 export const NOTHING_SHOWN = {
   provider_state: null,
   health: null,
@@ -166,7 +170,7 @@ export const NOTHING_SHOWN = {
 
 export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 
-/** What a worker without a stream has to say of its work. */
+/** Work fields of a worker without a stream. */
 export const NO_WORK = {
   work: null,
   epoch: null,
@@ -179,49 +183,7 @@ export const NO_WORK = {
   tokens_per_s: null,
 };
 
-/** Its lease was taken from it: it hears so at its next heartbeat. */
+/** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
 export function withoutWork(worker: Worker): Worker {
   return {...worker, ...NO_WORK};
-}
-
-/** It asks for work, which is something new each time. */
-export function askedForWork(worker: Worker, now: number): Worker {
-  return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
-}
-
-const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
-
-/** A heartbeat of the living incarnation: it is the proof of life, and the end of booting. */
-export function heardFrom(
-  worker: Worker,
-  said: Pick<Worker, keyof typeof NO_WORK> & {activity: string},
-  now: number,
-): Worker {
-  const phase = phaseAfter(worker, said.activity, said.work);
-  return {
-    ...accrue(worker, now),
-    ...said,
-    phase,
-    phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
-    ready_at: worker.ready_at ?? readyBySaying(worker, now),
-    hello_at: worker.hello_at ?? iso(now),
-    suspect: worker.fault === null ? null : worker.suspect,
-    progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
-    heartbeat_at: iso(now),
-  };
-}
-
-/** Its agent speaks before any look has seen it READY. Of a request in the queue nobody knows yet when its node was begun. */
-function readyBySaying(
-  {provisioning, provider_state, provider_since_at, phase_since_at, unready_at}: Worker,
-  now: number,
-) {
-  const isBegun = provisioning === 'node' || provider_state !== null;
-  return isBegun ? readySince([phase_since_at, provider_since_at, unready_at], now) : iso(now);
-}
-
-function phaseAfter(worker: Worker, activity: string, work: string | null): Phase {
-  if (worker.phase === 'draining') return 'draining';
-  if (activity === 'setup') return 'booting';
-  return work === null ? 'idle' : 'working';
 }

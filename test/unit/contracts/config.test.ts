@@ -46,14 +46,14 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
 
 describe('configuration', () => {
   for (const {name, set} of bad)
-    it(`${JSON.stringify(set)} is refused by name`, () => {
+    it(`an environment with ${JSON.stringify(set)} is refused, and the error names ${name}`, () => {
       assert.throws(
         () => loadConfig({...ENVIRONMENT, ...set}),
         error => error instanceof ConfigError && error.message.includes(`  ${name}: `),
       );
     });
 
-  it('names everything that is missing or wrong in one error', () => {
+  it('one error names every missing or wrong variable', () => {
     assert.throws(
       () => loadConfig({GLEANER_SPOT: 'maybe', GLEANER_LEASE_S: 'soon'}),
       error => {
@@ -73,14 +73,14 @@ describe('configuration', () => {
     );
   });
 
-  it('does not repeat a token that was given in place of the secret that holds it', () => {
+  it('the error never repeats a token that was given as the name of a secret', () => {
     assert.throws(
       () => loadConfig({...ENVIRONMENT, GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}),
       error => error instanceof ConfigError && !error.message.includes('hf_TheTokenItself'),
     );
   });
 
-  it('gives the workers the hub, the name of its secret and a service account, where they are set', () => {
+  it('the metadata of workers have the hub and the name of its secret, where they are set', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
     assert.equal(bare.worker_service_account, undefined);
@@ -97,7 +97,7 @@ describe('configuration', () => {
     assert.equal(config.worker_service_account, 'worker@a-project.iam.gserviceaccount.com');
   });
 
-  it('has defaults for all the rest', () => {
+  it('every optional variable has a default', () => {
     const config = loadConfig(ENVIRONMENT);
     assert.deepEqual(config.pool.zones, ['us-central1-a']);
     assert.equal(config.pool.spot, true);
@@ -105,12 +105,12 @@ describe('configuration', () => {
     assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, scheduler: undefined});
   });
 
-  it('has defaults that do not fight: beats fit in a lease, a lease ends before silence is death', () => {
+  it('the default lease outlives three heartbeats and ends before silence does', () => {
     const {heartbeat_s, lease_s, limits} = loadConfig(ENVIRONMENT);
     assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
   });
 
-  it('takes zones with blanks between them', () => {
+  it('zones may have blanks between them', () => {
     const {zones} = loadConfig({...ENVIRONMENT, GLEANER_ZONES: 'us-central1-a, europe-west4-b'}).pool;
     assert.deepEqual(zones, ['us-central1-a', 'europe-west4-b']);
   });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {addLives, costByMonth, livingInMonth} from '../../../shared/domain/billing/monthly-spending.ts';
 import {type Ceilings, clipPool, whyModelRefused, whyPoolRefused} from '../../../shared/domain/ceilings.ts';
 import {decideScale} from '../../../shared/domain/commands.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../shared/domain/fleet/pool.ts';
@@ -19,7 +18,12 @@ const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', '
 
 describe('the ceilings of a deployment', () => {
   const scaled: {name: string; settings: object; ceilings: Partial<Ceilings>; says: RegExp | undefined}[] = [
-    {name: 'as many workers as allowed', settings: {workers_per_zone: 100}, ceilings: {}, says: undefined},
+    {
+      name: 'the largest allowed number of workers',
+      settings: {workers_per_zone: 100},
+      ceilings: {},
+      says: undefined,
+    },
     {
       name: 'one worker too many',
       settings: {workers_per_zone: 101},
@@ -33,12 +37,17 @@ describe('the ceilings of a deployment', () => {
       says: /51 workers in each of 2 zones are 102/,
     },
     {
-      name: 'another zone than the allowed ones',
+      name: 'a zone that is not allowed',
       settings: {zones: ['us-east1-c']},
       ceilings: {allowed_zones: ['us-central1-a']},
       says: /allows the zones us-central1-a \(GLEANER_ALLOWED_ZONES\), not us-east1-c/,
     },
-    {name: 'any zone where none is named', settings: {zones: ['us-east1-c']}, ceilings: {}, says: undefined},
+    {
+      name: 'any zone without a list of allowed zones',
+      settings: {zones: ['us-east1-c']},
+      ceilings: {},
+      says: undefined,
+    },
   ];
   for (const {name, settings, ceilings, says} of scaled)
     it(`scale to ${name} is ${says ? 'rejected and names the ceiling' : 'applied'}`, () => {
@@ -69,13 +78,13 @@ describe('the ceilings of a deployment', () => {
     {model: '/models/a', sources: ['folder'], isAllowed: true},
   ];
   for (const {model, sources, isAllowed} of models)
-    it(`the model ${model} is ${isAllowed ? 'allowed' : 'refused'} where models come from ${sources.join(', ')}`, () => {
+    it(`model ${model} is ${isAllowed ? 'allowed' : 'refused'} by the sources ${sources.join(', ')}`, () => {
       const why = whyModelRefused(model, {...NONE, model_sources: sources});
       assert.equal(why === undefined, isAllowed, why);
       if (why) assert.match(why, /GLEANER_MODEL_SOURCES/);
     });
 
-  it('a pool document that holds more is cut to what is allowed', () => {
+  it('a pool document above the ceilings is clipped to them', () => {
     const edited = {...POOL, workers_per_zone: 1e9, zones: ['us-central1-a', 'moon-central1-a']};
     const {zones, workers_per_zone} = clipPool(edited, {
       ...NONE,
@@ -86,7 +95,7 @@ describe('the ceilings of a deployment', () => {
     assert.equal(whyPoolRefused(POOL, NONE), undefined);
   });
 
-  it('no plan wants more workers than are allowed, nor new ones beside those that still live', () => {
+  it('no plan wants more workers than the ceiling, living workers included', () => {
     const zone = fc.constantFrom('us-central1-a', 'us-east1-c', 'europe-west4-b');
     const name = fc.tuple(zone, fc.nat(3)).map(([zone, slot]) => `tpu-${zone}-${slot}`);
     const living = fc.uniqueArray(fc.record({name, phase: fc.constantFrom(...PHASES)}), {
@@ -113,64 +122,6 @@ describe('the ceilings of a deployment', () => {
         },
       ),
       {numRuns: 2000},
-    );
-  });
-});
-
-describe('what is spent in a month', () => {
-  const END = '2026-02-01T00:00:00.000Z';
-  const over = (changes: Partial<Worker>) => aWorker({phase: 'gone', usd_per_hour: 2, ...changes});
-
-  it('is divided where a life lasts over the end of a UTC month', () => {
-    const life = over({
-      ready_at: '2026-01-31T21:00:00.000Z',
-      costs_at: '2026-02-01T01:00:00.000Z',
-      costs: {'my-run': 6, other: 2},
-    });
-    assert.deepEqual(costByMonth(life), {'2026-01': 6, '2026-02': 2});
-    assert.deepEqual(addLives({'2026-01': 1, '2025-12': 5}, [life]), {
-      '2025-12': 5,
-      '2026-01': 7,
-      '2026-02': 2,
-    });
-  });
-
-  it('of a life over the end of a year is divided too', () => {
-    const life = over({
-      ready_at: '2025-12-31T23:00:00.000Z',
-      costs_at: '2026-01-01T01:00:00.000Z',
-      costs: {'my-run': 4},
-    });
-    assert.deepEqual(costByMonth(life), {'2025-12': 2, '2026-01': 2});
-  });
-
-  it('counts a life that goes on up to now, and one that has ended not again', () => {
-    const living = aWorker({
-      phase: 'working',
-      work: 'my-run/007',
-      usd_per_hour: 2,
-      ready_at: '2026-01-31T23:00:00.000Z',
-    });
-    const now = Date.parse(END) + 1_800_000;
-    assert.deepEqual(
-      ['2026-01', '2026-02'].map(month => livingInMonth(month, [living, over({costs: {x: 9}})], now)),
-      [2, 1],
-    );
-  });
-
-  it('adds up to what lives have cost', () => {
-    const hours = fc.double({min: 0.01, max: 3000, noNaN: true});
-    fc.assert(
-      fc.property(hours, hours, (after_h, lasts_h) => {
-        const ready = T0 + after_h * 3_600_000;
-        const life = over({
-          ready_at: new Date(ready).toISOString(),
-          costs_at: new Date(ready + lasts_h * 3_600_000).toISOString(),
-          costs: {'my-run': lasts_h},
-        });
-        const total = Object.values(costByMonth(life)).reduce((sum, usd) => sum + usd, 0);
-        assert.ok(Math.abs(total - lasts_h) < 1e-6 * lasts_h);
-      }),
     );
   });
 });

@@ -26,7 +26,7 @@ const shardNumbers = fc.oneof(fc.integer({min: 1, max: 12_000}), fc.integer({min
 const formats = fc.constantFrom('safetensors' as const, 'pkl.gz' as const);
 const zones = fc.stringMatching(/^[a-z]{1,12}-[a-z]{1,9}\d{1,2}-[a-z]$/);
 
-/** Names that nearly fit, and names that were made to hurt. */
+/** Names that nearly fit, and hostile names. */
 const hostile = fc.oneof(
   fc.string(),
   fc.string({unit: 'binary'}),
@@ -40,7 +40,7 @@ const hostile = fc.oneof(
 );
 
 describe('names', () => {
-  it('a stream object is read as what it was named for', () => {
+  it('the name of a stream object parses back', () => {
     fc.assert(
       fc.property(runs, indices, fc.boolean(), (run, index, gzip) => {
         const name = streamObject(run, streamId(index), gzip);
@@ -51,7 +51,7 @@ describe('names', () => {
     );
   });
 
-  it('a run spec is read as what it was named for', () => {
+  it('the name of a run.json parses back', () => {
     fc.assert(
       fc.property(runs, run => {
         assert.deepEqual(parseDatasetObject(specObject(run)), {kind: 'spec', run});
@@ -60,7 +60,7 @@ describe('names', () => {
     );
   });
 
-  it('a shard object is read as what it was named for', () => {
+  it('the name of a shard object parses back', () => {
     fc.assert(
       fc.property(runs, indices, shardNumbers, formats, (run, index, shard, format) => {
         const stream = streamId(index);
@@ -71,7 +71,7 @@ describe('names', () => {
     );
   });
 
-  it('a worker name is read as the slot it was made from', () => {
+  it('a worker name parses back to its slot', () => {
     const pools = fc.stringMatching(/^[a-z][a-z0-9-]{0,20}$/);
     fc.assert(
       fc.property(pools, zones, fc.nat(99_999), (pool, zone, slot) => {
@@ -80,7 +80,7 @@ describe('names', () => {
     );
   });
 
-  it('whatever a name holds, it is read as nothing or as exactly itself', () => {
+  it('a hostile name parses to nothing or exactly to itself', () => {
     fc.assert(
       fc.property(hostile, name => {
         const dataset = parseDatasetObject(name);
@@ -97,7 +97,7 @@ describe('names', () => {
     );
   });
 
-  it('two streams never share a folder, and no name of a run is inside the folder of a stream', () => {
+  it('two streams share no folder, and no manifest lies in the folder of a stream', () => {
     const stream = fc.tuple(runs, indices);
     fc.assert(
       fc.property(stream, stream, ([a, i], [b, j]) => {
@@ -109,7 +109,7 @@ describe('names', () => {
     );
   });
 
-  it('a listing from a shard on hides no shard from there on', () => {
+  it('a listing from a shard on contains every later shard', () => {
     fc.assert(
       fc.property(runs, indices, shardNumbers, fc.nat(12_000), formats, (run, index, from, more, format) => {
         const stream = streamId(index);
@@ -128,7 +128,7 @@ describe('names', () => {
     );
   });
 
-  it('a listing from a shard on leaves the stored ones before it out', () => {
+  it('a listing from a shard on omits earlier shards', () => {
     assert.ok(shardListingStart('my-run', '007', 42) > shardObject('my-run', '007', 41, 'safetensors'));
     assert.ok(shardListingStart('my-run', '007', 5000) > shardObject('my-run', '007', 999, 'safetensors'));
   });
@@ -158,7 +158,7 @@ describe('names', () => {
     {name: 'datasets/my-run/run.json.bak', says: 'is no stream'},
   ];
   for (const {name, says} of datasets)
-    it(`${JSON.stringify(name)} is no stream, and the reason says so`, () => {
+    it(`${JSON.stringify(name)} is no stream, and has a reason`, () => {
       const parsed = parseDatasetObject(name);
       assert.ok(parsed.kind === 'unknown' && parsed.reason.includes(says), JSON.stringify(parsed));
     });
@@ -200,7 +200,7 @@ describe('names', () => {
   for (const name of workers)
     it(`"${name}" is no worker`, () => assert.equal(parseWorkerName(name), undefined));
 
-  it('the words of the seeds are kept', () => {
+  it('names are those of the seeds', () => {
     assert.equal(workerName({pool: 'tpu', zone: 'us-central1-a', slot: 0}), 'tpu-us-central1-a-0');
     assert.equal(workerName({pool: 'tpu', zone: 'europe-west4-a', slot: 1}), 'tpu-europe-west4-a-1');
     assert.equal(streamObject('default', '007'), 'datasets/stream_007.jsonl');
@@ -212,7 +212,7 @@ describe('names', () => {
     assert.ok(isRunId('r') && isRunId('r'.repeat(39)) && !isRunId('') && !isRunId('r'.repeat(40)));
   });
 
-  it('every document path has pairs of collection and id, and every collection is one short of that', () => {
+  it('document paths have an even number of segments, and collection paths an odd number', () => {
     const documents = [
       paths.run('r'),
       paths.stream('r', '007'),

@@ -38,9 +38,7 @@ describe('an event that fails and will come again', () => {
       GLEANER_BUCKET: 'my-bucket',
       GLEANER_WORKER_API: `${NOWHERE}/worker-api`,
       GLEANER_BUNDLE: 'c'.repeat(64),
-      GLEANER_TICK_JOB: 'projects/my-project/locations/us-central1/jobs/tick',
       GLEANER_STORE: `sqlite:${join(folder, 'store.sqlite')}`,
-      GLEANER_SCHEDULER_ENDPOINT: NOWHERE,
       GLEANER_TPU_ENDPOINT: NOWHERE,
       PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
     };

@@ -46,8 +46,8 @@ function aSample(changes: Partial<Sampled> = {}): Sampled {
 const BF16: Numbers = {format: 'safetensors', dtype: 'bf16', compute_dtype: 'bf16'};
 const V5E = {accelerator: 'v5litepod-1', workers: 32};
 
-describe('an estimate', () => {
-  it('knows that all layers of a small model are limited by the upload, and one layer by computing', () => {
+describe('an estimate of a run', () => {
+  it('the upload limits all layers of a small model, and computing limits one layer', () => {
     const all = assumedRate(aSample(), BF16, V5E) ?? assert.fail();
     assert.equal(all.limit, 'the upload');
     assert.ok(Math.abs(all.estimate - 1e9 / 43_012) < 1, String(all.estimate));
@@ -60,18 +60,18 @@ describe('an estimate', () => {
     assert.ok(Math.abs(fp32.estimate * ASSUMED.fp32_products - rate.estimate) < 1);
   });
 
-  it('knows that gzip keeps a TPU waiting', () => {
+  it('encoding limits a run with gzip', () => {
     const rate = assumedRate(aSample(), {...BF16, format: 'pkl.gz', dtype: 'fp32'}, V5E);
     assert.equal(rate?.limit, 'encoding');
   });
 
-  it('says nothing of a TPU that nobody knows, nor of no token', () => {
+  it('the rate is undefined for an unknown TPU type or zero tokens', () => {
     assert.equal(assumedRate(aSample(), BF16, {...V5E, accelerator: 'v9-8'}), undefined);
     const {totals} = aSample();
     assert.equal(assumedRate(aSample({totals: {...totals, tokens: sure(0)}}), BF16, V5E), undefined);
   });
 
-  it('of bytes is sure only without a codec', () => {
+  it('stored bytes are exact only without a codec', () => {
     const {totals} = aSample();
     assert.deepEqual(storedBytes(aSample(), BF16), totals.shard_bytes);
     const packed = storedBytes(aSample(), {...BF16, format: 'safetensors.zst'});
@@ -79,7 +79,7 @@ describe('an estimate', () => {
     assert.ok((packed.high ?? 0) > (totals.shard_bytes.high ?? 0));
   });
 
-  it('of hours: TPU time does not depend on how many work at once but for their start, and no stream has two', () => {
+  it('more workers add only their starts to TPU hours, and no more workers than streams count', () => {
     const measured = measuredRate(100_000, 'measured');
     const hours = (workers: number) => hoursOf(aSample(), measured, {...V5E, workers});
     const [one, many, more] = [hours(1), hours(32), hours(1000)];
@@ -90,7 +90,7 @@ describe('an estimate', () => {
     assert.ok(Math.abs(one.tpu.estimate - work - 300 / 3600) < 1e-9);
   });
 
-  it('like an earlier run costs what that did for its tokens, and nothing more for starting and preemptions', () => {
+  it('an estimate like an earlier run has its price per token, without additions', () => {
     const rate = rateLike({run: 'earlier', usd_per_million_tokens: 0.3, usd_per_hour: 4.8});
     const {tpu} = hoursOf(aSample(), rate, V5E, NOTHING_MORE);
     const {tokens} = aSample().totals;
@@ -98,7 +98,7 @@ describe('an estimate', () => {
       assert.ok(Math.abs((tpu[end] ?? 0) * 4.8 - ((tokens[end] ?? 0) / 1e6) * 0.3) < 1e-6, end);
   });
 
-  it('has its likely value inside its range, and no end where the sample has none', () => {
+  it('each estimate lies inside its range, which is open where the sample has no upper bound', () => {
     const formats = fc.constantFrom('safetensors', 'safetensors.zst', 'pkl.gz');
     const dtypes = fc.constantFrom('bf16', 'fp16', 'fp32', 'int8');
     const types = fc.constantFrom('v2-8', 'v3-8', 'v4-8', 'v5litepod-1', 'v5litepod-8', 'v5p-8', 'v6e-4');

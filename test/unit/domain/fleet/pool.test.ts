@@ -38,84 +38,89 @@ const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
   aWorker({name, phase, work: phase === 'working' ? 'my-run/007' : null, ...changes});
 
 const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}[] = [
-  {name: 'no work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
-  {name: 'slots fill zone by zone', given: [], unfinished: 3, then: [A0, A1, B0]},
-  {name: 'more work than slots wants every slot', given: [], unfinished: 99, then: [A0, A1, B0, B1]},
+  {name: 'a pool without work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
+  {name: 'a pool fills its slots zone by zone', given: [], unfinished: 3, then: [A0, A1, B0]},
   {
-    name: 'a worker in its work is kept before one that waits',
+    name: 'a pool with more work than slots wants every slot',
+    given: [],
+    unfinished: 99,
+    then: [A0, A1, B0, B1],
+  },
+  {
+    name: 'a working worker is kept before an idle worker',
     given: [worker(A0, 'idle'), worker(B1, 'working')],
     unfinished: 1,
     then: [B1],
   },
   {
-    name: 'one that waits is kept before one that boots',
+    name: 'an idle worker is kept before a booting worker',
     given: [worker(A0, 'booting'), worker(B1, 'idle')],
     unfinished: 1,
     then: [B1],
   },
   {
-    name: 'one that waits is kept before one whose work was taken from it, and that is silent since',
+    name: 'an idle worker is kept before a silent worker without a lease',
     given: [worker(A0, 'working', {work: null}), worker(B1, 'idle')],
     unfinished: 1,
     then: [B1],
   },
   {
-    name: 'one that boots is kept before one that is being made',
+    name: 'a booting worker is kept before a worker in creation',
     given: [worker(A0, 'creating'), worker(B1, 'booting')],
     unfinished: 1,
     then: [B1],
   },
   {
-    name: 'one that is there is kept before an empty slot',
+    name: 'a worker in creation is kept before an empty slot',
     given: [worker(B1, 'creating')],
     unfinished: 1,
     then: [B1],
   },
   {
-    name: 'a slot that is being deleted is made again',
+    name: 'a slot in deletion is wanted again',
     given: [worker(A0, 'deleting')],
     unfinished: 1,
     then: [A0],
   },
   {
-    name: 'a slot whose delete never ends holds nobody up',
+    name: 'a slot with an endless delete gives way to an empty slot',
     given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
     unfinished: 1,
     then: [A1],
   },
   {
-    name: 'a slot whose delete never ends is still better than none',
+    name: 'a slot with an endless delete is wanted where every slot is',
     given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
     unfinished: 4,
     then: [A0, A1, B0, B1],
   },
   {
-    name: 'one that drains is the last to count on',
+    name: 'a draining worker comes last',
     given: [worker(A0, 'draining')],
     unfinished: 3,
     then: [A1, B0, B1],
   },
   {
-    name: 'a slot that its zone refused is passed over while it waits',
+    name: 'a refused slot is skipped while its block lasts',
     given: [worker(A0, 'gone', {blocked_until_at: at(300)})],
     unfinished: 2,
     then: [A1, B0],
   },
   {
-    name: 'a slot that its zone refused is tried again after its time',
+    name: 'a refused slot is wanted again after its block',
     given: [worker(A0, 'gone', {blocked_until_at: at(-1)})],
     unfinished: 1,
     then: [A0],
   },
   {
-    name: 'a slot that the pool has no more is not wanted',
+    name: 'a slot that the pool no longer has is not wanted',
     given: [worker('tpu-us-east1-c-0', 'working')],
     unfinished: 1,
     then: [A0],
   },
 ];
 
-describe('zones that give no node now', () => {
+describe('wanted slots in zones without an allowance', () => {
   const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
     [
       ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
@@ -123,7 +128,7 @@ describe('zones that give no node now', () => {
       }),
     ].sort();
 
-  it('are passed over for the next zone, and the nodes that they have are kept', () => {
+  it('a zone without an allowance keeps its nodes, and new nodes come from the next zone', () => {
     assert.deepEqual(names([], 2, {'us-central1-a': 0}), [B0, B1].sort());
     assert.deepEqual(names([], 2, {'us-central1-a': 1}), [A0, B0].sort());
     assert.deepEqual(names([worker(A1, 'working')], 2, {'us-central1-a': 0}), [A1, B0].sort());
@@ -134,7 +139,7 @@ describe('zones that give no node now', () => {
 describe('a fixed assignment', () => {
   const run = (stream_offset: number) => ({affinity: 'fixed' as const, stream_offset});
 
-  it('gives stream k + stream_offset to the k-th slot over all zones, as the seeds number them', () => {
+  it('the k-th slot over all zones has stream k + stream_offset, as the seeds number them', () => {
     assert.deepEqual(
       [0, 1, 2, 3, 4].map(stream => slotsFor(POOL, run(0), stream)),
       [[A0], [A1], [B0], [B1], []],
@@ -147,7 +152,7 @@ describe('a fixed assignment', () => {
     assert.deepEqual(slotsFor({...POOL, workers_per_zone: 0}, run(0), 0), []);
   });
 
-  it('has one slot for a stream and one stream for a slot, whatever the pool and the offset', () => {
+  it('a fixed assignment pairs streams and slots one to one for every pool and offset', () => {
     fc.assert(
       fc.property(fc.nat(5), fc.nat(40), fc.nat(99), (workers_per_zone, stream_offset, stream) => {
         const pool = {...POOL, workers_per_zone};
@@ -160,7 +165,7 @@ describe('a fixed assignment', () => {
     );
   });
 
-  it('wants every slot that has a stream of its own, and for the others as many as there are streams for anybody', () => {
+  it('a pool wants every slot with a stream of its own, and other slots for the other streams', () => {
     const names = [A0, A1, B0, B1];
     fc.assert(
       fc.property(
@@ -183,14 +188,14 @@ describe('a fixed assignment', () => {
     );
   });
 
-  it('goes first where a zone gives only some nodes', () => {
+  it('a slot with a stream of its own comes first in a zone with a small allowance', () => {
     const options = {fixed: new Set([A1]), allowances: new Map([['us-central1-a', 1]])};
     assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options)], [A1, B0]);
   });
 });
 
-describe('pool', () => {
-  it('has its slots zone by zone, numbered from 0 in each', () => {
+describe('the wanted slots of a pool', () => {
+  it('a pool numbers its slots from 0 in each zone', () => {
     assert.deepEqual(
       slotsOf(POOL).map(slot => slot.name),
       [A0, A1, B0, B1],
@@ -200,7 +205,7 @@ describe('pool', () => {
   for (const {name, given, unfinished, then} of cases)
     it(name, () => assert.deepEqual(wanted(given, unfinished), [...then].sort()));
 
-  it('wants as many slots as there is work for, never more than can be had, and no worker gives way to an empty slot', () => {
+  it('a pool wants a slot for each stream, as far as slots are available, and no worker gives way to an empty slot', () => {
     const phases = fc.tuple(...[A0, A1, B0, B1].map(() => fc.constantFrom(...PHASES)));
     fc.assert(
       fc.property(
@@ -227,7 +232,7 @@ describe('pool', () => {
     );
   });
 
-  it('stays with its choice while nothing changes', () => {
+  it('the wanted slots do not depend on the order of workers', () => {
     const phases = fc.tuple(...[A0, A1, B0, B1].map(() => fc.constantFrom(...PHASES)));
     fc.assert(
       fc.property(phases, fc.nat(4), (chosen, unfinished) => {

@@ -17,7 +17,7 @@ const SILENT_S = 300;
 const silentWorker = (changes: Partial<Worker> = {}) =>
   aWorker({phase: 'working', born_at: at(-9000), hello_at: at(-8000), heartbeat_at: at(-400), ...changes});
 
-/** Decides about so many silent workers of a zone one after the other; answers which end, and the brake. */
+/** Decides about `count` silent workers of a zone in turn. Returns how many end, and the brake. */
 function decideAll(
   count: number,
   {
@@ -54,36 +54,36 @@ describe('the silence brake', () => {
     [10, 2],
     [1000, 200],
   ] as const)
-    it(`of ${heard} workers ends ${share} at once`, () => {
+    it(`the brake of a zone with ${heard} heard workers ends ${share} at once`, () => {
       assert.equal(shareOf(heard), share);
       assert.equal(decideAll(heard + 5, {heard}).ended, share);
     });
 
-  it('gives its share once', () => {
+  it('the brake gives its share once in an episode', () => {
     const {brake} = decideAll(10);
     assert.equal(decideAll(8, {brake, heard: 10, seconds: 3000}).ended, 0);
   });
 
-  it('holds a probe due for each worker that it lets end, and a create uses it up', () => {
+  it('each replaced worker makes a probe due, and a create uses the probe', () => {
     const {brake} = decideAll(10);
     assert.equal(brake?.probes_due, 2);
     assert.equal(brake && afterCreate(afterCreate(afterCreate(brake))).probes_due, 0);
   });
 
-  it('lets every silent worker end once a worker has spoken for the first time', () => {
+  it('the first word of a probe ends every silent worker', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = brake && afterHellos(brake, [probe, silentWorker()], moment(T0 + 351_000));
     assert.equal(decideAll(8, {brake: after, heard: 10, seconds: 352}).ended, 8);
   });
 
-  it('gives the other workers of the zone two heartbeats to speak before the first word of a probe counts', () => {
+  it('the first word of a probe counts after PROOF_S, when other workers had time to speak', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     assert.equal(brake && afterHellos(brake, [probe], moment(T0 + 349_000)), brake);
   });
 
-  it('judges workers anew that spoke shortly before that first word', () => {
+  it('a worker that spoke shortly before the first word of a probe is judged within a new share', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = brake && afterHellos(brake, [probe], moment(T0 + 351_000));
@@ -98,18 +98,18 @@ describe('the silence brake', () => {
     assert.deepEqual(ends, ['ends', 'ends', 'held'], 'a new share');
   });
 
-  it('takes no first word from before the episode for a verdict', () => {
+  it('a first word from before the episode is no verdict', () => {
     const {brake} = decideAll(10);
     const old = aWorker({hello_at: at(-60), heartbeat_at: at(100)});
     assert.equal(brake && afterHellos(brake, [old], moment(T0 + 100_000)), brake);
   });
 
-  it('lets one more worker an hour end after two bad verdicts', () => {
+  it('two bad verdicts let one further worker an hour end', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), is_probe: true});
     const once = brake && afterUnheard(brake, probe);
     assert.equal(decideAll(8, {brake: once, heard: 10, seconds: 900}).ended, 0, 'not after one');
-    assert.equal(once?.probes_due, 3, 'and that probe is tried again');
+    assert.equal(once?.probes_due, 3, 'another probe is due');
     const twice = once && afterUnheard(once, probe);
     const first = decideAll(8, {brake: twice, heard: 10, seconds: 1000});
     assert.equal(first.ended, 1);
@@ -121,12 +121,12 @@ describe('the silence brake', () => {
     ['of an earlier episode', {born_at: at(-10), is_probe: true}],
     ['that is no probe', {born_at: at(10)}],
   ] as const)
-    it(`hears no verdict from a node ${which}`, () => {
+    it(`an unheard node ${which} is no verdict`, () => {
       const {brake} = decideAll(10);
       assert.equal(brake && afterUnheard(brake, aWorker(changes)), brake);
     });
 
-  it('counts no outage of worker-api in the silence that a first word judges', () => {
+  it('an outage of worker-api does not count as silence before a first word', () => {
     const {brake} = decideAll(10);
     const after = brake && {...brake, spoke_at: at(200)};
     const outage = {from_at: at(-390), to_at: at(190)};
@@ -136,17 +136,22 @@ describe('the silence brake', () => {
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
   });
 
-  describe('a node that ended before it could speak', () => {
+  describe('a node that ended before its first word', () => {
     const stopped = {...NO_BOOTS, unheard: 5, stopped_at: at(-9000), tried_at: at(10), bundle: 'b'};
     const {brake} = decideAll(10);
     const zone = {brake: brake && afterCreate(afterCreate(brake)), boots: stopped};
     for (const {name, changes, due, tried_at} of [
       {name: 'a probe', changes: {born_at: at(20), is_probe: true}, due: 1, tried_at: at(10)},
-      {name: 'a probe of before', changes: {born_at: at(-20), is_probe: true}, due: 0, tried_at: at(10)},
+      {
+        name: 'a probe of an earlier episode',
+        changes: {born_at: at(-20), is_probe: true},
+        due: 0,
+        tried_at: at(10),
+      },
       {name: 'the try of a stop', changes: {born_at: at(10)}, due: 0, tried_at: null},
       {name: 'any other node', changes: {born_at: at(30)}, due: 0, tried_at: at(10)},
     ])
-      it(`gives back ${due} probe and ${tried_at ? 'no try' : 'a try'}: ${name}`, () => {
+      it(`${name} that ended before its first word gives back ${due} probe and ${tried_at ? 'no try' : 'a try'}`, () => {
         const after = afterLostBoot(zone, {boots: stopped}, aWorker(changes));
         const {brake, boots} = after.zone;
         assert.deepEqual(
@@ -156,12 +161,12 @@ describe('the silence brake', () => {
       });
   });
 
-  it('lets a worker end that is silent and stored nothing for six hours', () => {
+  it('a worker without a word or a shard for six hours ends in spite of the brake', () => {
     const {brake} = decideAll(10);
     assert.equal(decideAll(8, {brake, heard: 10, isLost: true}).ended, 8);
   });
 
-  it('is off after ten minutes in which it held none', () => {
+  it('the brake is off ten minutes after its last silent worker', () => {
     const {brake} = decideAll(10);
     assert.notEqual(brake && afterHellos(brake, [], moment(T0 + 600_000)), null);
     assert.equal(brake && afterHellos(brake, [], moment(T0 + 600_001)), null);
@@ -169,7 +174,7 @@ describe('the silence brake', () => {
     assert.notEqual(held && afterHellos(held, [], moment(T0 + 900_000)), null, 'holding keeps it on');
   });
 
-  it('says how many workers it holds and what their nodes cost an hour', () => {
+  it('the brake records its held workers and their dollars an hour', () => {
     const {brake} = decideAll(10);
     assert.ok(brake);
     const held = [silentWorker({usd_per_hour: 1.5}), silentWorker({usd_per_hour: 0.25})];

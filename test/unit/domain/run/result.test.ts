@@ -29,7 +29,7 @@ function aSummary(changes: Partial<StreamSummary> = {}): StreamSummary {
   };
 }
 
-/** The stream as its shards say it is, which is what its summary says too. */
+/** Facts of a stream from its shards, equal to its summary. */
 function facts(stream: string, summary: StreamSummary, changes: Partial<StreamFacts> = {}): StreamFacts {
   return {
     stream,
@@ -51,7 +51,7 @@ function fold(summaries: StreamSummary[]) {
 }
 
 describe('the result of a run', () => {
-  it('adds up what its streams have stored', () => {
+  it('the result of a run adds up its streams', () => {
     const {
       stats: _,
       model,
@@ -77,7 +77,7 @@ describe('the result of a run', () => {
     assert.deepEqual([model, versions], [MODEL, {python: ['3.11.2'], jax: ['0.10.2']}]);
   });
 
-  it('weighs means and norms by rows, keeps the largest value and counts what is not finite', () => {
+  it('the result weighs means and norms by rows, keeps the largest value and counts non-finite values', () => {
     const one = {mean: 1, norm: 10, max_abs: 3, non_finite: 2};
     const other = {mean: -2, norm: 4, max_abs: 8, non_finite: 5};
     const {stats} = fold([
@@ -87,7 +87,7 @@ describe('the result of a run', () => {
     assert.deepEqual(stats, {'resid_post.0': {mean: 0.25, norm: 8.5, max_abs: 8, non_finite: 7}});
   });
 
-  it('weighs the int8 error by the energy of the values, or by their norms where that is not said', () => {
+  it('the result weighs the int8 error by mean squares, or by norms without them', () => {
     const int8 = (mean_square: number | undefined, int8_error: number, norm = 1) =>
       aSummary({
         total_rows: 10,
@@ -101,10 +101,10 @@ describe('the result of a run', () => {
       fold([int8(undefined, 0.01, 3), int8(undefined, 0.05, 1)]).stats['mlp_out.3']?.int8_error,
       stats['mlp_out.3']?.int8_error,
     );
-    assert.equal(fold([int8(0, 0)]).stats['mlp_out.3']?.int8_error, 0, 'of nothing but zeros');
+    assert.equal(fold([int8(0, 0)]).stats['mlp_out.3']?.int8_error, 0, 'all values are zero');
   });
 
-  it('is what the values themselves would give, however they are spread over streams', () => {
+  it('the statistics of a run equal those of its values for every division into streams', () => {
     const values = fc.array(
       fc.array(fc.double({min: -100, max: 100, noNaN: true}), {minLength: 1, maxLength: 20}),
       {
@@ -131,14 +131,14 @@ describe('the result of a run', () => {
     );
   });
 
-  it('of a run without a stored row has no numbers that are none', () => {
+  it('the result of a run without rows has no NaN', () => {
     const {stats} = fold([
       aSummary({total_rows: 0, stats: {'a.0': {mean: 0, norm: 0, max_abs: 0, non_finite: 0}}}),
     ]);
     assert.deepEqual(stats, {'a.0': {mean: 0, norm: 0, max_abs: 0, non_finite: 0}});
   });
 
-  it('names each version and each bundle once', () => {
+  it('the result names each version and each bundle once', () => {
     const {versions, code} = fold([
       aSummary({versions: {jax: '0.10.2'}, code: 'b'}),
       aSummary({versions: {jax: '0.9.0', libtpu: '1'}, code: 'a'}),
@@ -149,7 +149,7 @@ describe('the result of a run', () => {
 
   const misfits: {name: string; summary: Partial<StreamSummary>; says: RegExp}[] = [
     {
-      name: 'other samples than its shards hold',
+      name: 'other samples than its shards',
       summary: {total_samples: 8},
       says: /8, 1, 100, 2;.* 9, 1, 100, 2/,
     },
@@ -167,7 +167,7 @@ describe('the result of a run', () => {
     {name: 'no statistics', summary: {stats: {}}, says: /other layers or sites/},
   ];
   for (const {name, summary, says} of misfits)
-    it(`counts a stream whose metadata.json has ${name}, and says so instead of believing it`, () => {
+    it(`a metadata.json with ${name} is unread, and its stream still counts`, () => {
       const folded = new ResultFold();
       folded.add(facts('000', aSummary()), aSummary());
       folded.add(facts('001', aSummary()), aSummary({total_rows: 1_000_000, ...summary}));
@@ -177,7 +177,7 @@ describe('the result of a run', () => {
       assert.match(unread['001'] ?? '', says);
     });
 
-  it('is the same, to the byte, when another process goes on with the fold', () => {
+  it('a fold that another process continues gives the same bytes', () => {
     const values = fc.double({min: -1e6, max: 1e6, noNaN: true});
     const some = fc.array(fc.record({mean: values, int8_error: fc.double({min: 0, max: 1, noNaN: true})}), {
       minLength: 1,
@@ -205,7 +205,7 @@ describe('the result of a run', () => {
     );
   });
 
-  it('names a thousand unread streams, and counts all of them', () => {
+  it('the result names a thousand unread streams and counts all of them', () => {
     const folded = new ResultFold();
     for (let index = 0; index < 1500; index++)
       folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is not there'});
@@ -213,7 +213,7 @@ describe('the result of a run', () => {
     assert.deepEqual([streams, Object.keys(unread).length, unread_streams], [1500, 1000, 1500]);
   });
 
-  it('of streams that all are unread still has what their shards say', () => {
+  it('the result of unread streams has the totals of their shards', () => {
     const folded = new ResultFold();
     folded.add(facts('007', aSummary()), {unread: 'it is not there'});
     const {streams, samples, bytes, stats, model, unread} = folded.result();

@@ -19,51 +19,56 @@ const streamsOf = (...statuses: StreamStatus[]): Stream[] =>
 const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunStatus; reason?: string}[] = [
   {name: 'work is left', given: 'active', when: ['completed', 'pending'], then: 'active'},
   {name: 'a lease is out', given: 'active', when: ['completed', 'in_progress'], then: 'active'},
-  {name: 'all is done', given: 'active', when: ['completed', 'completed'], then: 'completed'},
+  {name: 'all streams are completed', given: 'active', when: ['completed', 'completed'], then: 'completed'},
   {
-    name: 'a failed stream does not end the others',
+    name: 'a failed stream leaves the others at work',
     given: 'active',
     when: ['failed', 'pending'],
     then: 'active',
     reason: 'stream 000: not UTF-8',
   },
   {
-    name: 'one has failed and the others are done',
+    name: 'one stream has failed and the others are completed',
     given: 'active',
     when: ['completed', 'failed'],
     then: 'failed',
     reason: 'stream 001: not UTF-8',
   },
-  {name: 'a pause with work left stays', given: 'paused', when: ['pending'], then: 'paused'},
-  {name: 'a pause with a lease out stays', given: 'paused', when: ['in_progress'], then: 'paused'},
-  {name: 'a pause with nothing left is over', given: 'paused', when: ['completed'], then: 'completed'},
+  {name: 'work is left', given: 'paused', when: ['pending'], then: 'paused'},
+  {name: 'a lease is out', given: 'paused', when: ['in_progress'], then: 'paused'},
+  {name: 'no work is left', given: 'paused', when: ['completed'], then: 'completed'},
   {
-    name: 'a finished run with a further stream goes on',
+    name: 'a further stream is pending',
     given: 'completed',
     when: ['completed', 'pending'],
     then: 'active',
   },
   {
-    name: 'a failed run with a further stream goes on',
+    name: 'a further stream is pending',
     given: 'failed',
     when: ['failed', 'pending'],
     then: 'active',
     reason: 'stream 000: not UTF-8',
   },
-  {name: 'a stop with work left is final', given: 'cancelled', when: ['pending'], then: 'cancelled'},
-  {name: 'a stop with all done is final', given: 'cancelled', when: ['completed'], then: 'cancelled'},
-  {name: 'no stream is known yet', given: 'active', when: [], then: 'active'},
+  {name: 'work is left', given: 'cancelled', when: ['pending'], then: 'cancelled'},
+  {
+    name: 'all streams are completed',
+    given: 'cancelled',
+    when: ['completed'],
+    then: 'cancelled',
+  },
+  {name: 'no stream is known', given: 'active', when: [], then: 'active'},
 ];
 
-describe('run status', () => {
+describe('the status of a run', () => {
   for (const {name, given, when, then, reason} of cases)
-    it(`${given} becomes ${then}: ${name}`, () => {
+    it(`a run that is ${given} becomes ${then} where ${name}`, () => {
       const next = summarizeRun(aRun({status: given}), totalsOf(streamsOf(...when)), 0, T0);
       assert.equal(next.status, then);
       assert.equal(next.reason, reason ?? null);
     });
 
-  it('adds up the streams, whatever they are', () => {
+  it('the totals of a run are the sums over its streams', () => {
     const statuses = fc.constantFrom<StreamStatus>('pending', 'in_progress', 'completed', 'failed');
     const numbers = fc.record({
       status: statuses,
@@ -94,14 +99,14 @@ describe('run status', () => {
     );
   });
 
-  it('is written only when something changed', () => {
+  it('a summary without a change returns the same run', () => {
     const streams = totalsOf(streamsOf('completed', 'pending'));
     const first = summarizeRun(aRun(), streams, 0, T0 + 1000);
     assert.equal(first.updated_at, at(1));
     assert.equal(summarizeRun(first, streams, 0, T0 + 2000), first);
   });
 
-  it('a run that waits for a good run.json keeps saying why', () => {
+  it('a run without a valid run.json keeps its reason', () => {
     const waiting = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
     const next = summarizeRun(waiting, totalsOf(streamsOf('pending')), 0, T0);
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
@@ -115,13 +120,13 @@ describe('run status', () => {
     assert.equal(reasonOf(rejected, stored), null);
   });
 
-  it('a run that is paused for money keeps saying so when a stream of it is parked', () => {
+  it('a run that is paused for its budget keeps its reason when a stream fails', () => {
     const paused = aRun({status: 'paused', reason: 'its budget allows no more'});
     const next = summarizeRun(paused, totalsOf(streamsOf('pending', 'failed')), 0, T0);
     assert.deepEqual([next.status, next.reason], ['paused', 'its budget allows no more']);
   });
 
-  it('a slow look does not take back what another has seen it cost', () => {
+  it('a slow tick does not lower the cost that a later tick recorded', () => {
     const run = aRun({cost_usd: 3, spent_usd: 1});
     assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 2, T0).cost_usd, 3);
     assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 4);
@@ -136,6 +141,6 @@ describe('run status', () => {
     {given: {status: 'cancelled'}, runnable: false, open: false},
   ];
   for (const {given, ...then} of open)
-    it(`${JSON.stringify(given)} is ${JSON.stringify(then)}`, () =>
+    it(`a run with ${JSON.stringify(given)} is ${JSON.stringify(then)}`, () =>
       assert.deepEqual({runnable: isRunnable(aRun(given)), open: isOpen(aRun(given))}, then));
 });

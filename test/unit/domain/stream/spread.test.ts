@@ -3,8 +3,8 @@ import {fractionOf, placeAmong, retryIn, shuffled} from '../../../../shared/doma
 
 const ASKERS = Array.from({length: 1000}, (_, index) => `tpu-us-central1-a-${index}#1 at 17`);
 
-describe('askers are spread', () => {
-  it('evenly: each tenth of all places has about a tenth of a thousand askers', () => {
+describe('the spread of askers', () => {
+  it('each tenth of all places gets about a tenth of a thousand askers', () => {
     const tenths = Array.from(
       {length: 10},
       (_, tenth) => ASKERS.filter(asker => Math.floor(fractionOf(asker) * 10) === tenth).length,
@@ -15,13 +15,13 @@ describe('askers are spread', () => {
     );
   });
 
-  it('over all streams of a large run, and from the first on where all streams are one page', () => {
+  it('askers start all over a large run, and at the first stream where one page holds all', () => {
     const places = new Set(ASKERS.map(asker => placeAmong(5000, 20, asker)));
     assert.ok(places.size > 850, String(places.size));
     assert.equal(placeAmong(20, 20, ASKERS[0] ?? ''), undefined);
   });
 
-  it('over a page: each stream is the first choice of about as many askers', () => {
+  it('each stream of a page is the first choice of about as many askers', () => {
     const page = Array.from({length: 20}, (_, index) => ({stream: String(index).padStart(3, '0')}));
     const firsts = new Map<string, number>();
     for (const asker of ASKERS) {
@@ -31,7 +31,7 @@ describe('askers are spread', () => {
     assert.ok(firsts.size === 20 && Math.max(...firsts.values()) < 90, [...firsts.values()].join());
   });
 
-  it('over the seconds until they ask again', () => {
+  it('askers wait for different tenths of a second', () => {
     const seconds = ASKERS.map(asker => retryIn(2, 5, asker));
     assert.ok(Math.min(...seconds) >= 2 && Math.max(...seconds) < 5);
     assert.ok(new Set(seconds).size === 30, 'tenths from 2.0 to 4.9');

@@ -5,6 +5,7 @@ import {
   type Content,
   registerAgain,
   type Stream,
+  withProgress,
   withRebuilt,
 } from '../../../../shared/domain/stream/stream.ts';
 import {aLeasedStream, aShard, aStream, at, NOTHING_STORED, T0} from '../../../support/builders.ts';
@@ -22,7 +23,7 @@ const cases: {
   stream?: Partial<Stream> | null;
   says?: string;
 }[] = [
-  {name: 'the same event again', given: aStream(), when: {}, then: 'unchanged'},
+  {name: 'a repeated event', given: aStream(), when: {}, then: 'unchanged'},
   {
     name: 'a late event of an older generation',
     given: aStream(),
@@ -30,42 +31,42 @@ const cases: {
     then: 'unchanged',
   },
   {
-    name: 'generations are numbers of any length, not text',
+    name: 'a generation with more digits',
     given: aStream({generation: '9'}),
     when: {generation: '99999999999999999999'},
     then: 'changed',
     stream: {generation: '99999999999999999999'},
   },
   {
-    name: 'the same content again while it is worked on',
+    name: 'the same content under a lease',
     given: aLeasedStream(),
     when: NEWER,
     then: 'changed',
     stream: {status: 'in_progress', generation: '1001'},
   },
   {
-    name: 'the same content again after it is done',
+    name: 'the same content after completion',
     given: completed(),
     when: NEWER,
     then: 'changed',
     stream: {status: 'completed', generation: '1001'},
   },
   {
-    name: 'other content before any work',
+    name: 'new content before the first lease',
     given: aStream(),
     when: OTHER,
     then: 'changed',
     stream: {status: 'pending', ...OTHER},
   },
   {
-    name: 'good content after bad content that was never worked on',
+    name: 'valid content after invalid content without a lease',
     given: aStream({status: 'failed', last_error: 'empty'}),
     when: OTHER,
     then: 'changed',
     stream: {status: 'pending', last_error: null, ...OTHER},
   },
   {
-    name: 'other content while it is worked on',
+    name: 'new content under a lease',
     given: aLeasedStream(),
     when: OTHER,
     then: 'refused',
@@ -73,7 +74,7 @@ const cases: {
     says: 'was overwritten',
   },
   {
-    name: 'other content of the same size',
+    name: 'new content of the same size under a lease',
     given: aLeasedStream(),
     when: {...OTHER, size_bytes: 100},
     then: 'refused',
@@ -81,7 +82,7 @@ const cases: {
     says: 'was overwritten',
   },
   {
-    name: 'other content between two leases',
+    name: 'new content between two leases',
     given: aStream({epoch: 1}),
     when: OTHER,
     then: 'refused',
@@ -89,21 +90,21 @@ const cases: {
     says: 'generation 1000, now 1001',
   },
   {
-    name: 'mended content after the stream failed without a shard',
+    name: 'new content after the stream failed without a shard',
     given: aStream({status: 'failed', epoch: 3, failures: 3, last_error: 'damaged'}),
     when: OTHER,
     then: 'changed',
     stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, ...OTHER},
   },
   {
-    name: 'the same content after the stream failed: its model may be there by now',
+    name: 'the same content after the stream failed',
     given: aStream({status: 'failed', epoch: 3, failures: 3, total_shards: 2, last_error: 'no model'}),
     when: NEWER,
     then: 'changed',
     stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, total_shards: 2, generation: '1001'},
   },
   {
-    name: 'other content where an earlier database had shards',
+    name: 'new content where an earlier database had shards',
     given: aStream({total_shards: 2}),
     when: OTHER,
     then: 'refused',
@@ -111,7 +112,7 @@ const cases: {
     says: 'was overwritten',
   },
   {
-    name: 'other content after the stream is complete: what is stored stays good',
+    name: 'new content after completion',
     given: completed(),
     when: OTHER,
     then: 'refused',
@@ -136,9 +137,9 @@ const cases: {
   },
 ];
 
-describe('a stream that is dropped again', () => {
+describe('a stream object that is uploaded again', () => {
   for (const {name, given, when, then, stream, says} of cases)
-    it(`${name} is ${then}`, () => {
+    it(`a stream object with ${name} is ${then}`, () => {
       const {object, generation, size_bytes, crc32c} = given;
       const again = registerAgain(given, {object, generation, size_bytes, crc32c, ...when}, T0 + 1000);
       assert.equal(again.kind, then, JSON.stringify(again));
@@ -154,7 +155,7 @@ describe('a stream with a shard of an epoch that was never granted', () => {
   const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
   const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
 
-  it('is parked without a lease, and says which shard and which message goes on', () => {
+  it('a stream with an ungranted epoch fails, and names the shard and the message that helps', () => {
     const {status, lease, last_error} = blocked();
     assert.deepEqual([status, lease], ['failed', null]);
     assert.match(
@@ -163,25 +164,51 @@ describe('a stream with a shard of an epoch that was never granted', () => {
     );
   });
 
-  it('is revived by neither a retry nor another upload', () => {
+  it('neither a retry nor an upload revives a stream with an ungranted epoch', () => {
     assert.match(JSON.stringify(decideRetry(blocked(), at(0), T0)), /rejected.*waits for a rebuild/);
     const {object, size_bytes, crc32c} = blocked();
     const again = registerAgain(blocked(), {object, size_bytes, crc32c, ...NEWER}, T0);
     assert.deepEqual([again.kind, again.kind === 'refused' && again.stream], ['refused', null]);
   });
 
-  it('goes on after a rebuild, above the epoch of the shard', () => {
+  it('a rebuild revives a stream with an ungranted epoch, above the epoch of the shard', () => {
     const {status, epoch, last_error, blocked_reason} = withRebuilt(blocked(), recount(7), T0);
     assert.deepEqual([status, epoch, last_error, blocked_reason], ['pending', 7, null, null]);
   });
 
-  it('that a message parked before stays parked by that message', () => {
+  it('a stream that a message cancelled stays cancelled after a rebuild', () => {
     const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
     const after = withRebuilt(blockedBy(cancelled, aShard(1, {epoch: 7}), T0), recount(7), T0);
     assert.deepEqual([after.status, after.last_error, after.blocked_reason], ['failed', 'cancelled', null]);
   });
 
-  it('keeps its epoch where the shards that are left have smaller ones', () => {
+  it('a rebuild keeps an epoch above those of all shards', () => {
     assert.equal(withRebuilt(aStream({epoch: 9}), recount(7), T0).epoch, 9);
+  });
+});
+
+describe('the progress of a stream', () => {
+  it('a late final shard completes a failed stream', () => {
+    const parked = aStream({status: 'failed', failures: 3, last_error: 'no'});
+    const {status, last_error} = withProgress(
+      parked,
+      {...NOTHING_STORED, total_shards: 1, finished: true},
+      T0,
+    );
+    assert.deepEqual([status, last_error], ['completed', null]);
+  });
+
+  it('a stored shard resets the machine faults of a stream, and not its failures', () => {
+    const progress = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9};
+    const blamed = aLeasedStream({faults: 4});
+    assert.equal(withProgress(blamed, progress, T0).faults, 0);
+    assert.equal(withRebuilt(blamed, {progress, epoch: 1}, T0).faults, 0);
+    assert.equal(withRebuilt(blamed, {progress: NOTHING_STORED, epoch: 0}, T0).faults, 4);
+    assert.equal(withProgress(aLeasedStream({failures: 2}), progress, T0).failures, 2);
+  });
+
+  it('an older checkpoint changes nothing', () => {
+    const ahead = aStream({total_shards: 5, last_processed_sample_idx: 49});
+    assert.equal(withProgress(ahead, {...NOTHING_STORED, total_shards: 4}, T0), ahead);
   });
 });

@@ -9,7 +9,7 @@ import {
 } from '../../../../shared/domain/worker/served-time.ts';
 import {at, T0} from '../../../support/builders.ts';
 
-/** Proofs at these seconds, in this order. */
+/** Served time after proofs at these seconds, in this order. */
 const proofs = (...seconds: number[]): Served =>
   seconds.reduce((served, second) => withProof(served, T0 + second * 1000), NEVER_SERVED);
 
@@ -30,11 +30,11 @@ describe('served time', () => {
       assert.equal(isServedFor(served, at(since), seconds - 1), true, `more than ${seconds - 1} s`);
     });
 
-  it('of an instant that never was has not passed', () => {
+  it('no served time has passed since null', () => {
     assert.equal(isServedFor(proofs(0, 60), null, 0), false);
   });
 
-  it('is never more than the time between the proofs, and grows with each proof', () => {
+  it('served time grows with each proof, by at most the time between the proofs', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({min: 1, max: 400}), {minLength: 1, maxLength: 300}), steps => {
         let [served, second, expected] = [proofs(0), 0, 0];

@@ -1,0 +1,154 @@
+/** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
+import {z} from 'zod';
+
+export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
+const MAX_POSITIONS = 1024;
+const MAX_LENGTH = 131_072;
+
+/** Text without lone surrogates: JSON may have them, and documents cannot. */
+const text = (max: number) =>
+  z
+    .string()
+    .min(1)
+    .max(max)
+    .refine(value => value.isWellFormed(), 'is not valid Unicode');
+/** Name without control characters: terminals show names. */
+const name = (max: number) => text(max).regex(/^\P{Cc}*$/u, 'expected a name without control characters');
+const whole = (min: number, max: number) => z.number().int().min(min).max(max);
+/** List of distinct items. `contradictions` checks that; JSON Schema has the keyword `uniqueItems`. */
+const list = <T extends z.ZodType>(item: T, min: number, max: number) =>
+  z.array(item).min(min).max(max).meta({uniqueItems: true});
+const about = (description: string, fallback?: unknown) => ({
+  description,
+  ...(fallback === undefined ? {} : {default: fallback}),
+});
+
+const LAYERS = 'expected "all", a range such as "0-23", or a list of numbers';
+const layers = z.union([z.string().regex(/^(all|\d{1,4}-\d{1,4})$/, LAYERS), list(whole(0, 9999), 1, 1000)], {
+  error: LAYERS,
+});
+
+const TOKENS = 'expected "all", "last", "mean", a slice such as "0:16" or "-8:", or a list of positions';
+export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
+const tokens = z.union(
+  [
+    z.string().regex(new RegExp(`^(all|last|mean|${SLICE.source.slice(1, -1)})$`), TOKENS),
+    list(whole(-MAX_LENGTH, MAX_LENGTH - 1), 1, MAX_POSITIONS),
+  ],
+  {error: TOKENS},
+);
+
+/** Object with these keys alone, each optional. */
+export const closed = <T extends z.ZodRawShape>(shape: T) =>
+  z
+    .strictObject(shape, {
+      error: issue =>
+        issue.code === 'unrecognized_keys'
+          ? `there is no ${(issue.keys as string[]).join(', no ')}; the keys are ${Object.keys(shape).join(', ')}`
+          : undefined,
+    })
+    .partial();
+
+/** Encoders that the worker parses. Here only the outermost name is checked. */
+const ENCODERS = [
+  'MinimalGridEncoder',
+  'GridWithSeparationEncoder',
+  'GridCodeBlockEncoder',
+  'GridShapeEncoder',
+  'RowNumberEncoder',
+  'RepeatNumberEncoder',
+  'ReplaceNumberEncoder',
+];
+const encoder = text(1000).regex(
+  new RegExp(`^\\s*(${ENCODERS.join('|')})\\(.*\\)\\s*$`),
+  `expected an encoder of grids such as RowNumberEncoder(MinimalGridEncoder()), made of ${ENCODERS.join(', ')}`,
+);
+const PROMPT_VERSIONS = [
+  'output-from-examples-v0',
+  'output-from-examples-v1',
+  'input-from-inputs-v0',
+  'output-from-outputs-v0',
+] as const;
+
+const record = closed({
+  field: name(256).nullable().meta(about('the field that holds the text or the token ids', null)),
+  template: text(16_384)
+    .nullable()
+    .meta(about("a Jinja template over the record's fields that makes the text", null)),
+  encoder: encoder.nullable().meta(about('how the grids of an ARC task become text', null)),
+  prompt_version: z
+    .enum(PROMPT_VERSIONS)
+    .meta(about('the words around the grids of a task', PROMPT_VERSIONS[0])),
+  predictions_per_task: whole(1, 1024).meta(
+    about('samples made of each record: a task is turned, mirrored and recoloured anew for each', 1),
+  ),
+  add_generation_prompt: z
+    .boolean()
+    .meta(about("end {messages} with the template's opening of an answer", false)),
+});
+
+/** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
+const given = (properties: object) => ({properties, required: Object.keys(properties)});
+const rule = (found: object, then: object | false) => ({if: given(found), then});
+const STRING = {type: 'string'};
+const RECORD_RULES = [
+  rule({template: STRING, field: STRING}, false),
+  rule({template: STRING, encoder: STRING}, false),
+  rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
+];
+export const RULES = [
+  rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
+  rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
+];
+
+/** Every key of `run.json`. Rules across keys or entries are in `contradictions`. */
+export const fields = {
+  model: name(1024).meta(
+    about('a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker), or a hub id'),
+  ),
+  revision: name(256)
+    .nullable()
+    .meta(about('branch, tag or commit of a hub model; the commit is pinned for the run', null)),
+  layers: layers.meta(about('the blocks to store', 'all')),
+  sites: list(z.enum(SITES), 1, SITES.length).meta(about('the places in a block to store', ['resid_post'])),
+  tokens: tokens.meta(about('the tokens of a sample whose activations are stored', 'all')),
+  exclude_special: z.boolean().meta(about('leave special tokens out before `tokens` chooses', false)),
+  dtype: z
+    .enum(['bf16', 'fp16', 'fp32', 'int8'])
+    .meta(about('of the stored values; int8 has one scale for each row. Default bf16, for pkl.gz fp32')),
+  compute_dtype: z
+    .enum(['bf16', 'fp32'])
+    .meta(about('of weights and computation. Default fp32 where dtype is fp32, else bf16')),
+  format: z
+    .enum(['safetensors', 'safetensors.zst', 'pkl.gz'])
+    .meta(about('of the shard files', 'safetensors')),
+  shard_size_gb: z.number().positive().max(64).meta(about('bytes of a shard before compression, in 10^9', 1)),
+  max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
+  over_long: z.enum(['reject', 'truncate']).meta(about('what becomes of a longer sample', 'reject')),
+  record: record.meta({...about('how a line becomes a sample'), allOf: RECORD_RULES}),
+  keep: list(name(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
+  seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),
+  pool: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool: lower-case letters, digits and dashes')
+    .meta(about('the TPUs to use', 'tpu')),
+  priority: whole(-1000, 1000).meta(about('between runs that share the TPUs; higher goes first', 0)),
+  affinity: z
+    .enum(['any', 'fixed'])
+    .meta(
+      about(
+        'fixed: stream N is for the TPU with number N - stream_offset alone, counted over the zones',
+        'any',
+      ),
+    ),
+  stream_offset: whole(0, 999_999_999).meta(about('the stream of the first TPU, where affinity is fixed', 0)),
+  budget_usd: z
+    .number()
+    .positive()
+    .max(10_000_000)
+    .nullable()
+    .meta(about('dollars that the TPUs may cost; then the run pauses. null is no limit', null)),
+};
+
+/** Values of `run.json` or of a frozen spec, each key optional. */
+export type SpecValues = z.infer<ReturnType<typeof closed<typeof fields>>>;

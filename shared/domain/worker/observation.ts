@@ -1,0 +1,99 @@
+/** Observations of a slot in Cloud TPU, and the worker document after each of them. */
+import {isOlderThan, iso, msOf} from '../time.ts';
+import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom} from './provider-states.ts';
+import {readySince, type Worker} from './worker.ts';
+
+/**
+ * Answer of Cloud TPU for the name of a slot.
+ * `unknown`: the zone gave no answer, which allows no conclusion.
+ * `missing`: a node that was listed before is absent from the complete list of `listed_at`. The list may be wrong.
+ * `absent`: `get` found no node, or no node was ever listed.
+ * `foreign`: a node without our label, which is not ours to delete. A request of ours may wait behind it in the queue.
+ */
+export type Observation = {kind: 'unknown'} | Missing | {kind: 'absent'} | Foreign | Found;
+
+export type Missing = {kind: 'missing'; listed_at: string};
+
+export type Foreign = {kind: 'foreign'; isQueued: boolean};
+
+/** A node, a queued resource, or both. `state` belongs to the node. */
+export type Found = {
+  kind: 'found';
+  state: string | null;
+  health: string;
+  symptoms: Symptom[];
+  queued: Queued | null;
+  /** Incarnations that the labels of both name: normally one. */
+  incarnations: number[];
+  /** Creation time of the node. */
+  created_at: string;
+};
+
+/** Seconds between two records that a node is not READY yet. */
+const UNREADY_S = 120;
+const MOST_SYMPTOMS = 5;
+
+/** Costs of a new bill: the finished incarnation is billed already. */
+export const UNBILLED = {costs: {}, costs_at: null, ready_at: null};
+
+/** Records the observation in the worker, before any decision. A READY node costs money, even a node that has to go. */
+export function afterLook(before: Worker, observation: Observation, now: number): Worker {
+  if (observation.kind === 'missing' && before.missing_since_at === null)
+    return {...before, missing_since_at: observation.listed_at};
+  if (observation.kind !== 'found') return before;
+  const seen = withProvider(before, observation, now);
+  const worker = before.phase === 'gone' ? {...seen, ...UNBILLED} : seen;
+  if (worker.ready_at !== null) return worker;
+  if (observation.state !== 'READY') {
+    const isNews = worker.unready_at === null || isOlderThan(worker.unready_at, UNREADY_S, now);
+    return isNews && nodeStanding(worker) === 'coming' ? {...worker, unready_at: iso(now)} : worker;
+  }
+  // A node in deletion existed before its phase began, unless it belongs to another incarnation.
+  const isOwn = before.phase === 'deleting' && otherIncarnation(before, observation) === undefined;
+  const {provider_since_at, unready_at, phase_since_at} = before;
+  const bounds = [observation.created_at, provider_since_at, unready_at, isOwn ? null : phase_since_at];
+  return {...worker, ready_at: readySince(bounds, now)};
+}
+
+function withProvider(worker: Worker, observation: Found, now: number): Worker {
+  const shown = {
+    provider_state: observation.state,
+    health: observation.state === null ? null : observation.health,
+    queue_state: observation.queued?.state ?? null,
+  };
+  const symptoms = symptomsSince(worker.ready_at, observation.symptoms);
+  const isNews =
+    shown.provider_state !== worker.provider_state ||
+    shown.health !== worker.health ||
+    shown.queue_state !== worker.queue_state ||
+    symptoms.length !== worker.symptoms.length ||
+    worker.missing_since_at !== null ||
+    newSymptoms(worker, {symptoms}).length > 0;
+  if (!isNews) return worker;
+  const isSame = worker.provider_since_at !== null && standing(shown) === standing(worker);
+  const provider_since_at = isSame ? worker.provider_since_at : iso(now);
+  return {...worker, ...shown, symptoms, provider_since_at, missing_since_at: null};
+}
+
+function standing(shown: Shown): string {
+  return `${nodeStanding(shown)}, ${queueStanding(shown)}`;
+}
+
+/** The newest symptoms since the node was READY: earlier symptoms come from its creation. */
+function symptomsSince(ready_at: string | null, symptoms: readonly Symptom[]): Symptom[] {
+  if (ready_at === null) return [];
+  const since = symptoms.filter(({created_at}) => msOf(created_at) >= msOf(ready_at));
+  return since.sort((a, b) => msOf(a.created_at) - msOf(b.created_at)).slice(-MOST_SYMPTOMS);
+}
+
+export function newSymptoms(before: Worker, {symptoms}: Pick<Worker, 'symptoms'>): Symptom[] {
+  const isKnown = ({symptom, created_at}: Symptom) =>
+    before.symptoms.some(known => known.symptom === symptom && known.created_at === created_at);
+  return symptoms.filter(symptom => !isKnown(symptom));
+}
+
+/** The incarnation of a node under the worker's name, if it is not the worker's own. */
+export function otherIncarnation(worker: Worker, observation: Observation): number | undefined {
+  if (observation.kind !== 'found') return undefined;
+  return observation.incarnations.find(incarnation => incarnation !== worker.incarnation);
+}

@@ -1,0 +1,84 @@
+/** Transitions of a worker from phase to phase, each with the request to Cloud TPU that belongs to it. */
+import {isOlderThan, iso} from '../time.ts';
+import type {Limits} from './limits.ts';
+import type {Death} from './liveness.ts';
+import {NO_COSTS, NO_WORK, NOTHING_SHOWN, type Phase, type Worker} from './worker.ts';
+
+export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
+
+/** `death`: why this incarnation ended before its work did. */
+export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: string[]; death?: Death};
+
+export const IDLE = {...NO_WORK, activity: null};
+
+export function toCreating(worker: Worker, now: number): WorkerDecision {
+  const creating = enter(worker, 'creating', now, {
+    incarnation: worker.incarnation + 1,
+    born_at: iso(now),
+    hello_at: null,
+    bundle: null,
+    is_probe: false,
+    suspect: null,
+    asked_at: iso(now),
+    ready_at: null,
+    ...NO_COSTS,
+    heartbeat_at: null,
+    progress_at: null,
+    ...NOTHING_SHOWN,
+    fault: null,
+    activity: null,
+    blocked_until_at: null,
+    recreate: false,
+    last_error: null,
+  });
+  return {
+    worker: creating,
+    actions: [ask('create', creating)],
+    events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
+  };
+}
+
+export function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
+  const deleting = enter(worker, 'deleting', now, {
+    asked_at: iso(now),
+    last_death: death?.cause ?? worker.last_death,
+    ...IDLE,
+  });
+  return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};
+}
+
+/** Blocks the slot after Cloud TPU refused its node. The pool fills another slot in the meantime. */
+export function createRefused(worker: Worker, reason: string, wait_s: number, now: number): Worker {
+  return enter(worker, 'gone', now, {
+    blocked_until_at: iso(now + wait_s * 1000),
+    last_error: reason,
+    last_death: reason,
+    asked_at: null,
+  });
+}
+
+/** Repeats a request that has had no effect for long. */
+export function askAgain(
+  worker: Worker,
+  kind: 'create' | 'delete',
+  limits: Limits,
+  now: number,
+): WorkerDecision {
+  if (!isOlderThan(worker.asked_at ?? worker.phase_since_at, limits.ask_again_s, now))
+    return unchanged(worker);
+  const shows = kind === 'create' ? 'does not show' : 'is still there';
+  const event = `${worker.name} ${shows}: asking again to ${kind} it`;
+  return {worker: {...worker, asked_at: iso(now)}, actions: [ask(kind, worker)], events: [event]};
+}
+
+export function unchanged(worker: Worker): WorkerDecision {
+  return {worker, actions: [], events: []};
+}
+
+export function enter(worker: Worker, phase: Phase, now: number, changes: Partial<Worker> = {}): Worker {
+  return {...worker, ...changes, phase, phase_since_at: iso(now)};
+}
+
+function ask(kind: 'create' | 'delete', worker: Worker): WorkerAction {
+  return {kind, worker: worker.name, incarnation: worker.incarnation};
+}

@@ -1,0 +1,88 @@
+/** Translates resources of the Cloud TPU API v2 into the port's `Tpu`, and a request into a node of the API. */
+import type {protos} from '@google-cloud/tpu';
+import type {Tpu, TpuRequest} from '../ports.ts';
+import {queuedFailure, reasonOf} from './errors.ts';
+
+const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
+const MOST_DETAILS = 500;
+export const UNSPECIFIED = 'STATE_UNSPECIFIED';
+
+export type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
+
+export function nodeFor(request: TpuRequest, service_account: string | undefined) {
+  const {accelerator, runtime_version, labels, metadata} = request;
+  return {
+    acceleratorType: accelerator,
+    runtimeVersion: runtime_version,
+    labels,
+    metadata,
+    // By default a node has no external IP address: it reaches no packages and, without Private Google Access, no bucket.
+    networkConfig: {enableExternalIps: true},
+    ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
+  };
+}
+
+type Node = protos.google.cloud.tpu.v2.INode;
+type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
+
+/** Joins a node and a queued resource of one name and zone into one entry. */
+export function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
+  const found = new Map<string, Tpu>();
+  for (const node of nodes) {
+    const tpu = tpuOf(node, words);
+    found.set(`${tpu.zone}/${tpu.name}`, tpu);
+  }
+  for (const resource of queuedResources) {
+    const {name, zone} = placeOf(resource.name);
+    const queued = queuedOf(resource, words);
+    const bare: Tpu = {
+      ...{name, zone, state: null, health: 'HEALTH_UNSPECIFIED', labels: queued.labels, symptoms: []},
+      ...{queued, created_at: instantOf(resource.createTime)},
+    };
+    found.set(`${zone}/${name}`, {...(found.get(`${zone}/${name}`) ?? bare), queued});
+  }
+  return [...found.values()];
+}
+
+function tpuOf(node: Node, words: Words): Tpu {
+  return {
+    ...placeOf(node.name),
+    state: wordOf(node.state, words.state) ?? UNSPECIFIED,
+    health: wordOf(node.health, words.health) ?? 'HEALTH_UNSPECIFIED',
+    labels: {...node.labels},
+    symptoms: (node.symptoms ?? []).map(({symptomType, details, createTime}) => ({
+      symptom: wordOf(symptomType, words.symptom) ?? 'SYMPTOM_TYPE_UNSPECIFIED',
+      details: (details ?? '').slice(0, MOST_DETAILS).toWellFormed(),
+      created_at: instantOf(createTime),
+    })),
+    queued: null,
+    created_at: instantOf(node.createTime),
+  };
+}
+
+function queuedOf({state, tpu, queueingPolicy}: QueuedResource, words: Words): NonNullable<Tpu['queued']> {
+  const error = state?.failedData?.error;
+  return {
+    state: wordOf(state?.state, words.queued) ?? UNSPECIFIED,
+    initiator: wordOf(state?.stateInitiator, words.initiator) ?? 'STATE_INITIATOR_UNSPECIFIED',
+    error: error ? {kind: queuedFailure(error), message: reasonOf(error).toWellFormed()} : null,
+    valid_until_at: queueingPolicy?.validUntilTime ? instantOf(queueingPolicy.validUntilTime) : null,
+    labels: {...tpu?.nodeSpec?.[0]?.node?.labels},
+  };
+}
+
+function placeOf(path: string | null | undefined): {name: string; zone: string} {
+  const [, , , zone = '', , name = ''] = (path ?? '').split('/');
+  return {name, zone};
+}
+
+function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): string {
+  const {seconds = 0, nanos = 0} = time ?? {};
+  return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
+}
+
+/** The word of an enum: gRPC gives words, REST and operations give numbers. Unknown numbers have no word. */
+export function wordOf(value: unknown, names: Record<number, string>): string | undefined {
+  if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
+  return names[Number(value ?? 0)];
+}

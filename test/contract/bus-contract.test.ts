@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import {DatabaseSync} from 'node:sqlite';
+import {EmbeddedBus} from '../../shared/embedded/bus.ts';
+import {openBus} from '../../shared/google/bus.ts';
+import type {Bus, Document} from '../../shared/ports.ts';
+import {Scratch, until} from '../emulator/a-cloud.ts';
+
+type Arrived = {id: string; topic: string; message: Document};
+type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};
+
+async function embedded(): Promise<Subject> {
+  const arrived: Arrived[] = [];
+  const bus = new EmbeddedBus({
+    database: new DatabaseSync(':memory:'),
+    deliver: async ({id, topic, message}) => {
+      arrived.push({id, topic, message});
+    },
+    now: Date.now,
+    random: Math.random,
+  });
+  bus.start();
+  return {bus, arrived: () => arrived, close: () => bus.stop()};
+}
+
+/** Google's client against the local cloud, and the events that reached its functions. */
+async function pubsub(): Promise<Subject> {
+  const scratch = new Scratch();
+  const {cloud, seen} = await scratch.cloudWithFunctions();
+  const before = process.env.PUBSUB_EMULATOR_HOST;
+  process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
+  return {
+    bus: openBus({project: cloud.project, token: cloud.token}),
+    arrived: () =>
+      seen().map(event => ({
+        id: event.id,
+        topic: event.function.replace('on-', ''),
+        message: JSON.parse(event.text),
+      })),
+    close: async () => {
+      if (before === undefined) delete process.env.PUBSUB_EMULATOR_HOST;
+      else process.env.PUBSUB_EMULATOR_HOST = before;
+      await scratch.end();
+    },
+  };
+}
+
+for (const [name, open] of [
+  ['EmbeddedBus', embedded],
+  ['Pub/Sub on the local cloud', pubsub],
+] as const) {
+  describe(`Bus: ${name}`, () => {
+    let subject: Subject;
+    before(async () => {
+      subject = await open();
+    });
+    after(() => subject.close());
+
+    it('a published message arrives under the id that publish returned', async () => {
+      const message = {action: 'pause', run: 'my-run', nested: {list: [1, 'två', null, true]}};
+      const id = await subject.bus.publish('control', message);
+      const arrived = await until('it arrived', () => subject.arrived().find(event => event.id === id));
+      assert.deepEqual(arrived, {id, topic: 'control', message});
+    });
+
+    it('every publish has an id of its own, also for equal messages', async () => {
+      const ids = await Promise.all([1, 2, 3, 4, 5].map(() => subject.bus.publish('tpu', {same: 'words'})));
+      assert.equal(new Set(ids).size, 5);
+      await until('all arrived', () => ids.every(id => subject.arrived().some(event => event.id === id)));
+    });
+  });
+}

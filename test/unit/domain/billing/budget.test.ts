@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import {costOfLeaving, overspent} from '../../../../shared/domain/billing/cost.ts';
+import {at, aWorker} from '../../../support/builders.ts';
+
+const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
+
+describe('a budget', () => {
+  it('a budget ends at its last cent and needs a known price, and no budget is no limit', () => {
+    const spent = (spent_usd: number) => ({spent_usd, leaving_usd: 0});
+    assert.equal(overspent('run', null, spent(1e9), false), undefined);
+    assert.equal(overspent('run', 10, spent(9.99), true), undefined);
+    assert.match(overspent('run', 10, spent(10), true) ?? '', /\$10\.00 of \$10\.00 are spent; /);
+    assert.match(overspent('run', 10, spent(0), false) ?? '', /prices\/chips/);
+  });
+
+  it('a budget keeps the price of deleting its TPUs, and says so', () => {
+    assert.equal(overspent('run', 10, {spent_usd: 8, leaving_usd: 1.9}, true), undefined);
+    assert.match(
+      overspent('run', 10, {spent_usd: 8, leaving_usd: 2}, true) ?? '',
+      /^\$8\.00 of \$10\.00 are spent, and \$2\.00 are kept for the minutes that deleting TPUs takes; /,
+    );
+  });
+
+  it('the price of deleting is three minutes of each TPU, also before READY', () => {
+    const workers = [
+      aPaid({work: 'one/000', usd_per_hour: 20}),
+      aPaid({phase: 'creating', ready_at: null, charged_to: 'one', usd_per_hour: 40}),
+      aPaid({phase: 'deleting', usd_per_hour: 60}),
+      aPaid({phase: 'gone', charged_to: 'one'}),
+    ];
+    const {runs, total} = costOfLeaving(workers);
+    assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
+  });
+});

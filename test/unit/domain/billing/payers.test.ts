@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import {accrue, paidBy, payersFor, purseOf} from '../../../../shared/domain/billing/cost.ts';
+import {at, aWorker, T0} from '../../../support/builders.ts';
+
+const HOUR = 3_600_000;
+const slot = (number: number) => `tpu-us-central1-a-${number}`;
+const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
+
+describe('the runs that pay for slots', () => {
+  it('runs pay in order of service, each for as many slots as it has streams', () => {
+    const open = [
+      {run: 'urgent', streams: 2},
+      {run: 'other', streams: 5},
+    ];
+    const workers = new Map(
+      [
+        aPaid({name: slot(0), work: 'urgent/000', charged_to: 'urgent'}),
+        aPaid({name: slot(1), phase: 'booting', work: null, charged_to: 'ended'}),
+        aPaid({name: slot(2), work: 'ended/000', charged_to: 'ended'}),
+        aPaid({name: slot(3), phase: 'booting', work: null, charged_to: null}),
+      ].map(worker => [worker.name, worker]),
+    );
+    const fixed = new Map([[slot(5), 'own']]);
+    const payers = payersFor([0, 1, 2, 3, 4, 5].map(slot), workers, open, fixed);
+    assert.deepEqual(Object.fromEntries(payers), {[slot(1)]: 'urgent', [slot(4)]: 'other', [slot(5)]: 'own'});
+    const spare = workers.get(slot(1)) ?? assert.fail();
+    const moved = accrue(paidBy(accrue(spare, T0 + HOUR), payers.get(slot(1)) ?? null), T0 + 2 * HOUR);
+    assert.deepEqual(moved.costs, {ended: 3.6, urgent: 3.6});
+  });
+
+  it('no run pays for more TPUs than it has streams, and deleting TPUs do not count', () => {
+    const of = (...all: Parameters<typeof aPaid>[0][]) =>
+      new Map(all.map((changes, number) => [slot(number), aPaid({name: slot(number), ...changes})]));
+    const open = [
+      {run: 'a', streams: 1},
+      {run: 'b', streams: 2},
+    ];
+    const spare = {phase: 'booting', work: null, charged_to: 'a'};
+    const atWork = {work: 'a/000', charged_to: 'a'};
+    const payers = (workers: ReturnType<typeof of>, count: number) =>
+      Object.fromEntries(payersFor([0, 1, 2].slice(0, count).map(slot), workers, open, new Map()));
+    assert.deepEqual(payers(of(atWork, spare, spare), 3), {[slot(1)]: 'b', [slot(2)]: 'b'});
+    const going = {phase: 'deleting', work: null, charged_to: 'b'};
+    assert.deepEqual(payers(of(atWork, going), 3), {[slot(2)]: 'b'});
+    const repaired = {phase: 'working', work: null, charged_to: 'ended'};
+    assert.deepEqual(payers(of(atWork, repaired), 2), {[slot(1)]: 'b'});
+  });
+});
+
+describe('the runs that pay within their budgets', () => {
+  const left = (pool: number, one: number, two: number) => ({
+    runs: new Map([
+      ['one', one],
+      ['two', two],
+    ]),
+    pool,
+  });
+  const payers = (of: ReturnType<typeof left>, workers = new Map<string, ReturnType<typeof aPaid>>()) => {
+    const open = ['one', 'two'].map(run => ({run, streams: 2}));
+    const pays = purseOf(of, workers, () => 20);
+    return [...payersFor([0, 1, 2].map(slot), workers, open, new Map(), pays).values()];
+  };
+
+  it('a run pays for as many TPUs as its budget covers, and the next run pays for the others', () => {
+    assert.deepEqual(payers(left(9, 9, 9)), ['one', 'one', 'two']);
+    assert.deepEqual(payers(left(9, 1.5, 9)), ['one', 'two', 'two']);
+    assert.deepEqual(payers(left(9, 1.5, 1)), ['one', null, null]);
+    assert.deepEqual(payers(left(2.5, 9, 9)), ['one', 'one', null]);
+  });
+
+  it('the budget of the pool already includes an existing TPU, whichever run pays', () => {
+    const spare = aPaid({name: slot(0), phase: 'booting', work: null, charged_to: 'ended'});
+    const workers = new Map([[slot(0), spare]]);
+    assert.deepEqual(payers(left(1.5, 9, 9), workers), ['one', 'one', null]);
+    assert.deepEqual(payers(left(9, 1, 1), workers), [null, null, null]);
+  });
+});

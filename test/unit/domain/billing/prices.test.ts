@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import {
+  chipsOf,
+  isPriceKey,
+  LIST_PRICES,
+  meanUsdPerHour,
+  overList,
+  usdPerHour,
+} from '../../../../shared/domain/billing/prices.ts';
+
+describe('the price of a node', () => {
+  for (const [accelerator, chips] of [
+    ['v2-8', 4],
+    ['v3-32', 16],
+    ['v4-8', 4],
+    ['v5p-8', 4],
+    ['v5litepod-1', 1],
+    ['v5litepod-16', 16],
+    ['v6e-8', 8],
+  ] as const)
+    it(`a ${accelerator} has ${chips} chips`, () => assert.equal(chipsOf(accelerator)?.chips, chips));
+
+  for (const accelerator of ['v2-1', 'v5p-7', 'v5litepod-0', 'v6e-01', 'v9-8'])
+    it(`${accelerator} is no TPU type, and has no price`, () => {
+      assert.equal(chipsOf(accelerator), undefined);
+      assert.equal(usdPerHour(LIST_PRICES, {accelerator, spot: true, zone: 'us-central1-a'}), null);
+    });
+
+  it('a node has the price of its type in its region, or of its generation, or none', () => {
+    const prices = {...LIST_PRICES, 'v6e@europe-west4': {usd: 3, spot_usd: 1}};
+    const price = (accelerator: string, zone: string, spot: boolean) =>
+      usdPerHour(prices, {accelerator, spot, zone});
+    assert.equal(price('v6e-8', 'europe-west4-a', true), 8);
+    assert.equal(price('v6e-8', 'us-east5-b', false), 8 * 2.7);
+    assert.equal(price('v3-8', 'us-central1-a', false), 8);
+    assert.equal(price('v9-8', 'us-central1-a', true), null);
+    assert.equal(price('v5litepod-8', 'us-east5-c', true), 4.8);
+    assert.equal(price('v5litepod-8', 'europe-west4-a', true), 6.24);
+    assert.equal(price('v5p-8', 'us-south1-a', false), 19.116);
+  });
+});
+
+describe('the mean price over zones', () => {
+  const mean = (accelerator: string) =>
+    meanUsdPerHour(LIST_PRICES, {accelerator, spot: false, zones: ['us-central1-a', 'europe-west4-b']});
+  it('the mean price of a node counts the zones with a known price', () =>
+    assert.ok(Math.abs((mean('v5litepod-4') ?? 0) - 4 * 1.38) < 1e-9));
+  it('the mean price is unknown where no zone has a price', () => assert.equal(mean('v9-8'), null));
+});
+
+describe('prices over the list', () => {
+  it('a given price of a generation replaces the listed prices of all regions', () => {
+    const prices = overList({v5litepod: {usd: 2, spot_usd: 2}, 'v5p@us-east5': {usd: 1, spot_usd: 1}});
+    const priceOf = (accelerator: string, zone: string) =>
+      usdPerHour(prices, {accelerator, spot: true, zone});
+    assert.equal(priceOf('v5litepod-1', 'europe-west4-b'), 2);
+    assert.equal(priceOf('v5p-2', 'us-east5-a'), 1);
+    assert.equal(priceOf('v5p-2', 'europe-west4-b'), LIST_PRICES['v5p@europe-west4']?.spot_usd);
+  });
+
+  it('a given price that is unknown replaces the list too', () => {
+    const prices = overList({v5litepod: null, 'v5p-2@us-east5': null});
+    const priceOf = (accelerator: string, zone: string) =>
+      usdPerHour(prices, {accelerator, spot: true, zone});
+    assert.equal(priceOf('v5litepod-1', 'europe-west4-b'), null);
+    assert.equal(priceOf('v5p-2', 'us-east5-a'), null);
+    assert.equal(priceOf('v5p-2', 'us-central1-a'), LIST_PRICES.v5p?.spot_usd);
+  });
+
+  for (const key of ['v6e', 'v6e-8', 'v9-8', 'v5litepod@us-south1', 'v6e-8@us-east5'])
+    it(`${key} is a valid key of a price`, () => assert.ok(isPriceKey(key, 'v9-8')));
+
+  for (const key of [
+    'v5e',
+    'V6E',
+    'v5e-8',
+    'v9-4',
+    'v9',
+    'v6e@us-east5-b',
+    'v6e@',
+    'v6e@us-east5@us-east5',
+    '',
+  ])
+    it(`"${key}" is no key of a price`, () => assert.ok(!isPriceKey(key, 'v9-8')));
+});

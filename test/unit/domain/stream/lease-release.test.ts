@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import {type Claim, type Outcome, releaseLease} from '../../../../shared/domain/stream/lease.ts';
+import {type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
+import {aLeasedStream, NOTHING_STORED, T0} from '../../../support/builders.ts';
+
+const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
+
+describe('the release of a lease', () => {
+  const releases: {
+    name: string;
+    outcome: Outcome;
+    failure?: {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+    given?: Partial<Stream>;
+    then: Partial<Stream>;
+  }[] = [
+    {
+      name: 'a drained worker releases its stream',
+      outcome: 'drained',
+      then: {status: 'pending', failures: 0, last_error: null},
+    },
+    {
+      name: 'a preemption is no failure',
+      outcome: 'preempted',
+      then: {status: 'pending', failures: 0, last_error: null},
+    },
+    {
+      name: 'a preemption after two failures is no third failure',
+      outcome: 'preempted',
+      given: {failures: 2, last_error: 'before'},
+      then: {status: 'pending', failures: 2, last_error: 'before'},
+    },
+    {
+      name: 'a fault of the machine is recorded and is no failure',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'disk full'},
+      given: {failures: 2},
+      then: {status: 'pending', failures: 2, last_error: 'disk full'},
+    },
+    {
+      name: 'the fifth machine fault in a row fails the stream with the reason of the last fault',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'disk full'},
+      given: {faults: 4},
+      then: {status: 'failed', faults: 5, failures: 0, last_error: 'disk full'},
+    },
+    {
+      name: 'a bad host is recorded and counts as nothing',
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'Failed to initialize TPU system: busy'},
+      given: {failures: 2, faults: 4},
+      then: {status: 'pending', failures: 2, faults: 4, last_error: 'Failed to initialize TPU system: busy'},
+    },
+    {
+      name: 'a failure of the stream that quotes a bad host is a failure',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'line 3 says: Failed to initialize TPU system'},
+      then: {status: 'pending', failures: 1, last_error: 'line 3 says: Failed to initialize TPU system'},
+    },
+    {
+      name: 'a failure of the stream counts',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'not UTF-8'},
+      then: {status: 'pending', failures: 1, last_error: 'not UTF-8'},
+    },
+    {
+      name: 'a failure of the model counts',
+      outcome: 'failed',
+      failure: {kind: 'model', reason: 'no weights'},
+      then: {status: 'pending', failures: 1, last_error: 'no weights'},
+    },
+    {
+      name: 'the third failure fails the stream',
+      outcome: 'failed',
+      failure: {kind: 'stream', reason: 'not UTF-8'},
+      given: {failures: 2},
+      then: {status: 'failed', failures: 3, last_error: 'not UTF-8'},
+    },
+    {
+      name: 'a failure without a reason has a reason that says so',
+      outcome: 'failed',
+      then: {status: 'pending', failures: 1, last_error: 'the worker gave no reason'},
+    },
+    {
+      name: 'a release as completed without the final shard is a failure',
+      outcome: 'completed',
+      then: {status: 'pending', failures: 1, finished: false},
+    },
+  ];
+  for (const {name, outcome, failure, given, then} of releases)
+    it(name, () => {
+      const released = releaseLease(aLeasedStream(given), OWN, outcome, failure ?? null, T0);
+      assert.ok(released);
+      const {lease, epoch, ...rest} = released;
+      assert.deepEqual({lease, epoch}, {lease: null, epoch: 3});
+      for (const [field, value] of Object.entries(then))
+        assert.equal(rest[field as keyof typeof rest], value, field);
+    });
+
+  it('a release of a completed stream changes nothing, with any claim', () => {
+    const finished = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};
+    const completed = withProgress(aLeasedStream(), finished, T0);
+    assert.equal(completed.status, 'completed');
+    for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
+      assert.equal(releaseLease(completed, {...OWN, epoch: 1}, outcome, null, T0), completed);
+  });
+});

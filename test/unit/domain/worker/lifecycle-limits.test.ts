@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import type {Observation} from '../../../../shared/domain/worker/observation.ts';
+import {createRefused} from '../../../../shared/domain/worker/transitions.ts';
+import {isBlocked, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
+import {at, T0} from '../../../support/builders.ts';
+import {decide, node, wellIn} from './lifecycle-cases.ts';
+
+const shown = (state: string) => ({
+  ...{provider_state: state, health: 'HEALTHY', provider_since_at: at(0)},
+});
+
+describe('time limits of a worker', () => {
+  const limits: {
+    name: string;
+    given: Worker;
+    seen: Observation;
+    limit: number;
+    then: Phase;
+    asks?: 'create' | 'delete';
+  }[] = [
+    {
+      name: 'a node that never becomes READY',
+      given: wellIn('creating', {asked_at: at(600)}),
+      seen: node('CREATING'),
+      limit: 900,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a create without effect',
+      given: wellIn('creating'),
+      seen: {kind: 'absent'},
+      limit: 180,
+      then: 'creating',
+      asks: 'create',
+    },
+    {
+      name: 'a delete without effect',
+      given: wellIn('deleting'),
+      seen: node('READY'),
+      limit: 30,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a delete that never ends',
+      given: wellIn('deleting'),
+      seen: node('DELETING'),
+      limit: 180,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a READY node with a silent agent',
+      given: wellIn('booting'),
+      seen: node('READY'),
+      limit: 600,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a setup that never ends',
+      given: wellIn('booting', {heartbeat_at: at(1790)}),
+      seen: node('READY'),
+      limit: 1800,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a setup that falls silent',
+      given: wellIn('booting', {heartbeat_at: at(0)}),
+      seen: node('READY'),
+      limit: 240,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'an idle agent that falls silent',
+      given: wellIn('idle'),
+      seen: node('READY'),
+      limit: 240,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a working agent that falls silent',
+      given: wellIn('working'),
+      seen: node('READY'),
+      limit: 240,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a silent agent in a zone without an answer',
+      given: wellIn('working'),
+      seen: {kind: 'unknown'},
+      limit: 240,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a draining worker',
+      given: wellIn('draining', {heartbeat_at: at(890), progress_at: at(890)}),
+      seen: node('READY'),
+      limit: 900,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a repair that never ends',
+      given: wellIn('creating', {asked_at: at(890), ...shown('REPAIRING')}),
+      seen: node('REPAIRING'),
+      limit: 900,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    ...(
+      [
+        ['running', 600],
+        ['uploading', 600],
+        ['compiling', 900],
+        ['loading', 3600],
+      ] as const
+    ).map(([activity, limit]) => ({
+      name: `an agent that is ${activity} with heartbeats and without progress`,
+      given: wellIn('working', {activity, progress_at: at(0), heartbeat_at: at(limit)}),
+      seen: node('READY'),
+      limit,
+      then: 'deleting' as const,
+      asks: 'delete' as const,
+    })),
+    {
+      name: 'an idle agent that never requests work',
+      given: wellIn('idle', {activity: 'idle', progress_at: at(0), heartbeat_at: at(600)}),
+      seen: node('READY'),
+      limit: 600,
+      then: 'deleting',
+      asks: 'delete',
+    },
+    {
+      name: 'a silent worker with a node of state UNKNOWN',
+      given: wellIn('working'),
+      seen: node('UNKNOWN'),
+      limit: 240,
+      then: 'deleting',
+      asks: 'delete',
+    },
+  ];
+  for (const {name, given, seen, limit, then, asks} of limits)
+    it(`${name} has ${limit} s`, () => {
+      const inTime = decide(given, seen, {seconds: limit});
+      assert.deepEqual([inTime.worker.phase, inTime.actions], [given.phase, []]);
+      const late = decide(given, seen, {seconds: limit + 1});
+      assert.equal(late.worker.phase, then);
+      assert.equal(late.actions[0]?.kind, asks);
+    });
+
+  it('a slot is blocked for retry_s after a node that never came up', () => {
+    const dead = decide(wellIn('creating'), node('CREATING'), {seconds: 901}).worker;
+    const gone = decide(dead, {kind: 'absent'}, {seconds: 961}).worker;
+    assert.ok(gone.phase === 'gone' && isBlocked(gone, T0 + 962_000), JSON.stringify(gone));
+    const again = decide(gone, {kind: 'absent'}, {seconds: 901 + 301}).worker;
+    assert.deepEqual([again.phase, again.blocked_until_at], ['creating', null]);
+  });
+
+  it('a refused slot is created again after its block, not before', () => {
+    const refused = createRefused(wellIn('creating'), 'no capacity', 300, T0);
+    assert.deepEqual([refused.phase, refused.last_error], ['gone', 'no capacity']);
+    assert.deepEqual(decide(refused, {kind: 'absent'}, {seconds: 300}).actions, []);
+    const {worker} = decide(refused, {kind: 'absent'}, {seconds: 301});
+    assert.deepEqual([worker.phase, worker.incarnation], ['creating', 3]);
+  });
+});

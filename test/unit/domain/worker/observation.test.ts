@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
+
+describe('the billing start of a node', () => {
+  it('a node that reappears in a gone slot starts a new bill', () => {
+    const given = aWorker({
+      phase: 'gone',
+      phase_since_at: at(60),
+      ready_at: at(0),
+      usd_per_hour: 2,
+      costs: {'my-run': 5},
+      costs_at: at(60),
+    });
+    const seenAt = (seconds: number, state: string, created_at = at(0)) => {
+      const seen = found(state, {created_at});
+      const {worker} = decideWorker(given, seen, 'unwanted', LIMITS, moment(T0 + seconds * 1000));
+      return [worker.phase, worker.ready_at, worker.costs, worker.costs_at];
+    };
+    assert.deepEqual(seenAt(120, 'READY'), ['deleting', at(120), {}, null]);
+    assert.deepEqual(seenAt(9000, 'READY'), ['deleting', at(60), {}, null]);
+    assert.deepEqual(seenAt(9000, 'READY', at(900)), ['deleting', at(900), {}, null]);
+    assert.deepEqual(seenAt(9000, 'CREATING'), ['deleting', null, {}, null]);
+  });
+
+  for (const {name, changes, node, ready_s} of [
+    {name: 'was created minutes ago', changes: {}, node: {created_at: at(8800)}, ready_s: 9000},
+    {name: 'was created long ago', changes: {}, node: {created_at: at(100)}, ready_s: 100},
+    {
+      name: 'was not READY at a later tick',
+      changes: {provider_since_at: at(500)},
+      node: {},
+      ready_s: 500,
+    },
+    {name: 'was created by a clock that is behind', changes: {}, node: {created_at: at(-50)}, ready_s: 0},
+    {name: 'is being deleted', changes: {phase: 'deleting', phase_since_at: at(400)}, node: {}, ready_s: 0},
+    {
+      name: 'is being deleted for another incarnation',
+      changes: {phase: 'deleting', phase_since_at: at(400)},
+      node: {incarnations: [1]},
+      ready_s: 400,
+    },
+  ] as const)
+    it(`a READY node that ${name} is billed from second ${ready_s}`, () => {
+      const given = aWorker({phase: 'creating', asked_at: at(0), ...changes});
+      const seen = found('READY', {
+        ...node,
+        incarnations: [...('incarnations' in node ? node.incarnations : [2])],
+      });
+      const {worker} = decideWorker(
+        given,
+        seen,
+        'wanted',
+        {...LIMITS, create_s: 9999},
+        moment(T0 + 9_000_000),
+      );
+      assert.equal(worker.ready_at, at(ready_s));
+      assert.equal(
+        decideWorker(worker, seen, 'wanted', LIMITS, moment(T0 + 9_100_000)).worker.ready_at,
+        at(ready_s),
+      );
+    });
+
+  it('a node that every tick saw before READY is billed from READY', () => {
+    let worker = aWorker({phase: 'creating', asked_at: at(0)});
+    for (let minute = 1; minute <= 12; minute++) {
+      const seen = found(minute < 12 ? 'CREATING' : 'READY', {created_at: at(5)});
+      worker = decideWorker(
+        worker,
+        seen,
+        'wanted',
+        {...LIMITS, create_s: 9999},
+        moment(T0 + minute * 60_000),
+      ).worker;
+    }
+    assert.equal(worker.ready_at, at(720));
+  });
+});
