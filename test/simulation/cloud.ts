@@ -154,6 +154,16 @@ export class SimTpus {
     this.nodes.set(name, {name, zone, ...was, ...said, metadata: {}, created_at, from: null});
   }
 
+  /** A node that we labelled and that fits no slot: only a tick can find and delete it. */
+  addStray(name: string): void {
+    if (this.#setting.isCalm || this.nodes.has(name)) return;
+    const [zone = ''] = this.zones.keys();
+    const created_at = iso(this.#setting.clockwork.now);
+    const was = {state: 'READY', before: 'CREATING', changed_at: this.#setting.clockwork.now};
+    const said = {health: 'HEALTHY', symptoms: [], queued: null, labels: {'managed-by': 'gleaner'}};
+    this.nodes.set(name, {name, zone, ...was, ...said, metadata: {}, created_at, from: null});
+  }
+
   removeForeign(): void {
     for (const node of this.nodes.values()) if (isForeign(node)) this.remove(node);
   }

@@ -14,6 +14,46 @@ export type Code = {
 /** `tomorrow` is there in worlds in which it is rolled out. */
 export type Codes = {today: Code; tomorrow: Code | undefined};
 
+/** Sizes of pages and batches, so small that a wide world has more than one of each. */
+const SMALL_PAGES: Edit[] = [
+  {file: 'shared/control-plane/state/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
+  {
+    file: 'shared/control-plane/workers/reconcile-workers.ts',
+    find: 'const MOST_SLOTS = 50;',
+    replace: 'const MOST_SLOTS = 3;',
+  },
+  {
+    file: 'shared/control-plane/runs/run-result.ts',
+    find: 'const PAGE = 500;',
+    replace: 'const PAGE = 7;',
+  },
+  {
+    file: 'shared/control-plane/streams/resync-streams.ts',
+    find: 'const LISTED = 500;',
+    replace: 'const LISTED = 7;',
+  },
+  {
+    file: 'shared/control-plane/streams/resync-streams.ts',
+    find: 'const limit = 5000;',
+    replace: 'const limit = 11;',
+  },
+  {
+    file: 'shared/control-plane/streams/rebuild-streams.ts',
+    find: 'const LISTED = 500;',
+    replace: 'const LISTED = 7;',
+  },
+  {
+    file: 'shared/control-plane/streams/audit-streams.ts',
+    find: 'const PAGE = 500;',
+    replace: 'const PAGE = 4;',
+  },
+  {
+    file: 'shared/control-plane/streams/revoke-leases.ts',
+    find: 'const MOST_TOLD = 50;',
+    replace: 'const MOST_TOLD = 3;',
+  },
+];
+
 const MARK = '?tomorrow';
 
 /** Numbers that tomorrow's code counts up in documents; nobody may lose count of them, and no document of today has them. */
@@ -90,15 +130,21 @@ const TOMORROW: Edit[] = [
 
 export const TODAY = await load('');
 
-let loading: Promise<Code> | undefined;
+const SMALL = '?small-pages';
+const loading = new Map<string, Promise<Code>>();
 
-export function tomorrow(): Promise<Code> {
-  if (!loading) {
-    loadEdited('tomorrow', TOMORROW, MARK);
-    loading = load(MARK);
-  }
-  return loading;
+/** Copies of the code, each loaded when the first world needs it. */
+function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
+  const known = loading.get(mark);
+  if (known) return known;
+  loadEdited(name, edits, mark);
+  const code = load(mark);
+  loading.set(mark, code);
+  return code;
 }
+
+export const tomorrow = () => copy('tomorrow', TOMORROW, MARK);
+export const withSmallPages = () => copy('small pages', SMALL_PAGES, SMALL);
 
 async function load(mark: string): Promise<Code> {
   const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([

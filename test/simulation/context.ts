@@ -32,7 +32,10 @@ const LIMITS = {
   GLEANER_CREATE_WAIT_S: '200',
   GLEANER_QUEUE_S: '900',
 };
-const ZONES = ['us-central1-a', 'europe-west4-b'];
+const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
+/** Every so-many-th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
+const WIDE_EVERY = 40;
+export const WIDE_SLOTS = 7;
 
 /** What a world may be made smaller by, besides leaving out kinds of faults. */
 export const SIMPLER = [
@@ -82,18 +85,27 @@ export class Setting {
   storm: Faults = CALM;
   /** worker-api answers neither workers nor the tick. */
   isApiOut = false;
+  isStoreOut = false;
+  /** The verb of a service that is refused now. */
+  refused: string | undefined;
+  /** The present call has ended a stream, a run or a life. */
+  isDangerous = false;
+  readonly isWide: boolean;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
     this.options = options;
     this.objects = new SimObjects(this.clockwork);
     this.tpus = new SimTpus(this);
-    this.mostCreates = this.chance.pick([2, 3, 4, 8]);
+    this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
+    const fewest = this.chance.pick([2, 3, 4, 8]);
+    this.mostCreates = this.isWide ? 5 * fewest : fewest;
+    this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
-    const drawn = ZONES.slice(0, this.count('second zone', 2));
+    const drawn = this.isWide ? ZONES : ZONES.slice(0, this.count('second zone', 2));
     const zones = options.plan ? ZONES.slice(0, 1) : drawn;
     for (const zone of zones) this.tpus.zone(zone);
-    const slots = this.count('second slot', 2);
+    const slots = this.isWide ? WIDE_SLOTS : this.count('second slot', 2);
     this.config = aConfig({
       ...LIMITS,
       GLEANER_ZONES: zones.join(','),

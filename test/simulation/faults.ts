@@ -64,6 +64,14 @@ export type Faults = {
   drift: number;
   /** Of the function instances, those that run tomorrow's code while the others run today's. */
   rollout: number;
+  /** An instance dies at a dangerous instant: before it publishes, or after it has ended a stream, a run or a life. */
+  aim: number;
+  /** The Store answers nothing for minutes. */
+  store_outage: number;
+  /** One verb of one service is refused for minutes, as when a role was taken away. */
+  permission: number;
+  /** A node with our label fits no slot. */
+  stray: number;
   /** Somebody else has a node in a zone of the pool, perhaps under a name of ours. */
   foreign: number;
   /** The whole database is lost once. */
@@ -108,6 +116,10 @@ const MOST: Faults = {
   skew_s: 10,
   drift: 0.3,
   rollout: 1,
+  aim: 0.1,
+  store_outage: 0.15,
+  permission: 0.15,
+  stray: 0.4,
   foreign: 0.5,
   wipe: 0.8,
   overwrite: 0.3,

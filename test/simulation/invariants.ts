@@ -56,6 +56,9 @@ export class Invariants {
     // A fold begins anew when its run has changed.
     this.#verdict.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
+    const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
+    if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
+      this.#setting.isDangerous = true;
     switch (kind) {
       case 'runs':
         this.#setting.see(`a run is: ${after.status}`);
@@ -99,6 +102,11 @@ export class Invariants {
     }
     if (!before) this.#words.onMade(path, after);
     this.#documents.onCommit(kind, path, before, after);
+  }
+
+  /** All documents of a transaction are written. */
+  onCommitted(paths: readonly string[]): void {
+    this.#leases.onCommitted(paths);
   }
 
   onObject(object: ObjectInfo): void {

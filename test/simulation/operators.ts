@@ -1,9 +1,9 @@
 /** What people do: they drop streams, drop them again, overwrite them, and send messages, good ones and nonsense. */
 
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
-import {paths, streamObject} from '../../shared/domain/names.ts';
+import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Setting} from './context.ts';
+import {type Setting, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import {aStreamOf} from './streams.ts';
 
@@ -25,15 +25,33 @@ export class People {
       for (const [stream, lines] of options.plan.lines.entries()) this.#planStream(0, stream, lines);
       return;
     }
+    if (this.#setting.isWide) {
+      this.#planWide();
+      return;
+    }
     for (let run = 0, runs = this.#setting.count('second run', 2); run < runs; run++)
       for (let stream = 0, streams = this.#setting.count('second stream', 3); stream < streams; stream++)
         this.#planStream(run, stream, chance.integer(1, 9));
   }
 
+  /** Four runs of about fifty streams; in some worlds each stream of one run is for a slot of its own. */
+  #planWide(): void {
+    const {chance, objects} = this.#setting;
+    const fixed = chance.happens(0.5) ? 3 : undefined;
+    for (let run = 0; run < 4; run++) {
+      if (run === fixed)
+        this.#setting.after(0, () =>
+          objects.put('datasets/run-3/run.json', JSON.stringify({affinity: 'fixed'})),
+        );
+      for (let stream = 0, streams = chance.integer(10, 15); stream < streams; stream++)
+        this.#planStream(run, stream, chance.integer(1, 5));
+    }
+  }
+
   #planStream(run: number, stream: number, lines: number): void {
     const {chance} = this.#setting;
     const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
-    const name = streamObject(`run-${run}`, `00${stream}`);
+    const name = streamObject(`run-${run}`, streamId(stream));
     const text = aStreamOf(lines, `${run}/${stream}`, bad);
     this.#setting.after(this.#setting.minutes(0, 12), () => this.#drop(name, text));
     if (chance.happens(0.1)) this.#setting.after(this.#setting.minutes(12, 30), () => this.#drop(name, text));
@@ -70,6 +88,14 @@ export class People {
     });
   }
 
+  /** A node with our label in a zone where its name fits no slot. */
+  planStray(): void {
+    if (!this.#setting.strikes('stray')) return;
+    this.#setting.after(this.#setting.minutes(0, 25), () =>
+      this.#setting.tpus.addStray('tpu-of-an-older-release'),
+    );
+  }
+
   /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */
   #order(): void {
     const {chance} = this.#setting;
@@ -101,8 +127,8 @@ export class People {
 
   #anOrder(): Document {
     const {chance, config, tpus} = this.#setting;
-    const run = `run-${chance.integer(0, 1)}`;
-    const stream = `00${chance.integer(0, 2)}`;
+    const run = `run-${chance.integer(0, this.#setting.isWide ? 3 : 1)}`;
+    const stream = streamId(chance.integer(0, this.#setting.isWide ? 14 : 2));
     const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
     const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
     return chance.pick<Document>([
@@ -177,8 +203,12 @@ export class People {
     if (unfinished.length === 0) return;
     const {config, store, tpus} = this.#setting;
     const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
-    if (pool.budget_usd !== null || pool.workers_per_zone === 0)
-      this.#say({action: 'scale', budget_usd: null, workers_per_zone: 1, zones: [...tpus.zones.keys()]});
+    // A stream that is bound to a slot waits for a pool that has the slot.
+    const workers_per_zone = this.#setting.isWide ? WIDE_SLOTS : 1;
+    const zones = [...tpus.zones.keys()];
+    const isSmall = pool.workers_per_zone < workers_per_zone || pool.zones.length < zones.length;
+    if (pool.budget_usd !== null || (isSmall && (this.#setting.isWide || pool.workers_per_zone === 0)))
+      this.#say({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
     // Who deploys may raise what no message can.

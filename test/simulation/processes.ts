@@ -8,6 +8,10 @@ import {MINUTE_MS, type Setting} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
 import type {Call} from './store.ts';
 
+const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
+/** Verbs whose permission may be taken away. */
+export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
+
 /** What a process was doing when it died is never done. */
 export type Process = {
   name: string;
@@ -137,11 +141,13 @@ export class Processes {
           if (process.isDead) return;
           this.calls_made += 1;
           if (this.#dies(process, this.calls_made, `before ${verb}`)) return;
-          if (setting.strikes('refusal')) {
+          const isOut = setting.isStoreOut && STORE_VERBS.includes(verb);
+          if (isOut || verb === setting.refused || setting.strikes('refusal')) {
             reject(new Error(`${verb} is unavailable`));
             return;
           }
           let answer: () => void;
+          setting.isDangerous = false;
           setting.invariants.actor = actor;
           try {
             const value = effect();
@@ -160,7 +166,10 @@ export class Processes {
   #dies(process: Process, call: number, where: string): boolean {
     const setting = this.#setting;
     const {crashes} = setting.options;
-    const dies = crashes ? crashes.has(call) : setting.strikes('crash');
+    const isDangerous = where === 'before publish' || (where === 'after commit' && setting.isDangerous);
+    const dies = crashes
+      ? crashes.has(call)
+      : setting.strikes('crash') || (isDangerous && setting.strikes('aim'));
     if (!dies) return false;
     setting.note(() => `${process.name} dies ${where}`);
     process.isDead = true;

@@ -10,6 +10,10 @@ type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'de
 export type Call = <T>(verb: string, effect: () => T) => Promise<T>;
 
 const ATTEMPTS = 5;
+/** Calls that a transaction waits for a lock. */
+const MOST_WAITS = 100;
+/** A transaction whose process died gives its locks up after so long. */
+const LOCK_MS = 20_000;
 
 /** Firestore ends a transaction that is older. */
 const TRANSACTION_MS = 270_000;
@@ -20,8 +24,13 @@ export class SimStore {
   #versions = 0;
   reads = 0;
   writes = 0;
+  /** A transaction locks each document that it reads, and another waits for it, as Firestore's do. */
+  isPessimistic = false;
+  readonly #locks = new Map<string, {owner: object; until: number}>();
   /** Hears of every document that a commit changed. */
   onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
+  /** Hears of the documents of a commit when all of them are written. */
+  onCommitted: (paths: readonly string[]) => void = () => {};
 
   constructor(clockwork: Clockwork) {
     this.#clockwork = clockwork;
@@ -93,20 +102,41 @@ export class SimStore {
       const writes: Write[] = [];
       const began = this.#clockwork.now;
       const isInTime = () => this.#clockwork.now - began <= TRANSACTION_MS;
+      const owner = {};
       const tx: Transaction = {
-        get: path =>
-          call('tx.get', () => {
+        get: async path => {
+          await this.#lock(call, path, owner);
+          return call('tx.get', () => {
             if (!seen.has(path)) seen.set(path, this.#entry(path)?.version ?? 0);
             return this.#read(path);
-          }),
+          });
+        },
         create: (path, data) => void writes.push({kind: 'create', path, data}),
         set: (path, data) => void writes.push({kind: 'set', path, data}),
         delete: path => void writes.push({kind: 'delete', path}),
       };
-      const result = await work(tx);
-      if (await call('commit', () => isInTime() && this.#commit(seen, writes))) return result;
+      try {
+        const result = await work(tx);
+        if (await call('commit', () => isInTime() && this.#commit(seen, writes))) return result;
+      } catch (error) {
+        if (!(error instanceof Contention) || attempt === ATTEMPTS) throw error;
+      } finally {
+        for (const [path, lock] of this.#locks) if (lock.owner === owner) this.#locks.delete(path);
+      }
       if (attempt === ATTEMPTS) throw new Contention(`a transaction lost ${ATTEMPTS} times against others`);
     }
+  }
+
+  /** Waits until no other transaction has the document; two that wait for each other lose. */
+  async #lock(call: Call, path: string, owner: object): Promise<void> {
+    if (!this.isPessimistic) return;
+    for (let waits = 0; ; waits++) {
+      const lock = this.#locks.get(path);
+      if (!lock || lock.owner === owner || lock.until < this.#clockwork.now) break;
+      if (waits === MOST_WAITS) throw new Contention(`${path} is locked by another transaction`);
+      await call('wait for a lock', () => {});
+    }
+    this.#locks.set(path, {owner, until: this.#clockwork.now + LOCK_MS});
   }
 
   #commit(seen: ReadonlyMap<string, number>, writes: Write[]): boolean {
@@ -125,6 +155,7 @@ export class SimStore {
       else documents.set(id, {data: write.data, version: ++this.#versions});
       this.onCommit(write.path, before, write.kind === 'delete' ? undefined : write.data);
     }
+    this.onCommitted(writes.map(({path}) => path));
     return true;
   }
 }

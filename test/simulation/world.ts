@@ -5,11 +5,12 @@
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
-import {TODAY, tomorrow} from './code.ts';
+import {TODAY, tomorrow, withSmallPages} from './code.ts';
 import {MINUTE_MS, type Options, Setting} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
 import {People} from './operators.ts';
+import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
 import {Machines} from './vms.ts';
 
@@ -36,7 +37,10 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   setting.storm = drawFaults(chance, options.without);
   setting.faults = setting.storm;
   setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
-  const codes = {today: TODAY, tomorrow: setting.faults.rollout > 0 ? await tomorrow() : undefined};
+  const codes = {
+    today: setting.isWide ? await withSmallPages() : TODAY,
+    tomorrow: setting.faults.rollout > 0 ? await tomorrow() : undefined,
+  };
   const delivery = new Delivery(setting, codes);
   const machines = new Machines(setting, delivery.processes, codes);
   const people = new People(setting, delivery);
@@ -50,10 +54,12 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     invariants.onCommit(path, before, after);
   };
   store.onCommit = onCommit;
+  store.onCommitted = paths => invariants.onCommitted(paths);
 
   people.planDrops();
   people.planMessages();
   people.planForeign();
+  people.planStray();
   blow(setting, machines);
   delivery.beat();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
@@ -86,6 +92,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   setting.note(() => 'the storm is over');
   setting.faults = CALM;
   setting.isApiOut = false;
+  setting.isStoreOut = false;
+  setting.refused = undefined;
   invariants.onOutage(false);
   tpus.removeForeign();
   for (const zone of tpus.zones.values())
@@ -124,7 +132,9 @@ function blow(setting: Setting, machines: Machines): void {
     if (setting.strikes('storm')) machines.storm(name);
   }
   setting.isApiOut = setting.strikes('outage');
-  setting.invariants.onOutage(setting.isApiOut);
+  setting.isStoreOut = setting.strikes('store_outage');
+  setting.refused = setting.strikes('permission') ? setting.chance.pick(PERMISSIONS) : undefined;
+  setting.invariants.onOutage(setting.isApiOut || setting.isStoreOut);
   setting.after(setting.minutes(3, 12), () => blow(setting, machines));
 }
 

@@ -41,6 +41,33 @@ export class Leases {
     this.#checkHolder(path, lease, held ?? null);
   }
 
+  /** After a commit, both documents of each lease agree. */
+  onCommitted(changed: readonly string[]): void {
+    const {store} = this.#setting;
+    for (const path of changed) {
+      const document = store.peek(path);
+      if (/^runs\/[^/]+\/streams\/[^/]+$/.test(path) && document?.lease) {
+        const lease = document.lease as Lease;
+        const worker = store.peek(paths.worker(lease.worker));
+        const isSame = `runs/${String(worker?.work).replace('/', '/streams/')}` === path;
+        this.#verdict.check(
+          isSame && worker?.epoch === lease.epoch && worker.incarnation === lease.incarnation,
+          () => `${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`,
+        );
+      }
+      if (/^workers\/[^/]+$/.test(path) && document?.work) {
+        const stream = store.peek(`runs/${String(document.work).replace('/', '/streams/')}`);
+        const lease = stream?.lease as Lease | null | undefined;
+        const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
+        // A worker that stored the last shard keeps its work until it gives the stream back. A lost Store has no streams.
+        this.#verdict.check(
+          isHeld || stream === undefined || stream.status === 'completed',
+          () => `${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`,
+        );
+      }
+    }
+  }
+
   /** A worker's word changes its own lease alone, and only the one that it has now. */
   #checkActor(path: string, held: Lease, after: Document): void {
     const {said} = this.#verdict;

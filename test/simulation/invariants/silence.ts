@@ -41,7 +41,8 @@ export class Silence {
     if (/READY but said nothing/.test(cause) && episode) episode.bad_verdicts += 1;
     if (/^it vanished from Cloud TPU/.test(cause))
       this.#checkSilence(name, before, this.#setting.config.lease_s);
-    if (!/^it has said nothing for/.test(cause)) return;
+    // A symptom that no host can work with is evidence of its own.
+    if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
     this.#checkSilence(name, before, this.#setting.config.limits.silent_s);
     this.#checkShare(name, zone, before);
     this.#checkCharge(before);
