@@ -205,7 +205,7 @@ function printResult(
     '',
     ...verdictLines(report),
     '',
-    `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone and the ticker is off.`,
+    `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone.`,
     `The shards: ${relative(process.cwd(), shards)}`,
     `Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}`,
     `            ls ${quoted(first)}`,

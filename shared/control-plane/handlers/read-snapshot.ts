@@ -32,10 +32,11 @@ const RUNS_AT_ONCE = 8;
 
 export async function readAccounts(deps: Deps, failures: Failures): Promise<Accounts> {
   const {store, log} = deps;
+  const read_at_ms = deps.now();
   const pool = await readPool(deps);
   const prices = await readPrices(deps, pool);
   const month = await readMonth(deps);
-  const {creates} = await createsRecords.read({log}, store);
+  const {creates} = await createsRecords.read(log, store);
   const runs = await openRuns(deps);
   const {workers, unreadable} = await readWorkers(deps);
   const ended: Run[] = [];
@@ -43,14 +44,14 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
     const run = await failures.isolate(`read run ${name}`, () => runRecords.get(store, name));
     if (run) ended.push(run);
   });
-  return {pool, prices, month, creates, runs, ended, workers, unreadable};
+  return {read_at_ms, pool, prices, month, creates, runs, ended, workers, unreadable};
 }
 
 /** A deployment without a ceiling needs no document. */
 async function readMonth({store, log, config, now}: Deps): Promise<Month> {
   const name = monthOf(now());
   if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
-  const found = await skipIfInvalid({log}, () => spendingRecords.get(store));
+  const found = await skipIfInvalid(log, () => spendingRecords.get(store));
   return {name, spent_usd: found && (found.months[name] ?? 0)};
 }
 
@@ -134,14 +135,4 @@ async function withListed(
     for (const [found, worker] of parseWorkers(stored, unreadable, log)) workers.set(found, worker);
   });
   return {workers, unreadable};
-}
-
-/** Of these workers, the ones whose documents cannot be parsed. The queries find no such document of a worker without a node. */
-export async function findInvalid({store, log}: Deps, names: readonly string[]): Promise<string[]> {
-  const unreadable = new Set<string>();
-  await forEachConcurrently(names, async name => {
-    const data = await store.get(`workers/${name}`);
-    if (data) parseWorkers([{path: `workers/${name}`, id: name, data}], unreadable, log);
-  });
-  return [...unreadable];
 }

@@ -137,7 +137,7 @@ async function rebuildAll(deps: Deps): Promise<Step> {
   const accounts = await readAccounts(deps, failures);
   const snapshot = await readSnapshot(deps, accounts, listing, failures);
   const {left, freed} = await deleteOrphans(deps, snapshot, failures);
-  for (const {run, stream} of freed) await skipIfInvalid(deps, () => advanceStream(deps, run, stream));
+  for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
   failures.rethrow();
   if (left.length > 0)
     return {
@@ -162,7 +162,7 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
     return after === undefined ? {result: 'the bucket was compared'} : {cursor: {kind: 'workers', after}};
   }
   const {runs, next} = await countPage(deps, cursor.at);
-  for (const {run, streams} of runs) await skipIfInvalid(deps, () => resyncRun(deps, run, streams));
+  for (const {run, streams} of runs) await skipIfInvalid(deps.log, () => resyncRun(deps, run, streams));
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 

@@ -65,7 +65,7 @@ async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
 
 /** How a run is worked on whose manifest does not say it; a run.json that went bad since is no reason to stop it. */
 async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
-  const input = (await skipIfInvalid(deps, () => readSpec(deps, run))) ?? {};
+  const input = (await skipIfInvalid(deps.log, () => readSpec(deps, run))) ?? {};
   return completeSpec(input, deps.config).placement;
 }
 

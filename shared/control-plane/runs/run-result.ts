@@ -107,7 +107,7 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
-  const found = await skipIfInvalid(deps, () => readManifest(deps, run.run));
+  const found = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   return found ?? {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
 }
 

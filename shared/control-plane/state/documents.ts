@@ -208,12 +208,12 @@ const servedDocument: z.ZodType<Served> = z.looseObject({
 });
 
 /** Does one part of a larger look; a document that cannot be read is logged and stops nothing else. */
-export async function skipIfInvalid<T>(deps: {log: Log}, part: () => Promise<T>): Promise<T | undefined> {
+export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promise<T | undefined> {
   try {
     return await part();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    deps.log('ERROR', error.message);
+    log('ERROR', error.message);
     return undefined;
   }
 }
@@ -241,8 +241,8 @@ const served = kind(servedDocument);
 
 /** A document that cannot be read proves nothing, and the next proof replaces it. */
 export const servedRecord = {
-  read: async (deps: {log: Log}, from: Store | Transaction): Promise<Served> =>
-    (await skipIfInvalid(deps, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
+  read: async (log: Log, from: Store | Transaction): Promise<Served> =>
+    (await skipIfInvalid(log, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
   set: (tx: Transaction, value: Served) => served.set(tx, paths.served(), value),
 };
 
@@ -277,8 +277,8 @@ export const spendingRecords = {
 
 /** Where the document cannot be read, the count begins anew: plans compare two counts of one time. */
 export const createsRecords = {
-  read: async (deps: {log: Log}, from: Store | Transaction) =>
-    (await skipIfInvalid(deps, () => creates.get(from, paths.creates()))) ?? {creates: 0},
+  read: async (log: Log, from: Store | Transaction) =>
+    (await skipIfInvalid(log, () => creates.get(from, paths.creates()))) ?? {creates: 0},
   set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
 };
 

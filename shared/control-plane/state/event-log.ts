@@ -39,9 +39,12 @@ export function recordPause(tx: Transaction, before: Run, {run, status, reason}:
 }
 
 /** Of what changes no document. */
-export async function recordEventNow(deps: Deps, event: TimelineEvent): Promise<void> {
-  const now = deps.now();
-  await deps.store.transaction(async tx => recordEvent(tx, event, now));
+export async function recordEventNow(
+  {store, now}: Pick<Deps, 'store' | 'now'>,
+  event: TimelineEvent,
+): Promise<void> {
+  const at = now();
+  await store.transaction(async tx => recordEvent(tx, event, at));
 }
 
 /** Records input that was refused: on the timeline for people, and in the log. */

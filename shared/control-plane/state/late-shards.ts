@@ -8,13 +8,13 @@ import {runRecords} from '../state/documents.ts';
  * Adds to the totals of a run that has ended the shards that were counted since: ticks sum up open runs only. It is called after
  * the end of a run and after each late shard, so the later of the two sees both.
  */
-export async function addLateShards(deps: Deps, run: string): Promise<void> {
-  const parent = await runRecords.get(deps.store, run);
+export async function addLateShards({store, now}: Pick<Deps, 'store' | 'now'>, run: string): Promise<void> {
+  const parent = await runRecords.get(store, run);
   if (!parent || isOpen(parent)) return;
-  const sums = exact(await deps.store.sum(paths.streams(run), SUMMED));
-  await deps.store.transaction(async tx => {
+  const sums = exact(await store.sum(paths.streams(run), SUMMED));
+  await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (!current || isOpen(current) || sums.total_shards <= current.total_shards) return;
-    runRecords.set(tx, {...current, ...sums, updated_at: iso(deps.now())});
+    runRecords.set(tx, {...current, ...sums, updated_at: iso(now())});
   });
 }

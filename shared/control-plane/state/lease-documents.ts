@@ -9,15 +9,15 @@ import {isHeldBy, isLeasedTo, revokeLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
-import type {Deps} from './deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
 import {recordEvent, recordPause} from './event-log.ts';
+import type {Log} from './log.ts';
 
 /** The stream whose lease the worker has. */
-export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
+export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
-  const found = await skipIfInvalid(deps, () => streamRecords.get(tx, work.run, work.stream));
+  const found = await skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
   return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
     ? found
     : undefined;
@@ -25,24 +25,20 @@ export async function workOf(deps: Deps, tx: Transaction, worker: Worker): Promi
 
 /** The worker that believes that it has the stream's lease, to be told with `takeWork` when that ends. */
 export async function holderOf(
-  deps: Deps,
+  log: Log,
   tx: Transaction,
   stream: Stream | undefined,
 ): Promise<Worker | undefined> {
   const name = stream?.lease?.worker;
   if (!name) return undefined;
-  const worker = await skipIfInvalid(deps, () => workerRecords.get(tx, name));
+  const worker = await skipIfInvalid(log, () => workerRecords.get(tx, name));
   return isHeldBy(stream, worker) ? worker : undefined;
 }
 
 /** The stream that the worker lost by falling silent. */
-export async function suspectedBy(
-  deps: Deps,
-  tx: Transaction,
-  {suspect}: Worker,
-): Promise<Stream | undefined> {
+export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
   const work = parseWork(suspect?.work ?? null);
-  return work && skipIfInvalid(deps, () => streamRecords.get(tx, work.run, work.stream));
+  return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
 }
 
 export function takeWork(tx: Transaction, holder: Worker | undefined): void {
@@ -50,8 +46,8 @@ export function takeWork(tx: Transaction, holder: Worker | undefined): void {
 }
 
 /** The run of a stream that its machines have failed, to be counted there; read before anything is written. */
-export async function runOfFailed(deps: Deps, tx: Transaction, free: Stream): Promise<Run | undefined> {
-  return free.status === 'failed' ? skipIfInvalid(deps, () => runRecords.get(tx, free.run)) : undefined;
+export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
+  return free.status === 'failed' ? skipIfInvalid(log, () => runRecords.get(tx, free.run)) : undefined;
 }
 
 /** The stream without its holder. A stream that failed for its machines is recorded, and counted in `parent`, its run. */

@@ -18,6 +18,6 @@ export async function readPool({
   config: Config;
   log: Log;
 }): Promise<Pool> {
-  const found = await skipIfInvalid({log}, () => poolRecords.get(store, config.pool));
+  const found = await skipIfInvalid(log, () => poolRecords.get(store, config.pool));
   return clipPool(found ?? config.pool, config.ceilings);
 }

@@ -24,9 +24,7 @@ export async function readPrices(
       log('ERROR', `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`);
       continue;
     }
-    const parsed = await skipIfInvalid({log}, async () =>
-      parseValue(price, value, `${paths.prices()} ${key}`),
-    );
+    const parsed = await skipIfInvalid(log, async () => parseValue(price, value, `${paths.prices()} ${key}`));
     if (!parsed)
       log('ERROR', `The price of ${key} is unknown: write {"usd": 2.7, "spot_usd": 1.35}, for an hour`);
     given[key] = parsed ?? null;

@@ -4,8 +4,8 @@ import {skipIfInvalid, zoneRecords} from './documents.ts';
 import type {Log} from './log.ts';
 
 /** The zone's document; a new one where it is absent or invalid. */
-export async function zoneOf({log}: {log: Log}, tx: Transaction, zone: string, now: number): Promise<Zone> {
-  return (await skipIfInvalid({log}, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
+export async function zoneOf(log: Log, tx: Transaction, zone: string, now: number): Promise<Zone> {
+  return (await skipIfInvalid(log, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
 }
 
 /** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object. */
@@ -16,7 +16,7 @@ export async function changeZone(
 ): Promise<void> {
   await store.transaction(async tx => {
     const at = now();
-    const zone = await zoneOf({log}, tx, name, at);
+    const zone = await zoneOf(log, tx, name, at);
     const next = change(zone, tx, at);
     if (next !== zone) zoneRecords.set(tx, next);
   });

@@ -174,7 +174,7 @@ async function park(
   now: number,
 ): Promise<Stream> {
   const {run, stream} = current;
-  takeWork(tx, await holderOf(deps, tx, current));
+  takeWork(tx, await holderOf(deps.log, tx, current));
   streamRecords.set(tx, parked);
   recordEvent(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`}, now);
   return parked;

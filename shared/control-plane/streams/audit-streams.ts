@@ -19,7 +19,7 @@ export async function auditPage(deps: Deps, after: string): Promise<string | und
   const query = {where: [LIVING], limit: PAGE, ...(after === '' ? {} : {after})};
   const page = await deps.store.query('workers', query);
   const workers = workerRecords.parseAll(page, error => deps.log('ERROR', error.message));
-  await forEachConcurrently(workers, worker => skipIfInvalid(deps, () => audit(deps, worker)));
+  await forEachConcurrently(workers, worker => skipIfInvalid(deps.log, () => audit(deps, worker)));
   return page.length < PAGE ? undefined : page.at(-1)?.id;
 }
 
@@ -61,6 +61,6 @@ async function noteGone(deps: Deps, {run, stream, object, last_error}: Stream): 
 async function clearStaleWork(deps: Deps, {name}: Worker): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);
-    if (worker?.work && !(await workOf(deps, tx, worker))) takeWork(tx, worker);
+    if (worker?.work && !(await workOf(deps.log, tx, worker))) takeWork(tx, worker);
   });
 }

@@ -109,7 +109,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
-  const read = await skipIfInvalid(deps, async () => readShards({run, stream}, listing));
+  const read = await skipIfInvalid(deps.log, async () => readShards({run, stream}, listing));
   const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
   const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, read ?? []);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({

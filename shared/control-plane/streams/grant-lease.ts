@@ -36,7 +36,7 @@ const SOON_S = [2, 5] as const;
 
 /** Each of many askers costs as many transactions as a single one: it tries few streams, at a place of its own. */
 export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
-  const known = await skipIfInvalid(deps, () => workerRecords.get(deps.store, request.worker));
+  const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
   const {poll_s} = deps.config.pool;
   // Two requests of one worker begin at two places: the documents at one may be invalid.
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
@@ -56,9 +56,9 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
     if (tries === MOST_TRIES) return ok({...soon, reason: `others took ${MOST_TRIES} streams: ask again`});
     tries += 1;
     const {parent, stream} = open;
-    await skipIfInvalid(deps, () => registerNewest(deps, parent, stream));
+    await skipIfInvalid(deps.log, () => registerNewest(deps, parent, stream));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, stream));
-    const work = await skipIfInvalid(deps, grant);
+    const work = await skipIfInvalid(deps.log, grant);
     if (work) return ok(work);
   }
   await noteQuestion(deps, request);
@@ -72,7 +72,7 @@ function noteQuestion(deps: Deps, request: LeaseRequest): Promise<void> {
     const current = await workerRecords.get(tx, request.worker);
     if (!isCurrent(current, request)) return;
     // It has work that it does not know of, or a request that was long on its way says nothing any more.
-    if (await workOf(deps, tx, current)) return;
+    if (await workOf(deps.log, tx, current)) return;
     workerRecords.set(tx, askedForWork(current, deps.now()));
   });
 }
@@ -102,7 +102,7 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
   const work = parseWork(worker.work);
   const parent = runs.find(({run}) => run === work?.run);
   if (parent && work) {
-    const own = await skipIfInvalid(deps, () => streamRecords.get(deps.store, parent.run, work.stream));
+    const own = await skipIfInvalid(deps.log, () => streamRecords.get(deps.store, parent.run, work.stream));
     if (own && isLeasedTo(own, {worker: worker.name, incarnation: worker.incarnation}))
       yield {parent, stream: own};
   }
@@ -112,7 +112,7 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
       const its =
         id === undefined
           ? undefined
-          : await skipIfInvalid(deps, () => streamRecords.get(deps.store, run.run, streamId(id)));
+          : await skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, streamId(id)));
       if (its && isClaimable(its)) yield {parent: run, stream: its};
       continue;
     }
@@ -164,7 +164,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
   const work = `${run}/${stream}`;
   // A request that was long on its way finds its sender at work on what a later one was given.
-  if (worker.work !== work && (await workOf(deps, tx, worker))) return undefined;
+  if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;
   // It has begun anew, and asks for what it had.
   const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {

@@ -22,7 +22,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
   const claim = request.lease;
   return deps.store.transaction(async tx => {
     const now = deps.now();
-    const worker = await skipIfInvalid(deps, () => workerRecords.get(tx, request.worker));
+    const worker = await skipIfInvalid(deps.log, () => workerRecords.get(tx, request.worker));
     // Its document was lost, or is an earlier one: it stores the shard in hand, and then waits for its node to go.
     if (!worker || isAhead(request, worker))
       return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
@@ -41,9 +41,10 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     // A host that Google has mended boots again too: that says nothing about its work.
     const wasUp = worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
     const beginsAnew = request.phase === 'setup' && wasUp;
-    const suspected = beginsAnew && worker.fault === null ? await suspectedBy(deps, tx, worker) : undefined;
+    const suspected =
+      beginsAnew && worker.fault === null ? await suspectedBy(deps.log, tx, worker) : undefined;
     const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
-    const parent = charged && (await runOfFailed(deps, tx, charged));
+    const parent = charged && (await runOfFailed(deps.log, tx, charged));
     const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
     const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);

@@ -57,7 +57,7 @@ export async function registerStream(
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
   const refused = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
-    const holder = await holderOf(deps, tx, existing);
+    const holder = await holderOf(deps.log, tx, existing);
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
     if (isKnown && !existing) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);

@@ -33,7 +33,7 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
       };
     const {kind, reason} = request.failure ?? {};
     const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
-    const parent = isMachineFailed ? await runOfFailed(deps, tx, next) : undefined;
+    const parent = isMachineFailed ? await runOfFailed(deps.log, tx, next) : undefined;
     if (next !== current) streamRecords.set(tx, next);
     if (parent) setMachineFailed(tx, parent, next, now);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {

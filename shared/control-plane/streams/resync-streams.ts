@@ -19,7 +19,7 @@ export async function registerPage(deps: Deps, parent: Run, after: string): Prom
   });
   const found = streamsAmong(listed).filter(({object}) => object.name > after);
   await forEachConcurrently(found, ({object, stream}) =>
-    skipIfInvalid(deps, async () => {
+    skipIfInvalid(deps.log, async () => {
       const known = await streamRecords.get(deps.store, run, stream);
       if (known?.object !== object.name || known.generation !== object.generation)
         return registerStream(deps, parent, object.name, stream);

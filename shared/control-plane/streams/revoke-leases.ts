@@ -24,7 +24,7 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       const {lease_s} = deps.config;
       const worker = await workerRecords.get(tx, name);
       if (!worker || !hasRunOut(worker, lease_s, served)) return undefined;
-      const stream = await workOf(deps, tx, worker);
+      const stream = await workOf(deps.log, tx, worker);
       if (!stream) {
         takeWork(tx, worker);
         return undefined;
@@ -32,14 +32,14 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       const now = deps.now();
       const suspect = suspectOf(worker, stream, lease_s, served);
       const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
-      const parent = await runOfFailed(deps, tx, free);
+      const parent = await runOfFailed(deps.log, tx, free);
       putBack(tx, free, {...worker, suspect}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
       const {run, epoch} = stream;
       recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
       return stream;
     });
-    if (freed) await skipIfInvalid(deps, () => advanceStream(deps, freed.run, freed.stream));
+    if (freed) await skipIfInvalid(deps.log, () => advanceStream(deps, freed.run, freed.stream));
   });
 }
 
@@ -57,9 +57,9 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   let isRevoked = false;
   await forEachConcurrently(turns, some =>
     deps.store.transaction(async tx => {
-      const parent = await skipIfInvalid(deps, () => runRecords.get(tx, run));
+      const parent = await skipIfInvalid(deps.log, () => runRecords.get(tx, run));
       const found = await Promise.all(
-        some.map(name => skipIfInvalid(deps, () => workerRecords.get(tx, name))),
+        some.map(name => skipIfInvalid(deps.log, () => workerRecords.get(tx, name))),
       );
       const workers = found.flatMap(worker => (worker && parseWork(worker.work)?.run === run ? worker : []));
       if (parent && isOpen(parent)) {
@@ -68,7 +68,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
           if (worker.drains !== drains) workerRecords.set(tx, {...worker, drains});
         return;
       }
-      const streams = await Promise.all(workers.map(worker => workOf(deps, tx, worker)));
+      const streams = await Promise.all(workers.map(worker => workOf(deps.log, tx, worker)));
       for (const [index, worker] of workers.entries()) {
         const stream = streams[index];
         if (stream) freeStream(tx, stream, worker, deps.now());
@@ -95,7 +95,7 @@ export async function revokeOrphaned(
     await forEachConcurrently(orphans, async ({stream}) => {
       await deps.store.transaction(async tx => {
         const current = await streamRecords.get(tx, run, stream);
-        if (!current?.lease || (await holderOf(deps, tx, current))) return;
+        if (!current?.lease || (await holderOf(deps.log, tx, current))) return;
         const now = deps.now();
         freeStream(tx, current, undefined, now);
         const text = `The lease of ${run}/${stream} is revoked: ${current.lease.worker} has it no more`;

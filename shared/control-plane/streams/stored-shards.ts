@@ -52,7 +52,7 @@ export async function originOf(
   found: readonly ObjectInfo[],
 ): Promise<ObjectInfo | undefined> {
   const listing = found.length > 1 ? await objects.list(outputPrefix(run, stream)) : [];
-  const shards = await skipIfInvalid({log}, async () => readShards({run, stream}, listing));
+  const shards = await skipIfInvalid(log, async () => readShards({run, stream}, listing));
   return originAmong(found, shards?.[0]?.stream_crc32c);
 }
 

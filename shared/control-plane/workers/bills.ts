@@ -7,18 +7,18 @@ import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
-import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid} from '../state/documents.ts';
 import {type Attempt, attemptRecords} from '../state/history-documents.ts';
+import type {Log} from '../state/log.ts';
 
 /** Incarnations that are over, and the documents of their attempts. */
 export type Bill = {worker: Worker; path: string; attempt: Attempt | undefined}[];
 
-export async function readBill(deps: Deps, tx: Transaction, over: readonly Worker[]): Promise<Bill> {
+export async function readBill(log: Log, tx: Transaction, over: readonly Worker[]): Promise<Bill> {
   return Promise.all(
     over.map(async worker => {
       const path = paths.attempt(worker.name, worker.incarnation);
-      return {worker, path, attempt: await skipIfInvalid(deps, () => attemptRecords.get(tx, path))};
+      return {worker, path, attempt: await skipIfInvalid(log, () => attemptRecords.get(tx, path))};
     }),
   );
 }

@@ -6,6 +6,7 @@ import {allowance, askOf, fullUntil, rateOf, type Zone} from '../../domain/fleet
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Verdict} from '../../domain/fleet/silence-brake.ts';
 import {type Change, changeOf, isAsking, isEnding, zoneAfter} from '../../domain/fleet/zone-changes.ts';
+import {paths} from '../../domain/names.ts';
 import {chargeSuspect, freeFromDead} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {
@@ -23,10 +24,11 @@ import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
-import {createsRecords, workerRecords} from '../state/documents.ts';
+import {createsRecords, skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
 import {putBack, suspectedBy, workOf} from '../state/lease-documents.ts';
+import type {Log} from '../state/log.ts';
 import {recordAttempt} from '../state/worker-history.ts';
 import {publishActions} from './tpu-operations.ts';
 import {
@@ -122,11 +124,11 @@ async function decideSlots(
   const {actions, ...outcome} = await deps.store.transaction(async tx => {
     const now = deps.now();
     const moment = {now, served: plan.served};
-    const found = await Promise.all(slots.map(slot => readSlot(tx, slot, now)));
+    const found = await Promise.all(slots.map(slot => readSlot(deps.log, tx, slot, now)));
     const current = found.filter(slot => slot !== undefined);
     const turns = await decideTurns(deps, tx, current, plan, now);
     const isAnyAsked = turns.some(({change}) => change === 'asked');
-    const counted = isAnyAsked ? await createsRecords.read(deps, tx) : undefined;
+    const counted = isAnyAsked ? await createsRecords.read(deps.log, tx) : undefined;
     let creates = counted?.creates ?? 0;
     const over = turns.filter(turn => isOver(turn.before, turn.worker)).map(({worker}) => worker);
     const before = await readShared(deps, tx, turns, over, now);
@@ -171,7 +173,7 @@ async function decideSlots(
     return {actions, freed, held};
   });
   const asked = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
-  await failures.isolate(`publish ${asked}`, () => publishActions(deps, actions));
+  await failures.isolate(`publish ${asked}`, () => publishActions(deps.bus, actions));
   return outcome;
 }
 
@@ -204,8 +206,8 @@ async function decideTurns(
       return {
         ...turn,
         change: changeOf(turn.before, turn),
-        stream: isOver ? await workOf(deps, tx, turn.before) : undefined,
-        suspected: turn.death?.kind === 'silent' ? await suspectedBy(deps, tx, turn.before) : undefined,
+        stream: isOver ? await workOf(deps.log, tx, turn.before) : undefined,
+        suspected: turn.death?.kind === 'silent' ? await suspectedBy(deps.log, tx, turn.before) : undefined,
       };
     }),
   );
@@ -220,15 +222,25 @@ function withoutSilence({config}: Deps, turn: Turn, plan: Terms, now: number): T
   return {slot, before, ...decision, change: changeOf(before, decision), stream, suspected: undefined};
 }
 
-/** Nothing where the document was lost since the slot was chosen: its node is an orphan from the next look on. */
+/**
+ * Undefined where the document was lost since the plan: its node is an orphan from the next tick on. An invalid document of a slot
+ * without a node is made anew with its incarnation: it must not keep work from the slot.
+ */
 async function readSlot(
+  log: Log,
   tx: Transaction,
   slot: Slot,
   now: number,
 ): Promise<{slot: Slot; worker: Worker} | undefined> {
-  const found = await workerRecords.get(tx, slot.name);
-  if (!found && slot.seen) return undefined;
-  return {slot, worker: accrue(found ?? newWorker(slot.name, slot.place, now), now)};
+  const {name, place, seen} = slot;
+  const read = () => workerRecords.get(tx, name);
+  const found = seen ? await read() : await skipIfInvalid(log, read);
+  if (found) return {slot, worker: accrue(found, now)};
+  if (seen) return undefined;
+  const {incarnation} = (await tx.get(paths.worker(name))) ?? {};
+  const worker = newWorker(name, place, now);
+  const isNumber = Number.isSafeInteger(incarnation) && Number(incarnation) > 0;
+  return {slot, worker: isNumber ? {...worker, incarnation: Number(incarnation)} : worker};
 }
 
 /** How a node is asked for, at what price, and who pays. */

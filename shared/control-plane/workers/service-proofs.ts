@@ -16,7 +16,7 @@ const MOST_FAILED_PINGS = 3;
 /** Stores that worker-api answered, which is what a ping asks for. */
 export async function storePing(deps: Deps): Promise<void> {
   await deps.store.transaction(async tx => {
-    const served = await servedRecord.read(deps, tx);
+    const served = await servedRecord.read(deps.log, tx);
     servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0, failing_since_at: null});
   });
 }
@@ -24,7 +24,7 @@ export async function storePing(deps: Deps): Promise<void> {
 /** Pings worker-api while a worker lives, and answers the time served so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
-  const known = await servedRecord.read(deps, deps.store);
+  const known = await servedRecord.read(deps.log, deps.store);
   if (living.length === 0) return known;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After ticks were missed, heartbeats say how much of the time between was served.
@@ -40,12 +40,12 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
       deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`);
     else deps.log('WARNING', `${why}. No silence counts until worker-api answers`);
   }
-  return servedRecord.read(deps, deps.store);
+  return servedRecord.read(deps.log, deps.store);
 }
 
 async function storeProofs(deps: Deps, proofs: readonly number[], failed: number): Promise<Served> {
   return deps.store.transaction(async tx => {
-    const known = await servedRecord.read(deps, tx);
+    const known = await servedRecord.read(deps.log, tx);
     const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, known);
     const failing = {
       failed_pings: proven.failed_pings + failed,

@@ -6,14 +6,14 @@ import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEventNow} from '../state/event-log.ts';
 
 /** Deletes nodes with our label that fit no slot: they get no work, and cost money. */
-export async function deleteStrays(deps: Deps, strays: readonly Tpu[]): Promise<void> {
+export async function deleteStrays({tpus, store, now, log}: Deps, strays: readonly Tpu[]): Promise<void> {
   await forEachConcurrently(strays, async ({name, zone}) => {
     const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
     try {
-      await deps.tpus.delete(name, zone);
-      await recordEventNow(deps, {kind: 'worker', worker: name, text});
+      await tpus.delete(name, zone);
+      await recordEventNow({store, now}, {kind: 'worker', worker: name, text});
     } catch (error) {
-      deps.log('ERROR', `${text}: ${(error as Error).message}`);
+      log('ERROR', `${text}: ${(error as Error).message}`);
     }
   });
 }
@@ -23,7 +23,7 @@ export async function dropInvalidWorkers({store, log}: Deps, names: readonly str
   await forEachConcurrently(names, name =>
     store.transaction(async tx => {
       const path = paths.worker(name);
-      if ((await tx.get(path)) && !(await skipIfInvalid({log}, () => workerRecords.get(tx, name))))
+      if ((await tx.get(path)) && !(await skipIfInvalid(log, () => workerRecords.get(tx, name))))
         tx.delete(path);
     }),
   );

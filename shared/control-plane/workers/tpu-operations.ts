@@ -11,7 +11,7 @@ import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from '../../domain
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {TpuRequest, Transaction} from '../../ports.ts';
+import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../state/documents.ts';
@@ -24,9 +24,9 @@ import {zoneOf} from '../state/zones.ts';
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
 /** Publishes each action, twice where it fails: a message that comes twice is obeyed once. */
-export async function publishActions(deps: Deps, actions: readonly WorkerAction[]): Promise<void> {
+export async function publishActions(bus: Bus, actions: readonly WorkerAction[]): Promise<void> {
   await forEachConcurrently(actions, ({kind, worker, incarnation}) => {
-    const publish = () => deps.bus.publish('tpu', {action: kind, worker, incarnation});
+    const publish = () => bus.publish('tpu', {action: kind, worker, incarnation});
     return publish().catch(publish);
   });
 }
@@ -70,7 +70,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const now = deps.now();
     const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
     const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
-    const zone = await zoneOf(deps, tx, worker.zone, now);
+    const zone = await zoneOf(deps.log, tx, worker.zone, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
     const text = `${worker.name} is not created: ${cause}; the next look decides again`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
@@ -102,7 +102,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const zone = await zoneOf(deps, tx, worker.zone, now);
+    const zone = await zoneOf(deps.log, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
     const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
@@ -118,7 +118,7 @@ async function refuse(
   death: Death,
   now: number,
 ): Promise<void> {
-  const pool = await skipIfInvalid(deps, () => poolRecords.get(tx, deps.config.pool));
+  const pool = await skipIfInvalid(deps.log, () => poolRecords.get(tx, deps.config.pool));
   const after = pool && afterLostBoot(zone, pool, worker);
   const refused = createRefused(worker, death.cause, 0, now);
   zoneRecords.set(tx, after?.zone ?? zone);

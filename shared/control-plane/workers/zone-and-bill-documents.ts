@@ -52,7 +52,7 @@ type Turn = WorkerDecision & {
 };
 
 export async function readShared(
-  deps: Deps,
+  {config, log}: Deps,
   tx: Transaction,
   turns: readonly Turn[],
   over: readonly Worker[],
@@ -74,16 +74,16 @@ export async function readShared(
   ]);
   return {
     zones: new Map(
-      await Promise.all([...zones].map(async name => [name, await zoneOf(deps, tx, name, now)] as const)),
+      await Promise.all([...zones].map(async name => [name, await zoneOf(log, tx, name, now)] as const)),
     ),
     runs: new Map(
-      (await Promise.all([...runs].map(run => skipIfInvalid(deps, () => runRecords.get(tx, run))))).flatMap(
+      (await Promise.all([...runs].map(run => skipIfInvalid(log, () => runRecords.get(tx, run))))).flatMap(
         run => (run ? [[run.run, run] as const] : []),
       ),
     ),
-    pool: isPoolNeeded ? await skipIfInvalid(deps, () => poolRecords.get(tx, deps.config.pool)) : undefined,
-    spending: over.length > 0 ? await skipIfInvalid(deps, () => spendingRecords.get(tx)) : undefined,
-    bill: await readBill(deps, tx, over),
+    pool: isPoolNeeded ? await skipIfInvalid(log, () => poolRecords.get(tx, config.pool)) : undefined,
+    spending: over.length > 0 ? await skipIfInvalid(log, () => spendingRecords.get(tx)) : undefined,
+    bill: await readBill(log, tx, over),
   };
 }
 
@@ -162,8 +162,14 @@ export function giveBootBack(shared: Shared, worker: Worker): void {
  * Counts a node that was READY and never spoke. A node that spoke before Google repaired it says nothing about boots, and one of an
  * earlier bundle nothing about those of this one.
  */
-export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker: Worker, now: number): void {
-  const {bundle} = deps.config;
+export function countUnheard(
+  {config, log}: Deps,
+  tx: Transaction,
+  shared: Shared,
+  worker: Worker,
+  now: number,
+): void {
+  const {bundle} = config;
   changeZone(shared, worker.zone, zone => ({...zone, brake: zone.brake && afterUnheard(zone.brake, worker)}));
   if (worker.hello_at !== null || (worker.bundle ?? bundle) !== bundle) return;
   const about = {kind: 'worker', worker: worker.name} as const;
@@ -172,7 +178,7 @@ export function countUnheard(deps: Deps, tx: Transaction, shared: Shared, worker
     const boots = afterUnheardBoot(document.boots, bundle, now);
     if (isStopped(boots, bundle) && !isStopped(document.boots, bundle)) {
       const text = `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; ${advice}`;
-      deps.log('ERROR', text, {worker: worker.name});
+      log('ERROR', text, {worker: worker.name});
       recordEvent(tx, {...about, text}, now);
     }
     return {...document, boots};

@@ -9,6 +9,7 @@ import {afterHellos, heardByZone} from '../fleet/silence-brake.ts';
 import {parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
+import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
@@ -86,6 +87,8 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const missing: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
     if (unreadable.has(name) || held.has(name) || spent.has(name)) continue;
+    // Another tick created it for a run that this snapshot lacks.
+    if (!fleet.wanted.has(name) && isYounger(workers.get(name), snapshot.read_at_ms)) continue;
     const isWanted = fleet.wanted.has(name) ? 'wanted' : 'unwanted';
     const slot = slotOf(name, budgets.dismissed.has(name) ? 'dismissed' : isWanted, workers);
     (missingNames.has(name) ? missing : slots).push(...slot);
@@ -106,6 +109,10 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
 
 function nameOf({name}: Worker): string {
   return name;
+}
+
+function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
+  return worker?.phase === 'creating' && worker.born_at !== null && msOf(worker.born_at) > read_at_ms;
 }
 
 /** The zones after the first words of their workers, and which of them that changes. */

@@ -26,6 +26,8 @@ export type Month = {name: string; spent_usd: number | undefined};
  * is not counted twice.
  */
 export type Accounts = {
+  /** When the first of them was read: a run or a worker may be younger. */
+  read_at_ms: number;
   pool: Pool;
   prices: Prices;
   month: Month;

@@ -7,6 +7,7 @@ import type {Verdict} from './violations.ts';
 
 /** The promises of the brake, in words of its own: a zone of these worlds has two nodes at most, so its share is one. */
 const RETURNS_MS = 600_000;
+const PROOF_MS = 150_000;
 const BAD_VERDICTS = 2;
 const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
 
@@ -27,8 +28,9 @@ export class Silence {
   onOutage(isOut: boolean): void {
     const {now} = this.#setting.clockwork;
     const last = this.#outages.at(-1);
-    if (last && last.to > now) last.to = now;
-    if (isOut) this.#outages.push({from: now, to: Number.POSITIVE_INFINITY});
+    const isGoingOn = last !== undefined && last.to > now;
+    if (isGoingOn && !isOut) last.to = now;
+    if (isOut && !isGoingOn) this.#outages.push({from: now, to: Number.POSITIVE_INFINITY});
   }
 
   onWorker(name: string, before: Document, after: Document): void {
@@ -52,7 +54,9 @@ export class Silence {
   #checkSilence(name: string, before: Document, limit_s: number): void {
     const {now} = this.#setting.clockwork;
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
-    const lost = this.#outages.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
+    // Two proofs beside a shorter outage make one served time of it.
+    const seen = this.#outages.filter(({from, to}) => Math.min(now, to) - from > PROOF_MS);
+    const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
     this.#verdict.check(
       silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,

@@ -64,7 +64,7 @@ async function onStreams(
     const each = await streamRecords.get(tx, run, id);
     if (each) found.push(each);
   }
-  const holders = await Promise.all(found.map(stream => holderOf(deps, tx, stream)));
+  const holders = await Promise.all(found.map(stream => holderOf(deps.log, tx, stream)));
   const decisions = found.map(decide);
   const changed = decisions.filter(decision => decision.kind === 'applied');
   for (const {next} of changed) streamRecords.set(tx, next);

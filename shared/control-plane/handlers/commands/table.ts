@@ -8,8 +8,8 @@ import {deleteWorker, recreate} from './worker-commands.ts';
 export const COMMANDS = {
   start,
   pause,
-  resume,
   stop,
+  resume,
   retry,
   cancel,
   recreate,

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import type {Document} from '../../shared/ports.ts';
+import {someLines} from '../support/agent.ts';
+import {aWorker} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {A0, ONE_SLOT} from '../support/one-worker.ts';
+
+const A1 = 'tpu-us-central1-a-1';
+
+describe('a document with an invalid field', () => {
+  const spoil = (world: World, path: string, change: Document) =>
+    world.store.transaction(async tx => {
+      const before = (await tx.get(path)) ?? {};
+      tx.set(path, {...before, ...change});
+    });
+
+  it('of a run stops that run and no other', async () => {
+    const world = new World();
+    world.drop('broken', 0, someLines(9));
+    world.drop('my-run', 0, someLines(9));
+    await world.until('work', () => world.agents.size === 2, 9, 1);
+    await spoil(world, 'runs/broken', {priority: 'high'});
+    await world.until('the other is done', async () => (await world.run('my-run'))?.status === 'completed');
+    await world.assertStoredOnce('my-run', '000', someLines(9));
+    assert.ok(world.logs.some(({message}) => /Failed to read runs\/broken: priority/.test(message)));
+    await spoil(world, 'runs/broken', {priority: 0});
+    world.control({action: 'start', run: 'broken'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('broken', '000', someLines(9));
+  });
+
+  it('of a stream stops that stream and no other, and its run is not called complete', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(9));
+    world.drop('my-run', 1, someLines(9, 'b'));
+    await world.deliverAll();
+    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    await world.until(
+      'the other is done',
+      async () => (await world.stream('my-run', '001'))?.status === 'completed',
+    );
+    await world.untilAsleep();
+    const run = await world.run('my-run');
+    assert.equal(run?.status, 'failed');
+    assert.match(run?.reason ?? '', /stream 000: Failed to read runs\/my-run\/streams\/000: epoch/);
+    await spoil(world, 'runs/my-run/streams/000', {epoch: 0});
+    world.control({action: 'start', run: 'my-run'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(9));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('of a stream keeps neither its run from being started nor a further stream from being registered', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    world.drop('my-run', 1, someLines(3, 'b'));
+    world.queue.length = 0;
+    const id = world.control({action: 'start', run: 'my-run'});
+    await world.deliverAll();
+    assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
+    await world.until(
+      'the other is done',
+      async () => (await world.stream('my-run', '001'))?.status === 'completed',
+    );
+  });
+
+  it('of a stream does not keep the TPU of its worker', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(40));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
+  it('of a run is why a control message about it is rejected', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    await spoil(world, 'runs/my-run', {priority: 'high'});
+    const id = world.control({action: 'pause', run: 'my-run'});
+    await world.deliverAll();
+    const record = await world.store.get(`control/${id}`);
+    assert.equal(record?.outcome, 'rejected');
+    assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
+  });
+
+  it('of a worker whose node lives is deleted, and its slot gets a node of the next incarnation', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(40));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    await spoil(world, `workers/${A0}`, {phase: 'asleep'});
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`, `${A0}#2`]]);
+  });
+
+  it('of a zone holds up no slot', async () => {
+    const world = new World(ONE_SLOT);
+    await spoil(world, 'zones/us-central1-a', {losses: 'many'});
+    world.drop('my-run', 0, someLines(9));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(9));
+  });
+
+  it('of the pool stops all creates until it is mended, and keeps its settings and its costs', async () => {
+    const world = new World(ONE_SLOT);
+    world.control({action: 'scale', budget_usd: 50, workers_per_zone: 2});
+    await world.deliverAll();
+    await spoil(world, 'pools/tpu', {workers_per_zone: '8', spent_usd: 3});
+    world.drop('my-run', 0, someLines(9));
+    world.drop('my-run', 1, someLines(9, 'b'));
+    await world.minutes(5);
+    assert.deepEqual(world.asked(), []);
+    const says = /Failed to read pools\/tpu: workers_per_zone.*mend the field or delete the document/;
+    assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
+    await spoil(world, 'pools/tpu', {workers_per_zone: 2});
+    await world.until('both slots work', () => world.agents.size === 2, 9, 1);
+    const pool = await world.store.get('pools/tpu');
+    assert.deepEqual([pool?.workers_per_zone, pool?.budget_usd, pool?.spent_usd], [2, 50, 3]);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(9, 'b'));
+  });
+
+  it('of a worker without a node is made anew when its slot is filled, with the next incarnation', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '3'});
+    for (const name of [A0, A1]) {
+      await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name, phase: 'gone'})));
+      await spoil(world, `workers/${name}`, {phase: 'asleep'});
+    }
+    world.drop('my-run', 0, someLines(9));
+    await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
+    assert.deepEqual(world.tpus.made, [`${A0}#3`]);
+    assert.ok(world.logs.some(({message}) => message.includes(`Failed to read workers/${A0}: phase`)));
+    assert.ok(world.logs.some(({message}) => /mend the field or delete the document/.test(message)));
+  });
+
+  it('is refused also where only an instant is invalid', () => {
+    const worker = {...aWorker(), heartbeat_at: 'yesterday'};
+    assert.throws(() => workerRecords.parse('workers/w', worker as unknown as Document), /heartbeat_at/);
+  });
+});

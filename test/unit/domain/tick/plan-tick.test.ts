@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {costOfLeaving, costOfLiving, toLeave} from '../../../../shared/domain/billing/cost.ts';
+import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
+import {LIST_PRICES, usdPerHour} from '../../../../shared/domain/billing/prices.ts';
+import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
+import {newZone} from '../../../../shared/domain/fleet/placement.ts';
+import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
+import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
+import {planBudgets, planTick, type TickPlan} from '../../../../shared/domain/tick/plan-tick.ts';
+import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
+import type {Snapshot, StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
+import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
+import {newWorker, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
+
+const ZONE = 'us-central1-a';
+const SLOTS = 4;
+const NOW = T0 + 7_200_000;
+const USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
+const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
+
+const dollars = fc.option(fc.double({min: 0.01, max: 3, noNaN: true}), {nil: null});
+const workers = fc.array(
+  fc.record({
+    phase: fc.constantFrom(...PHASES),
+    run: fc.constantFrom('one', 'two'),
+    hours: fc.double({min: 0, max: 1.5, noNaN: true}),
+  }),
+  {maxLength: SLOTS},
+);
+const given = fc.record({
+  workers,
+  pool_usd: dollars,
+  month_usd: dollars,
+  run_usd: fc.tuple(dollars, dollars),
+  spent_usd: fc.double({min: 0, max: 0.5, noNaN: true}),
+  unfinished: fc.tuple(fc.nat({max: 5}), fc.nat({max: 5})),
+});
+
+type Given = typeof given extends fc.Arbitrary<infer T> ? T : never;
+
+function aPool(changes: Partial<Pool> = {}): Pool {
+  return {...aConfig().pool, zones: [ZONE], workers_per_zone: SLOTS, boots: NO_BOOTS, ...changes};
+}
+
+function theWorker({phase, run, hours}: Given['workers'][number], slot: number): Worker {
+  const isReady = phase !== 'creating' && phase !== 'gone';
+  const work = phase === 'working' ? `${run}/00${slot}` : null;
+  return aWorker({
+    ...{name: `tpu-${ZONE}-${slot}`, phase, work, epoch: work ? 1 : null, charged_to: run, usd_per_hour: USD},
+    ready_at: isReady ? new Date(NOW - hours * 3_600_000).toISOString() : null,
+    ...(phase === 'gone' || phase === 'creating' ? {} : {provider_state: 'READY', health: 'HEALTHY'}),
+    ...(isReady ? {hello_at: at(0), heartbeat_at: new Date(NOW - 1000).toISOString()} : {}),
+    progress_at: new Date(NOW - 1000).toISOString(),
+    ...(work ? {claimed_at: new Date(NOW - 1000).toISOString()} : {}),
+  });
+}
+
+function counts(unfinished: number): StreamCounts {
+  const totals = {...NO_STREAMS, streams_pending: unfinished, failed: undefined};
+  return {streams: unfinished, unfinished, totals, areAllOver: unfinished === 0, slots: []};
+}
+
+function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given): Snapshot {
+  const all = workers.map(theWorker);
+  const nodes = all.filter(({phase}) => phase !== 'gone' && phase !== 'creating');
+  const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '2'};
+  const listed = nodes.map(({name, zone}) => ({
+    ...{name, zone, state: 'READY', health: 'HEALTHY', labels, symptoms: [], queued: null, created_at: at(0)},
+  }));
+  return {
+    pool: aPool({budget_usd: pool_usd, spent_usd}),
+    prices: LIST_PRICES,
+    month: {name: '2026-01', spent_usd},
+    creates: 7,
+    runs: [
+      aRun({run: 'one', budget_usd: run_usd[0], spent_usd: spent_usd / 2}),
+      aRun({run: 'two', budget_usd: run_usd[1], spent_usd: spent_usd / 2}),
+    ],
+    ended: [],
+    workers: new Map(all.map(worker => [worker.name, worker])),
+    unreadable: new Set(),
+    read_at_ms: NOW,
+    nodes: sortNodes(listed, [], NOW),
+    zones: [newZone(ZONE, NOW)],
+    served: moment(NOW).served,
+    streams: new Map([
+      ['one', counts(unfinished[0])],
+      ['two', counts(unfinished[1])],
+    ]),
+    lost: new Set(),
+  };
+}
+
+function configOf({month_usd}: Given) {
+  const config = aConfig({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: String(SLOTS)});
+  return {...config, ceilings: {...config.ceilings, max_budget_usd: month_usd}};
+}
+
+/** The slots of a plan in which a node is created. */
+function created({others, terms}: TickPlan, limits: ReturnType<typeof aConfig>['limits']): Slot[] {
+  return [...others.values()].flat().filter(slot => {
+    const before = slot.seen ?? newWorker(slot.name, slot.place, NOW);
+    const {actions} = decideSlot(slot, before, terms, limits, NOW, 'ends');
+    return actions.some(({kind}) => kind === 'create') && before.phase === 'gone';
+  });
+}
+
+describe('the plan of a tick', () => {
+  it('never spends beyond a cap: what lives and what is created can be deleted within each budget', () => {
+    let creates = 0;
+    fc.assert(
+      fc.property(given, input => {
+        const [snapshot, config] = [theSnapshot(input), configOf(input)];
+        const plan = planTick(snapshot, config, NOW);
+        const slots = created(plan, config.limits);
+        creates += slots.length;
+        if (slots.length === 0) return;
+        const all = [...snapshot.workers.values()];
+        const living = costOfLiving(all, NOW);
+        const leaving = costOfLeaving(all);
+        const price = toLeave(usdPerHour(LIST_PRICES, {...snapshot.pool, zone: ZONE}) ?? 0);
+        const committed = living.total + leaving.total + slots.length * price;
+        const {pool} = snapshot;
+        assert.ok(pool.spent_usd + committed <= (pool.budget_usd ?? Infinity), 'of the pool');
+        const month = input.spent_usd + livingInMonth('2026-01', all, NOW) + leaving.total;
+        assert.ok(month + slots.length * price <= (input.month_usd ?? Infinity), 'of the month');
+        for (const {run, budget_usd, spent_usd} of snapshot.runs) {
+          const paid = slots.filter(({name}) => plan.terms.payers.get(name) === run).length;
+          const spent = spent_usd + (living.runs.get(run) ?? 0) + (leaving.runs.get(run) ?? 0);
+          assert.ok(paid === 0 || spent + paid * price <= (budget_usd ?? Infinity), `of run ${run}`);
+        }
+      }),
+      {numRuns: 1000},
+    );
+    assert.ok(creates > 100, `${creates} creates are too few to say anything`);
+  });
+
+  it('deletes each living worker of a budget that is spent, before any list of nodes is there', () => {
+    let deletes = 0;
+    fc.assert(
+      fc.property(given, input => {
+        const [snapshot, config] = [theSnapshot(input), configOf(input)];
+        const plan = planBudgets(snapshot, config, NOW);
+        const all = [...snapshot.workers.values()];
+        const {total} = costOfLiving(all, NOW);
+        const {pool} = snapshot;
+        const isSpent = pool.budget_usd !== null && pool.spent_usd + total >= pool.budget_usd;
+        if (!isSpent) return;
+        const going = [...plan.deletes.values()].flat().map(({name}) => name);
+        const living = all.filter(({phase}) => phase !== 'gone' && phase !== 'deleting');
+        deletes += going.length;
+        assert.deepEqual(going.sort(), living.map(({name}) => name).sort());
+      }),
+      {numRuns: 2000},
+    );
+    assert.ok(deletes > 100, `${deletes} deletes are too few to say anything`);
+  });
+
+  it('creates no more nodes than streams are unfinished or slots are free', () => {
+    fc.assert(
+      fc.property(given, input => {
+        const [snapshot, config] = [theSnapshot(input), configOf(input)];
+        const slots = created(planTick(snapshot, config, NOW), config.limits);
+        const free = SLOTS - [...snapshot.workers.values()].filter(({phase}) => phase !== 'gone').length;
+        assert.ok(slots.length <= Math.min(free, input.unfinished[0] + input.unfinished[1]));
+      }),
+      {numRuns: 2000},
+    );
+  });
+
+  const whole: Given = {
+    ...{workers: [{phase: 'idle', run: 'one', hours: 0.1}], pool_usd: null, month_usd: null, spent_usd: 0},
+    ...{run_usd: [null, null], unfinished: [3, 0]},
+  };
+  const changed = (plan: TickPlan) =>
+    [...plan.deletes.values(), ...plan.others.values()].flat().map(({name}) => name);
+
+  for (const {unknown, snapshot} of [
+    {unknown: 'the list of nodes', snapshot: {...theSnapshot(whole), nodes: undefined}},
+    {unknown: 'the documents of the zones', snapshot: {...theSnapshot(whole), zones: undefined}},
+    {unknown: 'the count of streams', snapshot: {...theSnapshot(whole), streams: new Map()}},
+  ])
+    it(`concludes nothing from a hole: without ${unknown} it creates and deletes nothing`, () => {
+      assert.deepEqual(changed(planTick(snapshot, configOf(whole), NOW)), []);
+    });
+
+  it('plans the same twice, and changes no fact of its snapshot', () => {
+    fc.assert(
+      fc.property(given, input => {
+        const [snapshot, config] = [theSnapshot(input), configOf(input)];
+        const before = structuredClone(snapshot);
+        assert.deepEqual(planTick(snapshot, config, NOW), planTick(snapshot, config, NOW));
+        assert.deepEqual(snapshot, before);
+      }),
+      {numRuns: 200},
+    );
+  });
+});
