@@ -9,7 +9,7 @@ import numpy as np
 
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
-from gleaner_worker.model.loaded import Model, load_model
+from gleaner_worker.model.model import Model, load_model
 from gleaner_worker.objects import Bucket, BytesContent
 from gleaner_worker.records.samples import Sample
 from gleaner_worker.shards.plan import plan_batches

@@ -60,8 +60,8 @@ def tiny_models(tiny_folder):
     from dataclasses import replace
 
     from build import a_spec
-    from gleaner_worker.model.folder import open_reader
-    from gleaner_worker.model.loaded import load_model
+    from gleaner_worker.model.model import load_model
+    from gleaner_worker.model.model_source import open_reader
 
     loaded = {}
 

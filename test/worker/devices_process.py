@@ -16,7 +16,7 @@ import environment  # noqa: F401  (before the rest)
 
 def run(out, raw_spec, device_bytes):
     from build import a_spec
-    from gleaner_worker.model.loaded import load_model
+    from gleaner_worker.model.model import load_model
     from gleaner_worker.shards.plan import plan_batches
 
     spec = a_spec(**raw_spec)

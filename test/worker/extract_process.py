@@ -14,7 +14,7 @@ import environment  # noqa: F401  (before the rest)
 from build import bucket, parse_work
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
-from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.model import load_model
 
 
 def wrap(path, before=lambda: None, after=lambda: None):

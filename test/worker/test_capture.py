@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from build import TINY_CONFIG, a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.loaded import load_model
-from gleaner_worker.model.picks import check_tokens, most_rows, stored_width
+from gleaner_worker.model.model import load_model
+from gleaner_worker.model.row_selection import check_tokens, most_rows, stored_width
 from gleaner_worker.shards.plan import batch_height
 from gleaner_worker.spec import SITES
 

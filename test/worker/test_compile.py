@@ -13,8 +13,8 @@ import pytest
 
 from build import BUCKET, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import loaded
-from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model import model as model_module
+from gleaner_worker.model.model import load_model
 from gleaner_worker.model.warm_up import Programs, WarmUp
 from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
 
@@ -72,7 +72,7 @@ import os
 os.environ.pop("JAX_COMPILATION_CACHE_DIR")
 os.environ.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 from build import a_spec
-from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.model import load_model
 from test_compile import MAX_LENGTH, run_all, some_samples
 model = load_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3], None)
 model.warm_up().wait()
@@ -215,13 +215,13 @@ def test_shapes_are_compiled_once_each_in_the_order_in_which_they_are_added(monk
 @pytest.fixture
 def compiled(monkeypatch):
     """The shapes that are compiled, in their order."""
-    shapes, compile_batch = [], loaded.compile_batch
+    shapes, compile_batch = [], model_module.compile_batch
 
     def noting(what, layout, params, shape, *more):
         shapes.append(shape)
         return compile_batch(what, layout, params, shape, *more)
 
-    monkeypatch.setattr(loaded, "compile_batch", noting)
+    monkeypatch.setattr(model_module, "compile_batch", noting)
     return shapes
 
 

@@ -15,8 +15,8 @@ from environment import HERE
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.mesh import batch_bytes, can_split, choose_layout, parameter_axes, weight_bytes
+from gleaner_worker.model.model import load_model
 from gleaner_worker.model.tiny import make_tiny_model
 
 pytestmark = pytest.mark.slow

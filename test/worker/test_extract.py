@@ -17,7 +17,7 @@ from build import BUCKET, a_stream, a_work, bucket, outputs, put_manifest, run_e
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.model import load_model
 from gleaner_worker.records.samples import Sample, read_samples
 from gleaner_worker.shards.plan import batch_height, batch_width
 from gleaner_worker.shards.stored import StoredShards

@@ -12,10 +12,10 @@ import pytest
 from build import BUCKET, a_spec, bucket
 from fake_hub import FakeHub
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import copies, download
-from gleaner_worker.model.folder import find_model
+from gleaner_worker.model import download, model_cache
 from gleaner_worker.model.hub import Hub, is_endpoint, is_hub_id, own_hub
-from gleaner_worker.model.pin import find_run_model
+from gleaner_worker.model.model_lock import find_run_model
+from gleaner_worker.model.model_source import find_model
 
 pytestmark = pytest.mark.slow
 
@@ -596,8 +596,8 @@ def test_a_token_never_travels_in_the_open(url, expected):
 
 def test_a_model_that_does_not_fit_on_the_disk_is_refused_before_it_comes(hub, tmp_path, tiny_folder, monkeypatch):
     hub.put(REPO, files_of(tiny_folder))
-    usage = copies.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(copies.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    usage = model_cache.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(
         Failure, match=rf"Failed to copy the model {REPO}: it needs 0.. GB, .*use a larger boot disk"
     ) as failure:

@@ -10,7 +10,7 @@ from build import a_spec
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import resid_post
 from gleaner_worker.model.families import FAMILIES
-from gleaner_worker.model.loaded import load_model
+from gleaner_worker.model.model import load_model
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.samples import read_samples

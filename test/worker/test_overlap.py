@@ -268,7 +268,7 @@ def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_m
 @pytest.mark.long
 def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
     from build import a_spec
-    from gleaner_worker.model.loaded import load_model
+    from gleaner_worker.model.model import load_model
 
     spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"], "max_seq_length": 256}
     model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
@@ -289,17 +289,17 @@ def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_sam
     storage, tmp_path, tiny_folder, monkeypatch
 ):
     from build import a_spec
-    from gleaner_worker.model import loaded
+    from gleaner_worker.model import model as model_module
 
     spec, lines = {"tokens": "::3", "max_seq_length": 64}, text_lines(30, 10)
-    model = loaded.load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
-    phases, start = [], loaded.Model.start
+    model = model_module.load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    phases, start = [], model_module.Model.start
 
     def noting(self, *arguments):
         phases.append(control.phase)
         return start(self, *arguments)
 
-    monkeypatch.setattr(loaded.Model, "start", noting)
+    monkeypatch.setattr(model_module.Model, "start", noting)
     control = Control()
     run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path), control)
     assert phases[0] == "compiling"

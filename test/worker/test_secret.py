@@ -15,8 +15,8 @@ from fake_hub import FakeHub
 from fake_secrets import FakeSecrets
 from gleaner_worker import metadata, secret
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model.folder import find_model
 from gleaner_worker.model.hub import DEFAULT_ENDPOINT, worker_hub
+from gleaner_worker.model.model_source import find_model
 from gleaner_worker.secret import is_secret_name, read_token
 
 pytestmark = pytest.mark.slow
@@ -262,11 +262,11 @@ def test_a_real_agent_extracts_with_a_private_model_and_shows_the_token_to_nobod
     finally:
         process.kill()
     assert [(release["outcome"], release["failure"]) for release in cloud.releases()] == [("completed", None)] * 2, said
-    pin = json.loads(storage.data(BUCKET, "activations/my-run/model.json"))
-    assert pin["revision"] == private_hub.branches["an-org/closed"]["main"]
+    lock = json.loads(storage.data(BUCKET, "activations/my-run/model.json"))
+    assert lock["revision"] == private_hub.branches["an-org/closed"]["main"]
     assert (
         storage.metadata(BUCKET, "activations/my-run/tpu_7/shard_0001.safetensors")["model_fingerprint"]
-        == (pin["fingerprint"])
+        == (lock["fingerprint"])
     )
     assert len(secrets.requests) == 1
     assert {headers.get("authorization") for where, _, _, headers in private_hub.requests if where == "cdn"} == {None}

@@ -10,7 +10,7 @@ import pytest
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from environment import HERE
 from gleaner_worker.control import Control
-from gleaner_worker.model.loaded import Model
+from gleaner_worker.model.model import Model
 from test_preempt import Interruption
 
 pytestmark = pytest.mark.slow

@@ -28,8 +28,8 @@ from build import (
     text_lines,
 )
 from gleaner_reader.checksums import as_text, crc32c
-from gleaner_worker.model.loaded import load_model
-from gleaner_worker.model.pin import pin_model
+from gleaner_worker.model.model import load_model
+from gleaner_worker.model.model_lock import write_model_lock
 from gleaner_worker.shards.shard_bytes import bytes_of
 from gleaner_worker.shards.write import encode_tensors, parse_tensors
 from gleaner_worker.shards.zstd_seekable import compress
@@ -473,7 +473,7 @@ def test_a_stream_that_is_deleted_while_verify_reads_is_named(stored, verify):
 
 
 def test_a_model_json_whose_bytes_rotted_is_named_and_the_shards_are_read(stored, verify, tiny_models):
-    pin_model(bucket(), "my-run", tiny_models().files)
+    write_model_lock(bucket(), "my-run", tiny_models().files)
     rot(stored, "activations/my-run/model.json")
     report, problems = verify()
     assert (report["ok"], report["stored_once"], report["rejected"]) == (False, 41, 1)
@@ -664,13 +664,13 @@ def test_a_summary_with_untrue_statistics(stored, verify):
 
 
 def test_shards_that_were_not_made_with_the_model_that_the_run_was_begun_with(stored, verify, tiny_models):
-    pin_model(bucket(), "my-run", tiny_models().files)
+    write_model_lock(bucket(), "my-run", tiny_models().files)
     assert verify()[0]["ok"], verify()
-    pin = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))
-    stored.put(BUCKET, "activations/my-run/model.json", json.dumps(pin | {"fingerprint": "0" * 16}).encode())
+    lock = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))
+    stored.put(BUCKET, "activations/my-run/model.json", json.dumps(lock | {"fingerprint": "0" * 16}).encode())
     report, problems = verify()
     assert not report["ok"]
-    assert f"shard_0001.safetensors says model_fingerprint {pin['fingerprint']}, not {'0' * 16}" in problems
+    assert f"shard_0001.safetensors says model_fingerprint {lock['fingerprint']}, not {'0' * 16}" in problems
     assert "metadata.json says model_fingerprint" in problems
 
 

@@ -15,7 +15,7 @@ from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity
 from .model.hub import worker_hub
-from .model.loaded import Model, load_model
+from .model.model import Model, load_model
 from .names import log_name
 from .objects import Bucket, make_client
 from .spec import Spec

@@ -12,8 +12,8 @@ import numpy as np
 from .control import Control
 from .disk import empty_folder
 from .failures import Failure
-from .model.loaded import Model
-from .model.returned import Pending
+from .model.device_output import InFlightBatch
+from .model.model import Model
 from .objects import Bucket
 from .pipeline import Pipeline
 from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
@@ -35,7 +35,7 @@ _MEMORY_SHARE = 0.5  # of this machine's, for shards
 # A batch of a shard, by its number.
 Part = tuple[ShardInProgress, int]
 # What the devices compute at once, and what is awaited; a shard that has nothing left to compute is alone, without.
-Running = tuple[list[Part], Pending] | tuple[ShardInProgress, None]
+Running = tuple[list[Part], InFlightBatch] | tuple[ShardInProgress, None]
 
 
 def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
@@ -193,9 +193,9 @@ class _Extraction:
         height, width = batches[0][1].height, batches[0][1].width
         if not self._model.is_ready(height, width):
             control.phase = "compiling"
-        pending = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
+        in_flight = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
         control.phase = "running"
-        return parts, pending
+        return parts, in_flight
 
     def _gather(self, running: Iterator[Running]) -> Generator[ShardInProgress]:
         """Puts the rows of each batch where they belong; yields the shards that are complete."""
@@ -204,13 +204,13 @@ class _Extraction:
                 yield self._complete(item[0])
                 del item
                 continue
-            parts, pending = item
-            for (shard, number), host in zip(parts, pending.collect(), strict=True):
+            parts, in_flight = item
+            for (shard, number), host in zip(parts, in_flight.collect(), strict=True):
                 put_batch(shard, number, host, self._model, self._work.object)
                 self._count(shard, number)
                 if shard.done.all():
                     yield self._complete(shard)
-            del item, parts, pending, shard, host
+            del item, parts, in_flight, shard, host
 
     def _complete(self, shard: ShardInProgress) -> ShardInProgress:
         self._control.add_done(shard.plan.rejected, 0)

@@ -18,8 +18,8 @@ from collections import Counter
 
 from ..failures import Failure
 from ..model.capture import Capture
-from ..model.folder import find_model, open_reader
-from ..model.picks import check_tokens, mode_of
+from ..model.model_source import find_model, open_reader
+from ..model.row_selection import check_tokens, mode_of
 from ..objects import Bucket, make_client
 from ..records.samples import Reject
 from ..records.stream import no_lines

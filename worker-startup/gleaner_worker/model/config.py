@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ..failures import Failure
+from .config_parser import Fields
 from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
-from .fields import Fields
 from .rope import Rope, parse_ropes
 
 UNLIMITED = 2**30  # a window longer than any sequence: full attention

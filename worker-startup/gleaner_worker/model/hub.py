@@ -13,9 +13,9 @@ from google.auth.credentials import Credentials
 
 from ..failures import Failure
 from ..secret import read_token
-from .copies import Copy, kept_copy, make_room
 from .download import COMMIT, Session, hub_client
 from .identity import INDEX, choose_files, hash_files
+from .model_cache import Copy, kept_copy, make_room
 
 log = logging.getLogger(__name__)
 

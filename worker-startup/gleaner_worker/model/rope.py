@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .config_parser import Fields, shown
 from .families import Family
-from .fields import Fields, shown
 
 KINDS = ("default", "linear", "llama3", "yarn")
 _FULL: str = "full_attention"

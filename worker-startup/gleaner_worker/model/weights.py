@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..failures import Failure
 from .config import DecoderConfig
-from .fields import shown
+from .config_parser import shown
 from .identity import INDEX, ONE_FILE, files_of_index
 from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from gleaner_reader.facts import is_number
 
 from ..failures import Failure
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import partial_name, partial_prefix
 from ..objects import Bucket, ObjectInfo
 from ..work import Work, disagreement, shard_identity

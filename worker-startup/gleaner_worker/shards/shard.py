@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..failures import Failure
-from ..model.loaded import Model
-from ..model.returned import HostBatch
+from ..model.device_output import HostBatch
+from ..model.model import Model
 from .plan import Batch, ShardPlan, plan_batches
 
 

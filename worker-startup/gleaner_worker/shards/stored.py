@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 from ..failures import Failure
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import parse_shard
 from ..objects import Bucket, ObjectInfo
 from ..work import Work, disagreement, shard_identity

@@ -5,7 +5,7 @@ import json
 import platform
 import re
 
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
 from .plan import ShardPlan

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..control import Control
 from ..disk import writing
 from ..failures import Failure
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import shard_name
 from ..objects import Bucket, BytesContent, Content, FileContent, ObjectInfo
 from ..pipeline import Pipeline

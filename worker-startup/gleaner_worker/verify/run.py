@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from ..failures import Failure
-from ..model.folder import find_model, open_reader
-from ..model.pin import find_run_model, read_pin
+from ..model.model_lock import find_run_model, read_model_lock
+from ..model.model_source import find_model, open_reader
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, parse_spec
@@ -46,11 +46,11 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
 def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
     """The folder of the run's model, and the model's fingerprint where model.json says it."""
     try:
-        pin = read_pin(bucket, run)
+        lock = read_model_lock(bucket, run)
     except Failure as error:
         problems.append(error.reason)
         return find_model(spec.model, folder, bucket, revision=spec.revision, weights=False).folder, None
-    return find_run_model(spec, run, folder, bucket, weights=False).folder, pin.fingerprint if pin else None
+    return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
 
 
 def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:

@@ -16,7 +16,7 @@ _COMPUTED = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-class Pending:
+class InFlightBatch:
     """The results of the devices, a batch each. Copies of its arrays start at once, as they get ready."""
 
     def __init__(self, output: dict, counts: list[np.ndarray], what: Capture, name: str):

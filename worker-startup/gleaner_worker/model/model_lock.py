@@ -11,9 +11,9 @@ from ..names import model_name
 from ..objects import Bucket, BytesContent
 from ..spec import Spec
 from .download import COMMIT
-from .folder import find_model
 from .hub import Hub
 from .identity import ModelFiles, is_model_file
+from .model_source import find_model
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Pin:
+class ModelLock:
     """`activations/[RUN/]model.json`."""
 
     name: str
@@ -40,14 +40,14 @@ def find_run_model(
 
     With `weights`, the first to come writes them down. Raises Failure("model") naming each file that is another now.
     """
-    pin = read_pin(bucket, run)
+    lock = read_model_lock(bucket, run)
     while True:
-        is_first = pin is None
-        revision = pin.revision if pin else spec.revision
+        is_first = lock is None
+        revision = lock.revision if lock else spec.revision
         found = find_model(spec.model, home, bucket, revision=revision, hub=hub, weights=weights)
         if is_first and weights:
-            pin = pin_model(bucket, run, found)
-        if pin is None or not (differing := differences(pin, found, spec)):
+            lock = write_model_lock(bucket, run, found)
+        if lock is None or not (differing := differences(lock, found, spec)):
             return found
         if is_first:
             log.warning("Another worker of %s came first, with another state of %s; taking that", run, spec.model)
@@ -63,7 +63,7 @@ def find_run_model(
             )
 
 
-def read_pin(bucket: Bucket, run: str) -> Pin | None:
+def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
     """What the run was begun with; None before any worker has loaded its model."""
     name = model_name(run)
     info = bucket.head(name)
@@ -81,7 +81,7 @@ def read_pin(bucket: Bucket, run: str) -> Pin | None:
         ) from error
 
 
-def pin_model(bucket: Bucket, run: str, found: ModelFiles) -> Pin:
+def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
     """Writes down what the run is begun with, unless that is done; returns what is written there."""
     record = {
         "schema": SCHEMA,
@@ -94,27 +94,27 @@ def pin_model(bucket: Bucket, run: str, found: ModelFiles) -> Pin:
     }
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
     bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
-    pin = read_pin(bucket, run)
-    if pin is None:
+    lock = read_model_lock(bucket, run)
+    if lock is None:
         raise Failure("infrastructure", f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now")
-    return pin
+    return lock
 
 
-def differences(pin: Pin, found: ModelFiles, spec: Spec) -> list[str]:
+def differences(lock: ModelLock, found: ModelFiles, spec: Spec) -> list[str]:
     """How the model at hand differs from the run's, as phrases. Without weights only the small files are compared."""
-    if pin.name != found.name:
-        return [f"it was {pin.name}, now it is {found.name}"]
+    if lock.name != found.name:
+        return [f"it was {lock.name}, now it is {found.name}"]
     asked = spec.revision
-    if asked and COMMIT.fullmatch(asked) and asked != pin.revision:
-        return [f"it was commit {pin.revision}, run.json asks for {asked}"]
-    names = {name for name in pin.files if found.weights_sha256 or is_model_file(name, weights=False)}
+    if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
+        return [f"it was commit {lock.revision}, run.json asks for {asked}"]
+    names = {name for name in lock.files if found.weights_sha256 or is_model_file(name, weights=False)}
     problems = []
     for name in sorted(names | set(found.files)):
-        was, now = pin.files.get(name), found.files.get(name)
+        was, now = lock.files.get(name), found.files.get(name)
         if was != now:
             problems.append(f"{name} {_describe(was, now)}")
-    if found.revision != pin.revision and not problems:
-        problems.append(f"it was commit {pin.revision}, now it is {found.revision}")
+    if found.revision != lock.revision and not problems:
+        problems.append(f"it was commit {lock.revision}, now it is {found.revision}")
     return problems
 
 
@@ -126,11 +126,11 @@ def _describe(was: str | None, now: str | None) -> str:
     return f"has sha256 {now[:12]}…, and had {was[:12]}…"
 
 
-def _parse(data: bytes) -> Pin:
+def _parse(data: bytes) -> ModelLock:
     raw = json.loads(data)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         raise ValueError(f"it is not of schema {SCHEMA}")
-    values: dict[str, Any] = {key: raw.get(key) for key in Pin.__dataclass_fields__}
+    values: dict[str, Any] = {key: raw.get(key) for key in ModelLock.__dataclass_fields__}
     for key in ("name", "fingerprint", "weights_sha256", "tokenizer_sha256"):
         if not isinstance(values[key], str):
             raise ValueError(f"{key} is {values[key]!r:.100}")
@@ -139,4 +139,4 @@ def _parse(data: bytes) -> Pin:
         raise ValueError(f"revision is {revision!r:.100}, which is no commit")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
-    return Pin(**values)
+    return ModelLock(**values)

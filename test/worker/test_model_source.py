@@ -11,11 +11,11 @@ import pytest
 
 from build import BUCKET, a_spec, bucket
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import copies
-from gleaner_worker.model.copies import kept_copy, make_room
-from gleaner_worker.model.folder import find_model
+from gleaner_worker.model import model_cache
 from gleaner_worker.model.identity import INDEX, choose_files
-from gleaner_worker.model.pin import find_run_model, read_pin
+from gleaner_worker.model.model_cache import kept_copy, make_room
+from gleaner_worker.model.model_lock import find_run_model, read_model_lock
+from gleaner_worker.model.model_source import find_model
 from gleaner_worker.names import model_name
 
 GS = f"gs://{BUCKET}/models/tiny"
@@ -262,7 +262,7 @@ def test_what_fills_the_disk_is_made_room_for_by_the_copy_used_longest_ago(tmp_p
     def disk_usage(_):
         return usage._replace(free=free[sum(name in ("newest", "middle", "oldest") for name in os.listdir(parent))])
 
-    monkeypatch.setattr(copies.shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr(model_cache.shutil, "disk_usage", disk_usage)
     make_room(str(parent / "mine.unfinished"), 3 << 30, "m")
     assert {name for name in os.listdir(parent) if not name.endswith(".lock")} == {
         "newest",
@@ -318,8 +318,8 @@ def test_the_first_worker_writes_down_what_a_run_is_begun_with(storage, tmp_path
     written = storage.objects[BUCKET, PIN]["resource"]["generation"]
     assert find_for_run(folder, tmp_path) == found
     assert storage.objects[BUCKET, PIN]["resource"]["generation"] == written
-    pin = read_pin(bucket(), "my-run")
-    assert (pin.name, pin.fingerprint, pin.files) == (found.name, found.fingerprint, found.files)
+    lock = read_model_lock(bucket(), "my-run")
+    assert (lock.name, lock.fingerprint, lock.files) == (found.name, found.fingerprint, found.files)
 
 
 def test_the_default_run_has_its_own_and_each_run_one(storage, tmp_path, folder):

@@ -11,9 +11,9 @@ from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, make_reader
 from ..spec import Spec, resolve_layers
 from .config import DecoderConfig, parse_config
-from .copies import Copy, kept_copy, make_room
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file
+from .model_cache import Copy, kept_copy, make_room
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
 _AT_ONCE = 4

@@ -20,14 +20,14 @@ from ..spec import Spec
 from . import device
 from .capture import STORED, Capture
 from .config import DecoderConfig
-from .folder import find_model, open_reader
+from .device_output import InFlightBatch, device_failure
 from .hub import Hub
 from .identity import ModelFiles
 from .mesh import Layout, choose_layout, memory_of, place
-from .picks import check_tokens, make_inputs, mode_of, row_counts, stored_width
-from .pin import find_run_model
+from .model_lock import find_run_model
+from .model_source import find_model, open_reader
 from .program import Program, compile_batch
-from .returned import Pending, device_failure
+from .row_selection import check_tokens, make_inputs, mode_of, row_counts, stored_width
 from .warm_up import Programs, Shape, WarmUp
 from .weights import load_params
 
@@ -48,7 +48,7 @@ class Model:
     _programs: Programs  # of Program, by a batch's (height, width)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak: a batch that nobody waits for any more holds no memory.
-    _in_flight: deque["weakref.ref[Pending]"] = field(default_factory=deque)
+    _in_flight: deque["weakref.ref[InFlightBatch]"] = field(default_factory=deque)
 
     @property
     def name(self) -> str:
@@ -126,7 +126,7 @@ class Model:
         """False: `start` would first have to compile."""
         return self._programs.is_ready((height, width))
 
-    def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> Pending:
+    def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> InFlightBatch:
         """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
         A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest come to the
@@ -148,9 +148,9 @@ class Model:
                 output = program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(name, error) from error
-            pending = Pending(output, counts, self.capture, name)
-            self._in_flight.append(weakref.ref(pending))
-            return pending
+            batch = InFlightBatch(output, counts, self.capture, name)
+            self._in_flight.append(weakref.ref(batch))
+            return batch
 
 
 def load_model(
