@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
 
-from gleaner_reader.facts import parse_tensors
+from gleaner_reader.header import parse_tensors
 
 from .job import load, put_stream, store
 from .sink import running_sink

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 
 import gleaner_reader
+from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
-from gleaner_worker.shards.write import encode_shard
 
 from .job import samples_of
 from .timing import Report, speed_up, take_turns

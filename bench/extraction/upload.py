@@ -9,8 +9,9 @@ import numpy as np
 from gleaner_reader.checksums import crc32c
 from gleaner_worker.objects import Bucket
 from gleaner_worker.pipeline import Pipeline
+from gleaner_worker.shards.encode import CONTENT_TYPES, encode_shard
 from gleaner_worker.shards.plan import ShardPlan
-from gleaner_worker.shards.write import CONTENT_TYPES, ShardBytes, encode_shard
+from gleaner_worker.shards.shard_bytes import ShardBytes
 
 from .job import samples_of
 from .sink import running_sink

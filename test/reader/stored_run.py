@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from gleaner_worker.records.samples import Sample
+from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes
-from gleaner_worker.shards.write import encode_shard
 
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
 SAMPLES = 40  # in a shard, of which every seventh is rejected

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gleaner_reader
-from gleaner_reader import ShardError, groups
+from gleaner_reader import ShardError, shuffle
 from gleaner_reader.files import LocalFile
 from stored_run import store_run
 
@@ -201,8 +201,8 @@ def test_what_cannot_be_done_is_said(runs, options, more, says):
 def test_what_is_in_memory_is_bounded_by_the_buffer(runs, monkeypatch):
     run, stored = runs(count=200, d_model=64, shards=6)
     held = []
-    read_chunks = groups.read_chunks
-    monkeypatch.setattr(groups, "read_chunks", lambda *of: held.append(read_chunks(*of)) or held[-1])
+    read_chunks = shuffle.read_chunks
+    monkeypatch.setattr(shuffle, "read_chunks", lambda *of: held.append(read_chunks(*of)) or held[-1])
     total = sum(len(batch) for batch in run.batches(0, batch_rows=32, buffer_rows=1000, drop_last=False))
     sizes = [len(rows.stored) for rows in held]
     assert total == sum(sizes) == len(stored.rows("resid_post.0"))

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.checksums import as_text, combine, crc32c, crc32c_by_numpy
-from gleaner_reader.facts import parse_tensors, stored_facts
 from gleaner_reader.gzip_header import gzip_header
+from gleaner_reader.header import parse_tensors, read_metadata
 from gleaner_reader.safe_pickle import Unsafe, load_shard
 from gleaner_worker.records.samples import Sample
 from stored_run import a_plan, encode, some_rows
@@ -189,7 +189,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data, file_format):
     with pytest.raises(ShardError):
         read_everything(path)
     with pytest.raises(ValueError):
-        stored_facts(
+        read_metadata(
             lambda begin, end: data[begin:end], len(data), file_format if file_format != "pkl.gz" else "safetensors"
         )
 

@@ -19,8 +19,8 @@ from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.model import load_model
 from gleaner_worker.records.samples import Sample, read_samples
+from gleaner_worker.shards.existing_shards import ExistingShards
 from gleaner_worker.shards.plan import batch_height, batch_width
-from gleaner_worker.shards.stored import StoredShards
 from gleaner_worker.spec import SITES
 from gleaner_worker.verify.run import verify_run
 from read_shards import read_shard, read_stream
@@ -489,7 +489,7 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(
     meeting = threading.Barrier(2, timeout=60)
 
     def list_both(*arguments):
-        stored = StoredShards(*arguments)
+        stored = ExistingShards(*arguments)
         meeting.wait()  # neither has stored anything yet
         return stored
 
@@ -497,7 +497,7 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(
     storage.faults = lambda what: created.append(what) if "ifGenerationMatch=0" in what else None
     threads = [threading.Thread(target=work, args=(epoch,)) for epoch in (1, 2)]
     with monkeypatch.context() as patch:
-        patch.setattr(extract_module, "StoredShards", list_both)
+        patch.setattr(extract_module, "ExistingShards", list_both)
         for thread in threads:
             thread.start()
         for thread in threads:

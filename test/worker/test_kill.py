@@ -30,7 +30,7 @@ STEPS = [
     "extract:count_samples",
     "extract:read_windows",
     "extract:tokenize_windows",
-    "shards.stored:StoredShards.has",
+    "shards.existing_shards:ExistingShards.has",
     "extract:start_shard",
     "shards.partial:Partials.restore",
     "model.model:Model.start",

@@ -12,8 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.parse import Bad, parse_line
+from gleaner_worker.records.parse import parse_line
 from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
+from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.samples import (
     Reject,
     Sample,
@@ -35,11 +36,11 @@ def record(data, **spec):
     """What the tokenizer gets of the record, or why it gets nothing."""
     data = data if isinstance(data, bytes) else json.dumps(data).encode()
     found = parse_line(Line(0, data, len(data)))
-    if isinstance(found, Bad):
+    if isinstance(found, RejectReason):
         return found
     prompts = write_prompts(found, make_prompt_writer(a_spec(record=spec), "/nowhere"))
-    first = prompts if isinstance(prompts, Bad) else next(prompts)
-    return first if isinstance(first, Bad) else first.content
+    first = prompts if isinstance(prompts, RejectReason) else next(prompts)
+    return first if isinstance(first, RejectReason) else first.content
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_the_first_known_field_is_read(given_, expected):
 
 
 def test_messages_go_before_tokens_and_tasks():
-    assert record({"messages": CHAT, "tokens": [1]} | TASK).reason.startswith(
+    assert record({"messages": CHAT, "tokens": [1]} | TASK).text.startswith(
         "`messages` cannot be written with the chat"
     )
 
@@ -119,9 +120,9 @@ def test_task_ids_may_be_equal_or_missing_because_nothing_is_keyed_by_them():
 )
 def test_a_line_that_cannot_be_used_says_why(name, data, reason):
     result = record(data)
-    assert isinstance(result, Bad)
-    assert re.search(reason, result.reason), result.reason
-    result.reason.encode("utf-8")
+    assert isinstance(result, RejectReason)
+    assert re.search(reason, result.text), result.text
+    result.text.encode("utf-8")
 
 
 def test_a_pair_of_surrogates_is_one_character():
@@ -146,7 +147,7 @@ def test_what_is_not_used_of_a_record_may_be_what_json_is_not():
 )
 def test_record_field_names_the_field_to_read(given_, expected):
     result = record(given_, field="question")
-    assert (result.reason if isinstance(result, Bad) else result) == expected
+    assert (result.text if isinstance(result, RejectReason) else result) == expected
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
-from gleaner_worker.records.parse import Bad
+from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.samples import make_reader, read_samples
 from gleaner_worker.records.select import Selection, make_selection, select
 
@@ -55,8 +55,8 @@ IDS = [BOS, 1, 2, EOS, 3, BOS]  # not special at positions 1, 2 and 4
 def test_a_selection_gives_positions_in_the_order_asked_for_or_the_reason_why_not(tokens, special, ids, expected):
     found = select(Selection(tokens, special), np.array(ids, np.int32))
     if isinstance(expected, str):
-        assert isinstance(found, Bad)
-        assert found.reason.startswith(expected)
+        assert isinstance(found, RejectReason)
+        assert found.text.startswith(expected)
     elif expected is None:
         assert found is None
     else:
@@ -84,7 +84,7 @@ def test_no_token_is_stored_twice_none_that_is_special_and_python_agrees(tokens,
         part = {"all": ":", "mean": ":", "last": "-1:"}.get(tokens, tokens).split(":")
         expected = left[slice(*(int(number) if number else None for number in part))]
         is_bad = not expected
-    assert isinstance(found, Bad) == is_bad
+    assert isinstance(found, RejectReason) == is_bad
     if not is_bad:
         assert (found is None) == (tokens in ("all", "mean") and not excludes)
         assert expected == (left if found is None else found.tolist())

@@ -19,11 +19,12 @@ import safetensors.numpy
 import zstandard
 
 from environment import HERE, WORKER
+from gleaner_reader.header import parse_tensors, read_metadata
 from gleaner_worker.records.samples import Sample
 from gleaner_worker.shards import pickle_shard, zstd_seekable
+from gleaner_worker.shards.encode import encode_shard, encode_tensors
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes, bytes_of
-from gleaner_worker.shards.write import encode_shard, encode_tensors, parse_tensors, stored_facts
 
 FORMATS = ["safetensors", "safetensors.zst", "pkl.gz"]
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
@@ -166,7 +167,7 @@ def test_shards_of_any_number_of_samples_tell_their_facts_by_a_small_read(file_f
     plan = a_plan((5,) * count)
     rows, _ = some_rows(plan)
     data = encode(file_format, plan, rows).read()
-    facts = stored_facts(lambda begin, end: data[begin:end], len(data), file_format)
+    facts = read_metadata(lambda begin, end: data[begin:end], len(data), file_format)
     assert (facts["a"], facts["b"], json.loads(facts["stats"])) == ("1", "2", STATS)
 
 
@@ -181,7 +182,7 @@ def test_a_resumed_worker_reads_little_of_a_large_shard_to_know_its_facts(file_f
         asked.append(end - begin)
         return data[begin:end]
 
-    stored_facts(read, len(data), file_format)
+    read_metadata(read, len(data), file_format)
     assert sum(asked) <= 70_000 and len(asked) <= 3
 
 
@@ -191,7 +192,7 @@ def test_damaged_facts_are_refused(file_format):
     data = encode(file_format, plan, some_rows(plan)[0]).read()
     for part in (b"", data[:7], data[:20], b"\xff" * len(data)):
         with pytest.raises(ValueError):
-            stored_facts(lambda begin, end, part=part: part[begin:end], len(part), file_format)
+            read_metadata(lambda begin, end, part=part: part[begin:end], len(part), file_format)
 
 
 def test_tensors_come_back_as_they_were_written():

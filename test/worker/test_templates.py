@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records import sandbox
-from gleaner_worker.records.parse import Bad
 from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
+from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.template import Template, TemplateProblem
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ GROWS = (
 def write(template, record, **changes):
     writer = make_prompt_writer(a_spec(record={"template": template} | changes), "/nowhere")
     prompts = write_prompts(record, writer)
-    return prompts if isinstance(prompts, Bad) else next(prompts)
+    return prompts if isinstance(prompts, RejectReason) else next(prompts)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_a_template_is_written_with_the_fields_of_the_record(template, record, e
 )
 def test_a_template_that_fails_on_a_record_rejects_it_with_the_reason(template, reason):
     bad = write(template, {"text": "x"})
-    assert isinstance(bad, Bad)
-    assert bad.reason.startswith(f"cannot be written with record.template: {reason}")
+    assert isinstance(bad, RejectReason)
+    assert bad.text.startswith(f"cannot be written with record.template: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_template_that_would_take_for_ever_or_all_memory_rejects_the_record(mo
     monkeypatch.setattr(sandbox, "MAX_STEPS", sandbox.MAX_STEPS // 16)
     monkeypatch.setattr(sandbox, "MAX_CHARS", sandbox.MAX_CHARS // 16)
     bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
-    assert isinstance(bad, Bad), bad.content[:100]
-    assert "MemoryError" not in bad.reason
+    assert isinstance(bad, RejectReason), bad.content[:100]
+    assert "MemoryError" not in bad.text
 
 
 @pytest.mark.sample(1)
@@ -180,7 +180,7 @@ def test_a_template_that_would_take_for_ever_or_all_memory_rejects_the_record(mo
 )
 def test_a_template_is_stopped_within_seconds(template):
     begin = time.monotonic()
-    assert write(template, {}).reason.endswith("it takes more than 2000000 steps")
+    assert write(template, {}).text.endswith("it takes more than 2000000 steps")
     assert time.monotonic() - begin < 60, "it is 3 s where nothing else is running"
 
 
@@ -216,9 +216,7 @@ def test_one_template_serves_several_threads_each_with_all_that_it_may_use_up(mo
 
 
 def test_a_lone_surrogate_of_a_field_is_found_in_what_the_template_makes_of_it():
-    assert (
-        write("ab{{ x }}", {"x": "\ud800"}).reason == "`record.template` has a lone surrogate, \\ud800, at character 3"
-    )
+    assert write("ab{{ x }}", {"x": "\ud800"}).text == "`record.template` has a lone surrogate, \\ud800, at character 3"
 
 
 pieces = st.sampled_from(

@@ -28,10 +28,11 @@ from build import (
     text_lines,
 )
 from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.header import parse_tensors
 from gleaner_worker.model.model import load_model
 from gleaner_worker.model.model_lock import write_model_lock
+from gleaner_worker.shards.encode import encode_tensors
 from gleaner_worker.shards.shard_bytes import bytes_of
-from gleaner_worker.shards.write import encode_tensors, parse_tensors
 from gleaner_worker.shards.zstd_seekable import compress
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run

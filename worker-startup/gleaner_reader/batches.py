@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .groups import Filter, Group, Source, cut, plan_groups, read_group
-from .values import STORED, Rows, check_kind, finish
+from .convert import STORED, Rows, check_kind, finish
+from .shuffle import Filter, Group, Source, cut, plan_groups, read_group
 
 if TYPE_CHECKING:
     from .shards import Shards

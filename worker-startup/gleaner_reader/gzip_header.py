@@ -23,7 +23,7 @@ def gzip_header(facts: dict[str, str]) -> bytes:
     return _FIXED.pack(_MAGIC, _DEFLATE, _HAS_EXTRA, 0, 0, _UNIX) + struct.pack("<H", len(extra)) + extra
 
 
-def read_facts(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> dict[str, str]:
+def read_gzip_header(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> dict[str, str]:
     """What gzip_header put there; nothing for the gzip file of others. Raises ShardError for what is no gzip file."""
     fixed = _FIXED.size
     head = bytes(read(0, min(size, fixed + 2 + _MAX_EXTRA_BYTES)))

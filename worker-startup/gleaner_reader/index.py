@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from .errors import ShardError
-from .layout import TensorInfo
+from .safetensors_header import TensorInfo
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .convert import Rows, check_kind, finish
 from .files import PARALLEL
-from .values import Rows, check_kind, finish
 
 if TYPE_CHECKING:
     from .shards import Shards

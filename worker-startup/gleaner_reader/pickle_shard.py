@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
-from .gzip_header import read_facts
+from .gzip_header import read_gzip_header
 from .index import Index
 from .pickle_machine import Take
 from .safe_pickle import load_shard
 from .seekable import File
 from .shard import Shard
-from .values import STORED, Rows
 
 _ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
@@ -79,7 +79,7 @@ class PickleShard(Shard):
 
     @cached_property
     def metadata(self) -> dict[str, str]:
-        return read_facts(self._file.read, self._file.size, self.url)
+        return read_gzip_header(self._file.read, self._file.size, self.url)
 
     @cached_property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:

@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
+from .convert import check_kind, finish
 from .errors import ShardError
 from .files import Folder
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
-from .values import check_kind, finish
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from .batches import Batches
+from .convert import Rows, check_kind, finish
 from .errors import ShardError
-from .facts import is_number
 from .files import PARALLEL
+from .header import is_number
 from .index import Index, check_order
 from .seekable import File
 from .shards import Shards
-from .values import Rows, check_kind, finish
 
 
 class Shard:

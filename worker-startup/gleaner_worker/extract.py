@@ -18,12 +18,12 @@ from .objects import Bucket
 from .pipeline import Pipeline
 from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
 from .records.stream import no_lines
+from .shards.encode import encode_shard
+from .shards.existing_shards import ExistingShards
 from .shards.partial import Partials
 from .shards.plan import Capacity, ShardPlan, plan_shards, shapes_of
-from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
-from .shards.stored import StoredShards
+from .shards.shard_buffer import ShardBuffer, put_batch, shard_stats, start_shard
 from .shards.upload import EncodedShard, Uploader
-from .shards.write import encode_shard
 from .work import Work, shard_identity
 
 _UPLOADS = 4  # at once
@@ -33,9 +33,9 @@ _MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is enco
 _MEMORY_SHARE = 0.5  # of this machine's, for shards
 
 # A batch of a shard, by its number.
-Part = tuple[ShardInProgress, int]
+Part = tuple[ShardBuffer, int]
 # What the devices compute at once, and what is awaited; a shard that has nothing left to compute is alone, without.
-Running = tuple[list[Part], InFlightBatch] | tuple[ShardInProgress, None]
+Running = tuple[list[Part], InFlightBatch] | tuple[ShardBuffer, None]
 
 
 def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
@@ -69,13 +69,13 @@ class _Extraction:
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control):
         self._work, self._model, self._control = work, model, control
         self._pipeline = Pipeline(control.check_lease)
-        self._stored = StoredShards(work, model, bucket)
+        self._stored = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
         uploads = bucket.checked(self._pipeline.check)  # none goes on when a stage has failed
         self._uploader = Uploader(work, model, uploads, folder, control, self._stored)
         self._warm_up = model.warm_up(())
         self._lock = threading.Lock()
-        self._unencoded: list[ShardInProgress] = []
+        self._unencoded: list[ShardBuffer] = []
         self._in_memory = 0
         self._most_open = _OPEN if model.devices > 1 else 1
         self._most_in_memory = _most_shards(work.spec.shard_size_bytes, self._most_open)
@@ -168,7 +168,7 @@ class _Extraction:
             for width in sorted(oldest):
                 yield self._start_batches(waiting.pop(width))
 
-    def _start_shard(self, plan: ShardPlan) -> ShardInProgress | None:
+    def _start_shard(self, plan: ShardPlan) -> ShardBuffer | None:
         """Waits until there is memory for it; None when there is no time left."""
         control = self._control
         if self._in_memory >= self._most_in_memory:
@@ -197,7 +197,7 @@ class _Extraction:
         control.phase = "running"
         return parts, in_flight
 
-    def _gather(self, running: Iterator[Running]) -> Generator[ShardInProgress]:
+    def _gather(self, running: Iterator[Running]) -> Generator[ShardBuffer]:
         """Puts the rows of each batch where they belong; yields the shards that are complete."""
         for item in running:
             if item[1] is None:
@@ -212,15 +212,15 @@ class _Extraction:
                     yield self._complete(shard)
             del item, parts, in_flight, shard, host
 
-    def _complete(self, shard: ShardInProgress) -> ShardInProgress:
+    def _complete(self, shard: ShardBuffer) -> ShardBuffer:
         self._control.add_done(shard.plan.rejected, 0)
         return shard
 
-    def _count(self, shard: ShardInProgress, number: int) -> None:
+    def _count(self, shard: ShardBuffer, number: int) -> None:
         rows = shard.batches[number].rows
         self._control.add_done(len(rows), sum(len(shard.plan.samples[s].token_ids) for s in rows))
 
-    def _encode(self, shards: Iterator[ShardInProgress]) -> Generator[EncodedShard]:
+    def _encode(self, shards: Iterator[ShardBuffer]) -> Generator[EncodedShard]:
         for shard in shards:
             if self._control.mode == "flush":
                 continue  # it is saved as it is: quicker than any codec

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..convert import to_float16, to_float32
 from ..errors import MissingPackage
-from ..values import to_float16, to_float32
 
 if TYPE_CHECKING:
     from ..run import Run

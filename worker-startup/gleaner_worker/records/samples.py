@@ -12,12 +12,13 @@ from tokenizers import Tokenizer
 
 from ..failures import Failure
 from ..spec import Spec
-from .encode import encode_complete, encode_texts, load_tokenizer
-from .keep import kept_fields
-from .parse import Bad, parse_line
+from .kept_fields import kept_fields
+from .parse import parse_line
 from .prompts import Prompt, PromptWriter, make_prompt_writer, write_prompts
+from .reject_reason import RejectReason
 from .select import Selection, make_selection, select
 from .stream import Line, count_lines, read_lines
+from .tokenizer import encode_complete, encode_texts, load_tokenizer
 
 # Tokenising many texts at once uses every core; these two bound what is held meanwhile.
 _WINDOW_ITEMS = 512
@@ -148,25 +149,25 @@ def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
     count = reader.samples_per_line
     first = line.index * count
     record = parse_line(line)
-    written = record if isinstance(record, Bad) else _write_record(record, reader)
-    if isinstance(written, Bad):
-        yield Reject(first, written.reason, count, line.index)
+    written = record if isinstance(record, RejectReason) else _write_record(record, reader)
+    if isinstance(written, RejectReason):
+        yield Reject(first, written.text, count, line.index)
         return
     prompts, kept = written
     for index, prompt in enumerate(prompts, first):
-        if isinstance(prompt, Bad):
-            yield Reject(index, prompt.reason, line=line.index)
+        if isinstance(prompt, RejectReason):
+            yield Reject(index, prompt.text, line=line.index)
         else:
             yield Written(index, line.index, prompt, kept)
 
 
-def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | Bad], str] | Bad:
+def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | RejectReason], str] | RejectReason:
     """The prompts of a record and its kept fields."""
     prompts = write_prompts(record, reader.writer)
-    if isinstance(prompts, Bad):
+    if isinstance(prompts, RejectReason):
         return prompts
     kept = kept_fields(record, reader.keep)
-    return kept if isinstance(kept, Bad) else (prompts, kept)
+    return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
 def _size(item: Written | Reject) -> int:
@@ -189,10 +190,10 @@ def _tokenize(window: Window, reader: Reader) -> Iterator[Sample | Reject]:
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
             made = _check_ids(content, reader)
-        if not isinstance(made, Bad):
+        if not isinstance(made, RejectReason):
             preview = content if isinstance(content, str) else _decode(content, reader)
             made = _accept(item, made, preview[:_PREVIEW_CHARS], reader)
-        yield Reject(item.index, made.reason, line=item.line) if isinstance(made, Bad) else made
+        yield Reject(item.index, made.text, line=item.line) if isinstance(made, RejectReason) else made
 
 
 def _texts(window: Window, is_complete: bool) -> list[str]:
@@ -200,11 +201,11 @@ def _texts(window: Window, is_complete: bool) -> list[str]:
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _check_ids(ids: list[int], reader: Reader) -> list[int] | Bad:
+def _check_ids(ids: list[int], reader: Reader) -> list[int] | RejectReason:
     for position, token in enumerate(ids):
         if not 0 <= token < reader.vocab_size:
             number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
-            return Bad(
+            return RejectReason(
                 f"token id {number} at position {position} is not in the vocabulary (0 to {reader.vocab_size - 1})"
             )
     return ids
@@ -214,20 +215,20 @@ def _decode(ids: list[int], reader: Reader) -> str:
     return reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
 
 
-def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Sample | Bad:
+def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Sample | RejectReason:
     if not ids:
-        return Bad("has no tokens")
+        return RejectReason("has no tokens")
     truncated = len(ids) > reader.max_length
     if truncated and reader.over_long == "reject":
-        return Bad(
+        return RejectReason(
             f"is {len(ids)} tokens long; the limit is {reader.max_length} "
             "(max_seq_length in run.json, and never more than the model's positions; "
             "over_long: truncate would keep the beginning)"
         )
     token_ids = np.asarray(ids[: reader.max_length], dtype=np.int32)
     if token_ids.max() >= reader.vocab_size:  # a tokenizer may add ids to a text that its vocabulary does not have
-        return cast(Bad, _check_ids(token_ids.tolist(), reader))
+        return cast(RejectReason, _check_ids(token_ids.tolist(), reader))
     positions = select(reader.selection, token_ids)
-    if isinstance(positions, Bad):
+    if isinstance(positions, RejectReason):
         return positions
     return Sample(item.index, token_ids, positions, preview, truncated, item.kept)

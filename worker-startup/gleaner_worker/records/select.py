@@ -6,7 +6,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..spec import Spec
-from .parse import Bad
+from .reject_reason import RejectReason
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     return Selection(spec.tokens, np.array(sorted(special), np.int32))
 
 
-def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | Bad:
+def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | RejectReason:
     """int32 [rows] positions in token_ids, in the order in which they are stored; for "mean" those that are averaged.
 
     None stands for all of them, and is given for every sample of a run or for none. Positions and slices count among
@@ -41,7 +41,7 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | B
         positions = positions[~np.isin(token_ids, selection.special_ids)]
         words = f"{len(positions)} tokens that are not special"
         if not len(positions):
-            return Bad(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
+            return RejectReason(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.tokens
     if wanted in ("all", "mean"):
         return positions
@@ -49,15 +49,15 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | B
         return positions[-1:]
     if isinstance(wanted, str):
         chosen = positions[slice(*(int(part) if part else None for part in wanted.split(":")))]
-        return chosen if len(chosen) else Bad(f"has {words}: the slice {wanted} selects none of them")
+        return chosen if len(chosen) else RejectReason(f"has {words}: the slice {wanted} selects none of them")
     count = len(positions)
     absent = [position for position in wanted if not -count <= position < count]
     if absent:
-        return Bad(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
+        return RejectReason(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
     places = [position % count for position in wanted]
     if len(set(places)) < len(places):
         first, second = _same(wanted, places)
-        return Bad(f"has {words}: positions {first} and {second} are the same token")
+        return RejectReason(f"has {words}: positions {first} and {second} are the same token")
     return positions[places]
 
 

@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from gleaner_reader.facts import is_number
+from gleaner_reader.header import is_number
 
 from ..failures import Failure
 from ..model.model import Model
 from ..names import partial_name, partial_prefix
 from ..objects import Bucket, ObjectInfo
 from ..work import Work, disagreement, shard_identity
-from .shard import ShardInProgress
-from .write import encode_tensors
+from .encode import encode_tensors
+from .shard_buffer import ShardBuffer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Partials:
         self._work, self._model, self._bucket, self._folder = work, model, bucket, folder
         self._found = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
 
-    def restore(self, shard: ShardInProgress) -> None:
+    def restore(self, shard: ShardBuffer) -> None:
         """Fills the shard with every batch that a fitting partial has."""
         prefix = partial_prefix(self._work.run, self._work.stream, shard.plan.number)
         identity = self._identity(shard)
@@ -56,17 +56,17 @@ class Partials:
                 "Going on with %d of %d batches of shard %d", shard.done.sum(), len(shard.batches), shard.plan.number
             )
 
-    def save(self, shards: Iterable[ShardInProgress]) -> None:
+    def save(self, shards: Iterable[ShardBuffer]) -> None:
         """Stores the batches done so far. Safe beside a computation that goes on: finished rows do not change."""
         parts = [(shard, part) for shard in shards for part in _runs_to_save(shard, self._model.row_bytes)]
         if parts:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
                 list(pool.map(lambda part: self._save(*part), parts))
 
-    def _identity(self, shard: ShardInProgress) -> dict[str, str]:
+    def _identity(self, shard: ShardBuffer) -> dict[str, str]:
         return shard_identity(self._work, shard.plan, self._model.fingerprint)
 
-    def _save(self, shard: ShardInProgress, part: range) -> None:
+    def _save(self, shard: ShardBuffer, part: range) -> None:
         name = partial_name(self._work.run, self._work.stream, shard.plan.number, self._work.epoch, part[0], part[-1])
         metadata = self._identity(shard) | {"first_batch": str(part[0]), "last_batch": str(part[-1])}
         spans = _spans(shard, part)
@@ -89,7 +89,7 @@ class Partials:
             name,
         )
 
-    def _load(self, shard: ShardInProgress, info: ObjectInfo) -> None:
+    def _load(self, shard: ShardBuffer, info: ObjectInfo) -> None:
         path = os.path.join(self._folder, info.name.rpartition("/")[2])
         try:
             if info.size_bytes > self._limit(shard, _run_of(info)):
@@ -103,12 +103,12 @@ class Partials:
             if os.path.exists(path):
                 os.unlink(path)
 
-    def _limit(self, shard: ShardInProgress, part: range) -> int:
+    def _limit(self, shard: ShardBuffer, part: range) -> int:
         """More bytes than any partial of those batches has."""
         sums = sum(array[part.start : part.stop].nbytes for array in shard.sums.values())
         return _row_count(shard, part) * self._model.row_bytes + sums + (1 << 20)
 
-    def _put(self, shard: ShardInProgress, part: range, tensors: dict[str, np.ndarray]) -> None:
+    def _put(self, shard: ShardBuffer, part: range, tensors: dict[str, np.ndarray]) -> None:
         """Raises ValueError or KeyError, and has changed nothing that counts, when a tensor does not fit."""
         spans, rows = _spans(shard, part), _row_count(shard, part)
         layers = len(self._model.layers)
@@ -132,7 +132,7 @@ class Partials:
             done[part.start : part.stop] = True
 
 
-def _runs_to_save(shard: ShardInProgress, row_bytes: int) -> list[range]:
+def _runs_to_save(shard: ShardBuffer, row_bytes: int) -> list[range]:
     """Consecutive batches that are done and in no partial yet, in runs of at most _PART_BYTES."""
     runs: list[range] = []
     size = 0
@@ -148,13 +148,13 @@ def _runs_to_save(shard: ShardInProgress, row_bytes: int) -> list[range]:
     return runs
 
 
-def _spans(shard: ShardInProgress, part: range) -> list[slice]:
+def _spans(shard: ShardBuffer, part: range) -> list[slice]:
     """The rows of each sample of those batches, in the order of the batches."""
     offsets = shard.plan.row_offsets
     return [slice(int(offsets[s]), int(offsets[s + 1])) for number in part for s in shard.batches[number].rows]
 
 
-def _row_count(shard: ShardInProgress, part: range) -> int:
+def _row_count(shard: ShardBuffer, part: range) -> int:
     return sum(span.stop - span.start for span in _spans(shard, part))
 
 

@@ -9,7 +9,7 @@ from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
 from .plan import ShardPlan
-from .shard import fold_stats
+from .shard_buffer import fold_stats
 
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")

@@ -19,10 +19,11 @@ from ..objects import Bucket, BytesContent, Content, FileContent, ObjectInfo
 from ..pipeline import Pipeline
 from ..records.samples import Reject, Sample
 from ..work import OTHER_SUMMARY, Work, shard_identity, shard_metadata
+from .encode import CONTENT_TYPES
+from .existing_shards import ExistingShards
 from .plan import ShardPlan
-from .stored import StoredShards
+from .shard_bytes import ShardBytes
 from .summary import same_rejects, same_summary, shard_entry, stream_summary, tells_of
-from .write import CONTENT_TYPES, ShardBytes
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class EncodedShard:
 class Uploader:
     """Stores encoded shards from whichever thread calls; the final one waits for all the others."""
 
-    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control, stored: StoredShards):
+    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control, stored: ExistingShards):
         self._work, self._model, self._bucket = work, model, bucket
         self._control, self._stored = control, stored
         self._rejects = os.path.join(folder, "rejects.jsonl")

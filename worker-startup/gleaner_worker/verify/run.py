@@ -10,8 +10,8 @@ from ..model.model_source import find_model, open_reader
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, parse_spec
-from .content import Wanted
 from .shard import Expectation
+from .shard_content import Wanted
 from .stream import COUNTS, unread_stream, verify_stream
 
 

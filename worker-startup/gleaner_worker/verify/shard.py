@@ -9,14 +9,14 @@ from itertools import pairwise
 import numpy as np
 
 from gleaner_reader.errors import ShardError
-from gleaner_reader.facts import is_number
+from gleaner_reader.header import is_number
 
 from ..failures import Damaged, Failure, Unreachable
 from ..objects import Bucket, ObjectInfo
 from ..records.samples import Reader, Reject, Sample, count_samples, read_samples
 from ..shards.plan import row_count, tokens_sha256
-from .content import ShardContent, Wanted
 from .pickled import read_pickle
+from .shard_content import ShardContent, Wanted
 from .tensors import read_tensors
 
 # What a sample of the stream is, as bits.

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .convert import view_as
 from .errors import ShardError
-from .gzip_header import read_facts
-from .layout import read_layout
+from .gzip_header import read_gzip_header
+from .safetensors_header import read_safetensors_header
 from .seekable import Plain
-from .values import view_as
 
 
 def is_number(text: str, most_digits: int) -> bool:
@@ -16,29 +16,29 @@ def is_number(text: str, most_digits: int) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= most_digits
 
 
-def stored_facts(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
+def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
     """The `__metadata__` of a shard of `size` bytes, by one to three small reads. Raises ShardError, a ValueError.
 
     read(begin, end): those bytes of it, fewer where it ends.
     """
     name = "the shard"
     if file_format == "pkl.gz":
-        return read_facts(read, size, name)
+        return read_gzip_header(read, size, name)
     if file_format == "safetensors.zst":
         plain = Plain(_Ranged(name, size, read))
-        return read_layout(plain.read, plain.size, name, plain.first_frame).metadata
-    return read_layout(read, size, name).metadata
+        return read_safetensors_header(plain.read, plain.size, name, plain.first_frame).metadata
+    return read_safetensors_header(read, size, name).metadata
 
 
 def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError."""
     view = memoryview(data).cast("B")
-    layout = read_layout(lambda begin, end: view[begin:end], len(view), "the data")
+    header = read_safetensors_header(lambda begin, end: view[begin:end], len(view), "the data")
     tensors = {
         name: view_as(np.frombuffer(view[tensor.begin : tensor.end], np.uint8), tensor.dtype).reshape(tensor.shape)
-        for name, tensor in layout.tensors.items()
+        for name, tensor in header.tensors.items()
     }
-    return tensors, layout.metadata
+    return tensors, header.metadata
 
 
 class _Ranged:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .convert import STORED, Rows, to_float32
 from .files import PARALLEL
-from .values import STORED, Rows, to_float32
 
 if TYPE_CHECKING:
     from .shards import Shards

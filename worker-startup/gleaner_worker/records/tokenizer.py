@@ -5,7 +5,7 @@ import os
 from tokenizers import Encoding, Tokenizer
 
 from ..failures import Failure
-from .parse import Bad
+from .reject_reason import RejectReason
 
 
 def load_tokenizer(folder: str, model: str) -> Tokenizer:
@@ -32,7 +32,7 @@ def find_bos(tokenizer: Tokenizer) -> int | None:
     return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
 
 
-def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:
+def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
     """With the special tokens that the tokenizer adds to a text, but no second BOS where the text begins with it.
 
     The empty text has no tokens, not even those.
@@ -42,25 +42,25 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad
     return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found, strict=True)]
 
 
-def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Bad]:
+def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
     """Texts that hold their special tokens already."""
     return [_ids(encoding) for encoding in _encode(texts, tokenizer, False)]
 
 
-def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | Bad]:
+def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | RejectReason]:
     try:
         return [*tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
     except Exception as error:  # tokenizers raises plain Exception, for the first text that it cannot encode
         if len(texts) == 1:
-            return [Bad(f"cannot be tokenised: {error}")]
+            return [RejectReason(f"cannot be tokenised: {error}")]
         return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens)]
 
 
-def _ids(encoding: Encoding | Bad) -> list[int] | Bad:
-    return encoding if isinstance(encoding, Bad) else encoding.ids
+def _ids(encoding: Encoding | RejectReason) -> list[int] | RejectReason:
+    return encoding if isinstance(encoding, RejectReason) else encoding.ids
 
 
-def _with_one_bos(ids: list[int] | Bad, bos_id: int | None) -> list[int] | Bad:
-    if isinstance(ids, Bad) or bos_id is None or ids[:2] != [bos_id, bos_id]:
+def _with_one_bos(ids: list[int] | RejectReason, bos_id: int | None) -> list[int] | RejectReason:
+    if isinstance(ids, RejectReason) or bos_id is None or ids[:2] != [bos_id, bos_id]:
         return ids
     return ids[1:]

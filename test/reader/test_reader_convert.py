@@ -17,7 +17,7 @@ import gleaner_reader
 from environment import WORKER
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_saelens
-from gleaner_reader.facts import parse_tensors
+from gleaner_reader.header import parse_tensors
 from gleaner_worker.shards.plan import ShardPlan
 from stored_run import a_sample, encode, some_rows, store_run
 
@@ -240,7 +240,7 @@ def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
     path = tmp_path / "tpu_0/shard_0001.safetensors"
     shard = gleaner_reader.open(path)
     data = bytearray(path.read_bytes())
-    data[shard.layout.tensors["resid_post.2"].begin + 7] ^= 1
+    data[shard.header.tensors["resid_post.2"].begin + 7] ^= 1
     path.write_bytes(data)
     shard.read(2)
     shard.read(0, verify=True)

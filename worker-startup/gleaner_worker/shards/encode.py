@@ -6,15 +6,12 @@ import os
 import numpy as np
 
 from gleaner_reader.checksums import as_text, crc32c
-from gleaner_reader.facts import parse_tensors, stored_facts
 
 from .index import index_tensors
 from .pickle_shard import encode_pickle
 from .plan import ShardPlan
 from .shard_bytes import ShardBytes, bytes_of, checksums_of
 from .zstd_seekable import compress, frame_bytes
-
-__all__ = ["CONTENT_TYPES", "ShardBytes", "encode_shard", "encode_tensors", "parse_tensors", "stored_facts"]
 
 # Never with a content encoding: Cloud Storage would unpack what it sends.
 CONTENT_TYPES = {

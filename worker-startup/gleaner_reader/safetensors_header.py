@@ -26,14 +26,14 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SafetensorsHeader:
     metadata: dict[str, str]
     tensors: dict[str, TensorInfo]
 
 
-def read_layout(
+def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
-) -> Layout:
+) -> SafetensorsHeader:
     """read(begin, end): those bytes of a file of `size`. Raises ShardError, which says what is wrong with `name`."""
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")
@@ -44,12 +44,12 @@ def read_layout(
     if len(head) < 8 + length:
         head += bytes(read(len(head), 8 + length))
     try:
-        return parse_layout(head[8 : 8 + length], size)
+        return parse_safetensors_header(head[8 : 8 + length], size)
     except (ValueError, RecursionError) as error:
         raise ShardError(f"{name} cannot be read: its header {error}") from error
 
 
-def parse_layout(text: bytes, size: int) -> Layout:
+def parse_safetensors_header(text: bytes, size: int) -> SafetensorsHeader:
     """The header of a file of `size` bytes. Raises ValueError or RecursionError; messages complete "its header …"."""
     try:
         header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
@@ -73,7 +73,7 @@ def parse_layout(text: bytes, size: int) -> Layout:
         end = tensor.end
     if end != size:
         raise ValueError(f"describes {end} bytes, the file has {size}")
-    return Layout(metadata, tensors)
+    return SafetensorsHeader(metadata, tensors)
 
 
 def _parse_tensor(name: str, entry: object, data: int) -> TensorInfo:

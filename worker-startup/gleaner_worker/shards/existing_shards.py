@@ -3,18 +3,19 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+from gleaner_reader.header import read_metadata
+
 from ..failures import Failure
 from ..model.model import Model
 from ..names import parse_shard
 from ..objects import Bucket, ObjectInfo
 from ..work import Work, disagreement, shard_identity
 from .plan import ShardPlan
-from .write import stored_facts
 
 _PARALLEL = 16
 
 
-class StoredShards:
+class ExistingShards:
     def __init__(self, work: Work, model: Model, bucket: Bucket):
         self._work, self._bucket = work, bucket
         self._fingerprint = model.fingerprint
@@ -59,7 +60,7 @@ class StoredShards:
             return self._bucket.read_range(info.name, info.generation, begin, min(end, info.size_bytes))
 
         try:
-            stats = json.loads(stored_facts(read, info.size_bytes, self._work.spec.format)["stats"])
+            stats = json.loads(read_metadata(read, info.size_bytes, self._work.spec.format)["stats"])
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise self._conflict(f"{info.name} does not tell its statistics ({error!r})") from error
         return entry | {"stats": stats}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..spec import Spec
-from .measure import Measure
+from .statistics import LayerStatistics
 
 # What a shard says inside alone: of its values, and what a pkl.gz has no tensors to tell by.
 _INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
@@ -55,8 +55,8 @@ def contradictions(inside: dict[str, str], outside: dict[str, str]) -> list[str]
     ]
 
 
-def wrong_values(name: str, measure: Measure, stats: object, is_int8: bool) -> list[str]:
-    if not measure.is_finite:
+def wrong_values(name: str, found: LayerStatistics, stats: object, is_int8: bool) -> list[str]:
+    if not found.is_finite:
         return [f"has values in {name} that are not finite"]
-    said = measure.contradicts(stats, is_int8)
+    said = found.contradicts(stats, is_int8)
     return [f"says of {name} {said}"] if said else []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gleaner_reader.values import Rows, to_float32
+from gleaner_reader.convert import Rows, to_float32
 
 _ROWS_AT_ONCE = 8192
 _STATS = ("mean", "norm", "max_abs", "non_finite")
@@ -15,7 +15,7 @@ _MAX_ABS_TOLERANCE = 1e-5
 
 
 @dataclass
-class Measure:
+class LayerStatistics:
     """Of the values as they are stored."""
 
     rows: int = 0

@@ -11,7 +11,7 @@ from .plan import Batch, ShardPlan, plan_batches
 
 
 @dataclass(eq=False)
-class ShardInProgress:
+class ShardBuffer:
     """The rows of the batches that are `done` are final; the others may be anything."""
 
     plan: ShardPlan
@@ -27,11 +27,11 @@ class ShardInProgress:
         return [int(self.plan.row_offsets[sample]) for sample in batch.rows]
 
 
-def start_shard(plan: ShardPlan, model: Model) -> ShardInProgress:
+def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
     batches = plan_batches([len(s.token_ids) for s in plan.samples], model.reader.max_length)
     rows, scale = model.empty(plan.rows)
     sums = (len(batches), len(model.layers), len(model.stats_columns))
-    return ShardInProgress(
+    return ShardBuffer(
         plan,
         batches,
         rows,
@@ -42,7 +42,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardInProgress:
     )
 
 
-def put_batch(shard: ShardInProgress, number: int, host: HostBatch, model: Model, where: str) -> None:
+def put_batch(shard: ShardBuffer, number: int, host: HostBatch, model: Model, where: str) -> None:
     """Copies the rows of a batch to their places; its padding stays behind.
 
     Raises Failure("stream") when a value is not finite; `where` is the stream's object.
@@ -67,7 +67,7 @@ _REMEDIES = {
 }
 
 
-def shard_stats(shard: ShardInProgress, model: Model) -> dict[str, dict[str, float]]:
+def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]:
     """What is known of the values of each `{site}.{layer}`, batches added up in their order.
 
     mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude. int8 adds mean_square, of the

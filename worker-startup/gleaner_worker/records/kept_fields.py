@@ -2,12 +2,12 @@
 
 import json
 
-from .parse import Bad
+from .reject_reason import RejectReason
 
 MAX_KEPT_BYTES = 64 * 1024
 
 
-def kept_fields(record: dict, names: tuple[str, ...]) -> str | Bad:
+def kept_fields(record: dict, names: tuple[str, ...]) -> str | RejectReason:
     """The record's fields of these names, in their order, as a compact JSON object in ASCII; "" without names.
 
     A field that the record lacks is left out. Lone surrogates are written as the escapes that they came from.
@@ -18,12 +18,16 @@ def kept_fields(record: dict, names: tuple[str, ...]) -> str | Bad:
     try:
         text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        return Bad(f"`{_without_json(fields)}`, which keep names, has NaN or Infinity in it, which JSON cannot hold")
+        return RejectReason(
+            f"`{_without_json(fields)}`, which keep names, has NaN or Infinity in it, which JSON cannot hold"
+        )
     except RecursionError:
-        return Bad("has a field that keep names and that is nested too deeply")
+        return RejectReason("has a field that keep names and that is nested too deeply")
     if len(text) > MAX_KEPT_BYTES:
         sizes = ", ".join(f"`{name[:60]}` {len(json.dumps(value))}" for name, value in list(fields.items())[:8])
-        return Bad(f"has {len(text)} bytes in the fields that keep names ({sizes}); the limit is {MAX_KEPT_BYTES}")
+        return RejectReason(
+            f"has {len(text)} bytes in the fields that keep names ({sizes}); the limit is {MAX_KEPT_BYTES}"
+        )
     return text
 
 
