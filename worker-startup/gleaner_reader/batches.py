@@ -8,15 +8,13 @@ by three numbers, and going on from them gives exactly the batches that would ha
 import hashlib
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .convert import STORED, Rows, check_kind, finish
-from .shuffle import Filter, Group, Source, cut, plan_groups, read_group
-
-if TYPE_CHECKING:
-    from .shards import Shards
+from .shuffle import Filter, Group, Shuffle, cut, plan_groups, read_group
+from .source import RowSource
 
 _BUFFER_BYTES = 1 << 29
 _CHUNK_BYTES = 1 << 20
@@ -37,7 +35,7 @@ class Batches:
 
     def __init__(
         self,
-        run: "Shards",
+        run: RowSource,
         layer: int,
         site: str,
         *,
@@ -62,7 +60,7 @@ class Batches:
                 "and a buffer holds at least one batch"
             )
         chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple)
-        self._source = Source(run, site, layer, seed, buffer_rows, chosen)
+        self._shuffle = Shuffle(run, site, layer, seed, buffer_rows, chosen)
         self._chunks = cut(run, max(1, min(_CHUNK_BYTES // row_bytes, buffer_rows // _CHUNKS_PER_GROUP)))
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
         self._as, self._dtype = as_, dtype
@@ -112,7 +110,7 @@ class Batches:
         self.close()
 
     def _end_epoch(self) -> None:
-        run = self._source.run
+        run = self._shuffle.run
         if not self._given_in_epoch:
             raise ValueError(
                 f"no batch of {self._batch_rows} rows can be made of {run.url}: it has {run.num_rows} rows, before any "
@@ -138,22 +136,22 @@ class Batches:
         return self._current
 
     def _submit(self, epoch: int, number: int) -> Future:
-        return self._pool.submit(read_group, self._source, self._plan(epoch)[number], epoch, number)
+        return self._pool.submit(read_group, self._shuffle, self._plan(epoch)[number], epoch, number)
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         if self._planned is None or self._planned[0] != epoch:
-            self._planned = (epoch, plan_groups(self._source, self._chunks, epoch))
+            self._planned = (epoch, plan_groups(self._shuffle, self._chunks, epoch))
         return self._planned[1]
 
     def _settings(self) -> dict:
-        source, chosen = self._source, self._source.filter
-        shards = "\n".join(f"{s.url.removeprefix(source.run.url)} {s.size_bytes}" for s in source.run.shards)
+        shuffle, chosen = self._shuffle, self._shuffle.filter
+        shards = "\n".join(f"{s.url.removeprefix(shuffle.run.url)} {s.size_bytes}" for s in shuffle.run.shards)
         return {
-            "layer": source.layer,
-            "site": source.site,
-            "seed": source.seed,
+            "layer": shuffle.layer,
+            "site": shuffle.site,
+            "seed": shuffle.seed,
             "batch_rows": self._batch_rows,
-            "buffer_rows": source.buffer_rows,
+            "buffer_rows": shuffle.buffer_rows,
             "drop_last": self._drop_last,
             "exclude_ids": sorted(chosen.exclude_ids),
             "exclude_positions": sorted(chosen.exclude_positions),

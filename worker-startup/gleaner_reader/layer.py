@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .convert import Rows, check_kind, finish
 from .files import PARALLEL
-
-if TYPE_CHECKING:
-    from .shards import Shards
+from .source import RowSource
 
 # Rows that lie closer are read in one request.
 _GAP_BYTES = 1 << 16
@@ -19,7 +16,7 @@ _GAP_BYTES = 1 << 16
 class Layer:
     """`for array in layer`: of each shard in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
 
-    def __init__(self, run: "Shards", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
+    def __init__(self, run: RowSource, layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)
         self._run, self._layer, self._site = run, layer, site
         self._as, self._dtype, self._verify = as_, dtype, verify
@@ -74,7 +71,7 @@ class Layer:
         return rows
 
 
-def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows:
+def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
     """Any rows of the run (int64 [n]), by as few requests as their places allow."""
     order = np.argsort(numbers, kind="stable")
     ranges = _ranges(run, numbers[order])
@@ -100,7 +97,7 @@ def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows
     return Rows(stored, scale)
 
 
-def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
+def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
     """numbers: ascending. (shard, its row begin, end; which of the numbers: first, last) for each request."""
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = _shards_of(run, numbers)
@@ -116,5 +113,5 @@ def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int
     return ranges
 
 
-def _shards_of(run: "Shards", numbers: np.ndarray) -> np.ndarray:
+def _shards_of(run: RowSource, numbers: np.ndarray) -> np.ndarray:
     return np.searchsorted(run.row_offsets, numbers, "right") - 1

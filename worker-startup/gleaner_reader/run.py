@@ -32,7 +32,7 @@ class Sample:
     kept: dict
 
 
-class Run(Shards):
+class Run(Shards[Shard]):
     """The shards of a run, by stream and number. `manifest`: what the run is; None where it is not here."""
 
     def __init__(self, folder: Folder):

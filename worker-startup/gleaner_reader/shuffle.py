@@ -2,15 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .convert import STORED, Rows, to_float32
 from .files import PARALLEL
-
-if TYPE_CHECKING:
-    from .shards import Shards
+from .source import RowSource
 
 _NORM_ROWS = 8192  # whose norms are computed at once
 
@@ -33,10 +30,10 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Source:
+class Shuffle:
     """What is shuffled, and what decides how."""
 
-    run: "Shards"
+    run: RowSource
     site: str
     layer: int
     seed: int
@@ -44,7 +41,7 @@ class Source:
     filter: Filter
 
 
-def cut(run: "Shards", chunk_rows: int) -> np.ndarray:
+def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
     """int64 [chunks, 3]: shard, and which of its rows."""
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
@@ -54,24 +51,24 @@ def cut(run: "Shards", chunk_rows: int) -> np.ndarray:
     return np.concatenate(chunks).astype(np.int64)
 
 
-def plan_groups(source: Source, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
+def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
     """Of each group its chunks, [n, 3]: all of them together are the run, in the order of this epoch."""
-    chunks = chunks[order_of(len(chunks), source.seed, epoch)]
+    chunks = chunks[order_of(len(chunks), shuffle.seed, epoch)]
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     cuts, done, total = [], 0, int(ends[-1]) if len(ends) else 0
     while done < total:
-        cuts.append(int(np.searchsorted(ends, min(done + source.buffer_rows, total))) + 1)
+        cuts.append(int(np.searchsorted(ends, min(done + shuffle.buffer_rows, total))) + 1)
         done = int(ends[cuts[-1] - 1])
     return np.split(chunks, cuts[:-1]) if cuts else []
 
 
-def read_group(source: Source, chunks: np.ndarray, epoch: int, number: int) -> Group:
-    filter_ = source.filter
-    rows = read_chunks(source, chunks)
+def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int) -> Group:
+    filter_ = shuffle.filter
+    rows = read_chunks(shuffle, chunks)
     keep = np.ones(len(rows.stored), bool)
     if filter_.exclude_ids or filter_.exclude_positions:
-        keep = _keep(source.run, filter_, chunks)
-    order = order_of(len(keep), source.seed, epoch, number + 1)
+        keep = _keep(shuffle.run, filter_, chunks)
+    order = order_of(len(keep), shuffle.seed, epoch, number + 1)
     if filter_.max_norm_multiple is not None and keep.any():
         norms = _norms(rows)
         keep &= norms <= filter_.max_norm_multiple * np.median(norms[keep])
@@ -84,9 +81,9 @@ def order_of(count: int, *seed: int) -> np.ndarray:
     return np.argsort(random, kind="stable")
 
 
-def read_chunks(source: Source, chunks: np.ndarray) -> Rows:
+def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
     """The rows of the chunks, one after the other; each is put where it belongs as it comes."""
-    run = source.run
+    run = shuffle.run
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     stored = np.empty((int(ends[-1]), run.d_model), STORED[run.dtype])
     scale = np.empty(len(stored), np.float32) if run.dtype == "int8" else None
@@ -94,7 +91,7 @@ def read_chunks(source: Source, chunks: np.ndarray) -> Rows:
     def read(place: int) -> None:
         number, begin, end = chunks[place].tolist()
         shard, last = run.shards[number], int(ends[place])
-        rows = shard.rows(source.site, source.layer, begin, end)
+        rows = shard.rows(shuffle.site, shuffle.layer, begin, end)
         stored[last - (end - begin) : last] = rows.stored
         if scale is not None:
             scale[last - (end - begin) : last] = rows.scale
@@ -105,7 +102,7 @@ def read_chunks(source: Source, chunks: np.ndarray) -> Rows:
     return Rows(stored, scale)
 
 
-def _keep(run: "Shards", filter_: Filter, chunks: np.ndarray) -> np.ndarray:
+def _keep(run: RowSource, filter_: Filter, chunks: np.ndarray) -> np.ndarray:
     """bool [rows of the chunks]: those that neither their token nor their position leaves out."""
     sizes = chunks[:, 2] - chunks[:, 1]
     keep = np.ones(int(sizes.sum()), bool)
@@ -117,10 +114,10 @@ def _keep(run: "Shards", filter_: Filter, chunks: np.ndarray) -> np.ndarray:
     return keep
 
 
-def _kept_rows(run: "Shards", filter_: Filter, number: int) -> np.ndarray:
+def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
     """bool [rows of the shard]."""
     shard = run.shards[number]
-    index = run.index(shard)
+    index = run.shard_index(number)
     keep = np.ones(shard.num_rows, bool)
     if filter_.exclude_positions:
         if index.positions is None:
