@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gleaner_worker.batching import plan_batches
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
-from gleaner_worker.model.model import Model, load_model
+from gleaner_worker.model.model import Model, find_files, load_model
 from gleaner_worker.objects import Bucket, BytesContent
-from gleaner_worker.records.samples import Sample
-from gleaner_worker.shards.plan import plan_batches
+from gleaner_worker.records.samples import Sample, make_reader
 from gleaner_worker.spec import Spec
 from gleaner_worker.work import Work
 
@@ -23,7 +23,7 @@ _NUMBERS = itertools.count()
 
 def load(place: Workplace, spec: Spec) -> Model:
     """With every batch shape compiled."""
-    model = load_model(spec, place.path("home"), None)
+    model = load_model(spec, find_files(spec, place.path("home"), None))
     model.warm_up().wait()
     return model
 
@@ -47,7 +47,7 @@ def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Samp
 def compute(model: Model, samples: list[Sample]) -> None:
     """Every batch of `samples`, the next one started before the last one is collected."""
     waiting = None
-    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.reader.max_length):
+    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.max_length):
         pending = model.start([[samples[row] for row in batch.rows]], batch.height, batch.width)
         if waiting is not None:
             waiting.collect()
@@ -70,7 +70,9 @@ def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int
     name, generation, crc32c = stream
     work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)
     control = Control()
-    outcome = extract(work, model, bucket.checked(control.check_lease), os.path.join(place.folder, "scratch"), control)
+    reader = make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
+    folder = os.path.join(place.folder, "scratch")
+    outcome = extract(work, model, reader, bucket.checked(control.check_lease), folder, control)
     if outcome != "completed":
         raise RuntimeError(f"Failed to measure: the extraction ended as {outcome}")
     return control

@@ -101,11 +101,26 @@ def bucket(check=lambda: None):
     return objects.Bucket(objects.make_client("local"), BUCKET, check)
 
 
+def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
+    """The model of the spec, loaded."""
+    from gleaner_worker.model.model import find_files, load_model
+
+    return load_model(spec, find_files(spec, home, bucket, run), **how)
+
+
+def a_reader(model):
+    """The reader of the samples that the model computes."""
+    from gleaner_worker.records.samples import make_reader
+
+    return make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
+
+
 def run_extract(work, model, folder, control=None):
     from gleaner_worker.extract import extract
 
     control = control or Control()
-    return extract(work, model, bucket(control.check_lease), os.path.join(folder, "scratch"), control)
+    scratch = os.path.join(folder, "scratch")
+    return extract(work, model, a_reader(model), bucket(control.check_lease), scratch, control)
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):

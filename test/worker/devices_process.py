@@ -15,17 +15,16 @@ import environment  # noqa: F401  (before the rest)
 
 
 def run(out, raw_spec, device_bytes):
-    from build import a_spec
-    from gleaner_worker.model.model import load_model
-    from gleaner_worker.shards.plan import plan_batches
+    from build import a_model, a_spec
+    from gleaner_worker.batching import plan_batches
 
     spec = a_spec(**raw_spec)
-    model = load_model(spec, "/nowhere", None, device_bytes=device_bytes)
+    model = a_model(spec, device_bytes=device_bytes)
     rng = np.random.default_rng(3)
-    lengths = rng.integers(1, model.reader.max_length + 1, 300).tolist()
+    lengths = rng.integers(1, model.max_length + 1, 300).tolist()
     samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
     rows, stats = {}, []
-    batches = plan_batches(lengths, model.reader.max_length)
+    batches = plan_batches(lengths, model.max_length)
     running = []  # of batches of one shape, as many as there are devices
     for _, same in groupby(batches, key=lambda batch: batch.width):
         same = list(same)

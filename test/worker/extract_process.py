@@ -11,10 +11,9 @@ import signal
 import sys
 
 import environment  # noqa: F401  (before the rest)
-from build import bucket, parse_work
+from build import a_model, a_reader, bucket, parse_work
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
-from gleaner_worker.model.model import load_model
 
 
 def wrap(path, before=lambda: None, after=lambda: None):
@@ -63,8 +62,11 @@ def run(order):
         die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
         wrap(order["kill"], **{"after" if order.get("after") else "before": die})
     work = parse_work(order["answer"]["lease"], order["answer"]["work"])
-    model = load_model(work.spec, order["folder"], bucket(), work.run)
-    print(extract_module.extract(work, model, bucket(), order["folder"] + "/scratch", control), flush=True)
+    model = a_model(work.spec, order["folder"], bucket(), work.run)
+    print(
+        extract_module.extract(work, model, a_reader(model), bucket(), order["folder"] + "/scratch", control),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from build import TINY_CONFIG, a_spec
+from build import TINY_CONFIG, a_model, a_spec
+from gleaner_worker.batching import batch_height
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.model import load_model
 from gleaner_worker.model.row_selection import check_tokens, most_rows, stored_width
-from gleaner_worker.shards.plan import batch_height
 from gleaner_worker.spec import SITES
 
 pytestmark = pytest.mark.slow
@@ -252,7 +251,7 @@ def test_a_slice_takes_so_many_at_most(tokens, length, most):
 )
 def test_tokens_that_no_sample_has_are_refused(tiny_folder, tokens, says):
     with pytest.raises(Failure) as failure:
-        load_model(a_spec(model=tiny_folder, tokens=tokens, max_seq_length=512), "/nowhere", None)
+        a_model(a_spec(model=tiny_folder, tokens=tokens, max_seq_length=512))
     assert failure.value.kind == "model" and says in failure.value.reason
 
 
@@ -263,7 +262,7 @@ def test_tokens_that_some_sample_may_have_are_accepted():
 
 def test_a_layer_that_does_not_exist_is_refused_with_the_range(tiny_folder):
     with pytest.raises(Failure, match="layers 0 to 2"):
-        load_model(a_spec(model=tiny_folder, layers=[3]), "/nowhere", None)
+        a_model(a_spec(model=tiny_folder, layers=[3]))
 
 
 @pytest.mark.long

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from build import BUCKET, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from build import BUCKET, a_model, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from gleaner_worker.batching import batch_height, batch_shapes, plan_batches
 from gleaner_worker.failures import Failure
 from gleaner_worker.model import model as model_module
-from gleaner_worker.model.model import load_model
 from gleaner_worker.model.warm_up import Programs, WarmUp
-from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +39,7 @@ def run_all(model, samples):
 @pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
-    model = load_model(spec, "/nowhere", None)
+    model = a_model(spec)
     before = model.programs
     model.warm_up().wait()
     shapes = batch_shapes(MAX_LENGTH)
@@ -57,7 +56,7 @@ def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
 @pytest.mark.long
 def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
     """Else the test above could not fail."""
-    model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]), "/nowhere", None)
+    model = a_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]))
     before = model.programs
     assert not model.is_ready(batch_height(32), 32)
     used = run_all(model, some_samples())
@@ -71,10 +70,9 @@ import environment
 import os
 os.environ.pop("JAX_COMPILATION_CACHE_DIR")
 os.environ.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
-from build import a_spec
-from gleaner_worker.model.model import load_model
+from build import a_model, a_spec
 from test_compile import MAX_LENGTH, run_all, some_samples
-model = load_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3], None)
+model = a_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3])
 model.warm_up().wait()
 run_all(model, some_samples())
 print(json.dumps([model.programs, model.compiles]))
@@ -103,10 +101,10 @@ def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
     samples = some_samples(16 * 4)
     shape = (batch_height(MAX_LENGTH), MAX_LENGTH)
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
-    roomy = load_model(spec, "/nowhere", None)
+    roomy = a_model(spec)
     memory = roomy._programs.get(shape).run.memory_analysis()
     need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
-    tight = load_model(spec, "/nowhere", None, device_bytes=need)
+    tight = a_model(spec, device_bytes=need)
     assert tight._programs.get(shape).in_flight == 1 and roomy._programs.get(shape).in_flight == 3
     parts = [samples[begin : begin + 16] for begin in range(0, 64, 16)]
     running = [tight.start([part], *shape) for part in parts]
@@ -118,7 +116,7 @@ def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
                 host.rows("resid_post", b).view(np.uint16), expected.rows("resid_post", b).view(np.uint16)
             )
     with pytest.raises(Failure, match="lower max_seq_length") as failure:
-        load_model(spec, "/nowhere", None, device_bytes=need - 1).start(parts[:1], *shape)
+        a_model(spec, device_bytes=need - 1).start(parts[:1], *shape)
     assert failure.value.kind == "model"
 
 
@@ -137,8 +135,8 @@ def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
     ],
 )
 def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folder, before, after, kept):
-    first = load_model(a_spec(model=tiny_folder, **before), "/nowhere", None)
-    then = load_model(a_spec(model=tiny_folder, **after), "/nowhere", None, previous=first)
+    first = a_model(a_spec(model=tiny_folder, **before))
+    then = a_model(a_spec(model=tiny_folder, **after), previous=first)
     assert (then.params is first.params) == kept
     assert first.params["embed"].is_deleted() != kept and not then.params["embed"].is_deleted()
 
@@ -227,7 +225,7 @@ def compiled(monkeypatch):
 
 def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_path, tiny_folder, compiled):
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
-    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
     assert len(batch_shapes(512)) == 8
     for stream, lines, shapes in (
         ("001", text_lines(60, words=3), [(64, 32)]),
@@ -245,13 +243,13 @@ def test_a_shard_that_is_stored_already_compiles_nothing(storage, tmp_path, tiny
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
     lines = [*[json.dumps({"text": "apples " * 200})] * 4, *text_lines(30, words=3)]
     work = a_work(a_stream(storage, lines), **spec)
-    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    run_extract(work, a_model(a_spec(model=tiny_folder, **spec), str(tmp_path)), str(tmp_path))
     assert sorted(compiled) == [(8, 256), (64, 32)]
     calm = outputs(storage)
     last = max(name for name in calm if name.startswith("shard_"))
     for name in (last, "metadata.json"):
         storage.delete(BUCKET, f"activations/my-run/tpu_7/{name}")
     compiled.clear()
-    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    run_extract(work, a_model(a_spec(model=tiny_folder, **spec), str(tmp_path)), str(tmp_path))
     assert compiled == [(64, 32)]
     assert outputs(storage) == calm

@@ -10,13 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from build import TINY_CONFIG, a_spec
+from build import TINY_CONFIG, a_model, a_spec
 from environment import HERE
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import batch_bytes, can_split, choose_layout, parameter_axes, weight_bytes
-from gleaner_worker.model.model import load_model
 from gleaner_worker.model.tiny import make_tiny_model
 
 pytestmark = pytest.mark.slow
@@ -107,7 +106,7 @@ def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, s
 
 def room_for(raw_spec, ways):
     """Bytes of a device that has room for a part of the weights, split `ways` ways, and for no more."""
-    model = load_model(a_spec(**raw_spec), "/nowhere", None)
+    model = a_model(a_spec(**raw_spec))
     params, what = model.params, model.capture
     need = weight_bytes(params, what.config, ways) + batch_bytes(what, [(64, 32), (32, 64)], ways)
     return int(need / 0.92) + 1024
@@ -153,10 +152,10 @@ def test_a_model_that_no_split_fits_is_refused_with_the_sizes():
 
 def test_a_batch_that_does_not_fit_is_refused_with_its_shape_before_it_runs(tiny_folder):
     spec = a_spec(model=tiny_folder, max_seq_length=64)
-    weights = sum(w.nbytes for w in jax.tree.leaves(load_model(spec, "/nowhere", None).params))
+    weights = sum(w.nbytes for w in jax.tree.leaves(a_model(spec).params))
     limit = 600_000
     assert weights < limit
-    model = load_model(spec, "/nowhere", None, device_bytes=limit)
+    model = a_model(spec, device_bytes=limit)
     with pytest.raises(Failure) as failure:
         model.start([[SimpleNamespace(token_ids=np.array([1], np.int32), positions=None)]], 64, 32)
     assert failure.value.kind == "model"

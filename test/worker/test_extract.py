@@ -13,14 +13,25 @@ import safetensors.numpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from build import BUCKET, a_stream, a_work, bucket, outputs, put_manifest, run_extract, shard_gb, text_lines
+from build import (
+    BUCKET,
+    a_model,
+    a_reader,
+    a_stream,
+    a_work,
+    bucket,
+    outputs,
+    put_manifest,
+    run_extract,
+    shard_gb,
+    text_lines,
+)
 from gleaner_worker import extract as extract_module
+from gleaner_worker.batching import batch_height, batch_width
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.model import load_model
 from gleaner_worker.records.samples import Sample, read_samples
 from gleaner_worker.shards.existing_shards import ExistingShards
-from gleaner_worker.shards.plan import batch_height, batch_width
 from gleaner_worker.spec import SITES
 from gleaner_worker.verify.run import verify_run
 from read_shards import read_shard, read_stream
@@ -43,7 +54,7 @@ def verified(storage, tmp_path, folder, **spec):
 
 def computed_alone(model, sample):
     """{"site.layer": [rows, d_model] fp32} of the sample in a batch that holds nothing else, as it would be stored."""
-    width = batch_width(len(sample.token_ids), model.reader.max_length)
+    width = batch_width(len(sample.token_ids), model.max_length)
     host = model.start([[sample]], batch_height(width), width).collect()[0]
     found = {}
     for site in model.sites:
@@ -85,7 +96,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     control = Control()
     assert run_extract(work, model, str(tmp_path), control) == "completed"
     (tmp_path / "s").write_bytes(storage.data(BUCKET, work.object))
-    items = list(read_samples(str(tmp_path / "s"), "s", model.reader))
+    items = list(read_samples(str(tmp_path / "s"), "s", a_reader(model)))
     samples = {item.index: item for item in items if isinstance(item, Sample)}
     stored = outputs(storage)
     shards = sorted(name for name in stored if name.startswith("shard_"))
@@ -168,7 +179,7 @@ def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_pa
     lines[25] = json.dumps({"tokens": [1, 599, 3]})
     spec = {"model": str(folder), "dtype": dtype, "sites": ["resid_pre"], "shard_size_gb": 20 * 3 * 32 * 2 * 3 / 1e9}
     work = a_work(a_stream(storage, lines), **spec)
-    model = load_model(work.spec, str(tmp_path), bucket(), "my-run")
+    model = a_model(work.spec, str(tmp_path), bucket(), "my-run")
     told = rf"resid_pre.0 has \d rows that are not finite, .*sample 25; .*{hint}"
     with pytest.raises(Failure, match=told) as failure:
         run_extract(work, model, str(tmp_path))
@@ -217,7 +228,7 @@ def test_a_line_of_several_samples_counts_them_all_stored_or_not(storage, tmp_pa
     spec["shard_size_gb"] = 1e-5
     work = a_work(a_stream(storage, lines), **spec)
     control = Control()
-    assert run_extract(work, load_model(work.spec, str(tmp_path), bucket()), str(tmp_path), control) == "completed"
+    assert run_extract(work, a_model(work.spec, str(tmp_path), bucket()), str(tmp_path), control) == "completed"
     assert list(read_stream(outputs(storage), "safetensors")) == [0, 1, 2, 3, 4, 5, 9, 10, 11]
     assert [(r["line"], r["sample_idx"], r["samples"]) for r in rejects(storage)] == [(3, 6, 3)]
     assert (control.progress()["samples_done"], control.progress()["samples_total"]) == (12, 12)
@@ -539,12 +550,12 @@ def test_a_model_in_a_bucket_is_copied_once(storage, tmp_path, tiny_folder):
             storage.put(BUCKET, f"models/tiny/{name}", file.read())
     storage.put(BUCKET, "models/tiny/pytorch_model.bin", b"pickled")
     work = a_work(a_stream(storage, text_lines(3)), model=f"gs://{BUCKET}/models/tiny/")
-    model = load_model(work.spec, str(tmp_path), bucket())
+    model = a_model(work.spec, str(tmp_path), bucket())
     assert not any("pytorch_model" in request for request in storage.requests if "alt=media" in request)
     downloads = sum("alt=media" in request for request in storage.requests)
-    assert load_model(work.spec, str(tmp_path), bucket()).fingerprint == model.fingerprint
+    assert a_model(work.spec, str(tmp_path), bucket()).fingerprint == model.fingerprint
     assert sum("alt=media" in request for request in storage.requests) == downloads
-    local = load_model(a_work(a_stream(storage, text_lines(3)), model=tiny_folder).spec, str(tmp_path), bucket())
+    local = a_model(a_work(a_stream(storage, text_lines(3)), model=tiny_folder).spec, str(tmp_path), bucket())
     assert local.fingerprint == model.fingerprint
 
 
@@ -559,7 +570,7 @@ def test_a_model_in_a_bucket_is_copied_once(storage, tmp_path, tiny_folder):
 def test_a_model_that_is_missing_is_named(storage, tmp_path, model, reason):
     storage.put(BUCKET, "models/half/tokenizer.json", b"{}")
     with pytest.raises(Failure, match=f"the model {model}.*({reason})") as failure:
-        load_model(a_work(a_stream(storage, text_lines(3)), model=model).spec, str(tmp_path), bucket())
+        a_model(a_work(a_stream(storage, text_lines(3)), model=model).spec, str(tmp_path), bucket())
     assert failure.value.kind == "model"
 
 

@@ -267,11 +267,10 @@ def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_m
 
 @pytest.mark.long
 def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
-    from build import a_spec
-    from gleaner_worker.model.model import load_model
+    from build import a_model, a_spec
 
     spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"], "max_seq_length": 256}
-    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
     before = model.programs
     model.warm_up().wait()
     assert model.programs - before > 3
@@ -288,11 +287,11 @@ def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(s
 def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_same(
     storage, tmp_path, tiny_folder, monkeypatch
 ):
-    from build import a_spec
+    from build import a_model, a_spec
     from gleaner_worker.model import model as model_module
 
     spec, lines = {"tokens": "::3", "max_seq_length": 64}, text_lines(30, 10)
-    model = model_module.load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
     phases, start = [], model_module.Model.start
 
     def noting(self, *arguments):

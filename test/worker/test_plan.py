@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gleaner_worker.batching import plan_batches
 from gleaner_worker.records.samples import Reject, Sample
 from gleaner_worker.shards import plan as plan_module
-from gleaner_worker.shards.plan import (
-    BATCH_TOKENS,
-    Capacity,
-    batch_shapes,
-    plan_batches,
-    plan_shards,
-    row_count,
-    tokens_sha256,
-)
+from gleaner_worker.shards.plan import Capacity, plan_shards, row_count, tokens_sha256
 
 ROW_BYTES = 10
 
@@ -212,50 +205,6 @@ def test_a_sample_takes_its_rows_and_its_part_of_the_index(what, given, size):
     assert capacity(0, pooled=True).sample_bytes(sample(0, 5, **given)) == size - ROW_BYTES * (
         row_count(sample(0, 5, **given), False) - 1
     )
-
-
-lengths_and_limit = st.integers(1, 4096).flatmap(
-    lambda limit: st.tuples(st.lists(st.integers(1, limit), max_size=200), st.just(limit))
-)
-
-
-@given(lengths_and_limit)
-def test_every_sample_is_in_one_batch_and_fits_it(case):
-    lengths, limit = case
-    batches = plan_batches(lengths, limit)
-    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
-    for batch in batches:
-        assert 0 < len(batch.rows) <= batch.height
-        assert max(lengths[row] for row in batch.rows) <= batch.width
-        assert batch.height * batch.width <= max(BATCH_TOKENS, batch.width)
-
-
-@given(lengths_and_limit)
-def test_only_the_last_batch_has_dummy_rows(case):
-    batches = plan_batches(*case)
-    assert all(len(batch.rows) == batch.height for batch in batches[:-1])
-
-
-@given(lengths_and_limit)
-def test_every_shape_is_known_beforehand_and_they_are_few(case):
-    lengths, limit = case
-    shapes = list(batch_shapes(limit))
-    assert {(batch.height, batch.width) for batch in plan_batches(lengths, limit)} <= set(shapes)
-    assert len(shapes) <= 18 and len({width for _, width in shapes}) == len(shapes)
-    assert all(width % 32 == 0 for _, width in shapes)
-
-
-@given(lengths_and_limit)
-def test_the_longest_of_a_batch_is_padded_by_a_third_at_most(case):
-    lengths, limit = case
-    for batch in plan_batches(lengths, limit):
-        longest = max(lengths[row] for row in batch.rows)
-        assert batch.width <= max(64, (1.25 if longest > 1024 else 1.5) * longest)
-
-
-@given(lengths_and_limit)
-def test_a_plan_of_batches_is_the_same_every_time(case):
-    assert plan_batches(*case) == plan_batches(*case)
 
 
 def test_tokens_sha256_tells_samples_from_each_other():

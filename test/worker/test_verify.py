@@ -18,6 +18,7 @@ import zstandard
 from build import (
     BUCKET,
     SPEC_HASH,
+    a_model,
     a_stream,
     a_work,
     bucket,
@@ -29,7 +30,6 @@ from build import (
 )
 from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.header import parse_tensors
-from gleaner_worker.model.model import load_model
 from gleaner_worker.model.model_lock import write_model_lock
 from gleaner_worker.shards.encode import encode_tensors
 from gleaner_worker.shards.shard_bytes import bytes_of
@@ -688,7 +688,7 @@ def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_fold
     }
     lines = [json.dumps(task | {"task_id": str(n)}) for n in range(4)]
     work = a_work(a_stream(storage, [*lines[:2], "junk", *lines[2:]]), **spec)
-    run_extract(work, load_model(work.spec, "/nowhere", None), str(tmp_path))
+    run_extract(work, a_model(work.spec), str(tmp_path))
     put_manifest(storage, **spec)
     report, problems = verify()
     assert report["ok"], problems

@@ -15,9 +15,11 @@ from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity
 from .model.hub import worker_hub
-from .model.model import Model, load_model
+from .model.model import Model, find_files, load_model
+from .model.model_source import read_config
 from .names import log_name
 from .objects import Bucket, make_client
+from .records.samples import Reader, make_reader
 from .spec import Spec
 from .work import Work, parse_work
 
@@ -39,6 +41,7 @@ class Agent:
         self.exiting = threading.Event()
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
         self.model: Model | None = None
+        self.reader: Reader | None = None
         self.loaded: dict | None = None  # as worker-api hears of it
         self.loaded_for: tuple[str, Spec] | None = None
         self.in_hand: tuple[dict, Control] | None = None  # the lease, for the heartbeat
@@ -93,23 +96,26 @@ class Agent:
         # One folder per lease: an upload that a lost lease left behind never meets the files of the next.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            return extract(work, self._load(work, bucket, control), bucket, folder, control)
+            model, reader = self._load(work, bucket, control)
+            return extract(work, model, reader, bucket, folder, control)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> Model:
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, Reader]:
         """Keeps the model between streams of one run, and its weights for other runs that use them too."""
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            self.model = load_model(
-                work.spec, self.identity.home, bucket, work.run, self.hub, log.info, previous=previous
-            )
+            files = find_files(work.spec, self.identity.home, bucket, work.run, self.hub)
+            config, _ = read_config(work.spec, files.folder)
+            # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
+            self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
+            self.model = load_model(work.spec, files, log.info, previous)
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)
             log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
-        assert self.model is not None
-        return self.model
+        assert self.model is not None and self.reader is not None
+        return self.model, self.reader
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)

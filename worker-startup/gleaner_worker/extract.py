@@ -16,15 +16,18 @@ from .model.device_output import InFlightBatch
 from .model.model import Model
 from .objects import Bucket
 from .pipeline import Pipeline
-from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
+from .records.samples import Reader, Reject, Sample, Window, count_samples, read_windows, tokenize_windows
 from .records.stream import no_lines
 from .shards.encode import encode_shard
 from .shards.existing_shards import ExistingShards
 from .shards.partial import Partials
 from .shards.plan import Capacity, ShardPlan, plan_shards, shapes_of
-from .shards.shard_buffer import ShardBuffer, put_batch, shard_stats, start_shard
+from .shards.rejects import RejectsFile
+from .shards.shard_buffer import ShardBuffer, put_batch, start_shard
+from .shards.shard_identity import shard_identity
+from .shards.shard_stats import shard_stats
 from .shards.upload import EncodedShard, Uploader
-from .work import Work, shard_identity
+from .work import Work
 
 _UPLOADS = 4  # at once
 _PLANNED = 4  # shards whose batch shapes are compiled ahead
@@ -38,7 +41,7 @@ Part = tuple[ShardBuffer, int]
 Running = tuple[list[Part], InFlightBatch] | tuple[ShardBuffer, None]
 
 
-def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
+def extract(work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control) -> str:
     """Stores every shard of the stream that is not stored yet; returns "completed", "drained" or "preempted".
 
     bucket: checked with control.check_lease, so that nothing is written after the lease was lost.
@@ -46,10 +49,10 @@ def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Cont
     """
     stream_path = os.path.join(empty_folder(folder), "stream")
     _download(work, bucket, stream_path)
-    control.samples_total = count_samples(stream_path, work.object, model.reader)
+    control.samples_total = count_samples(stream_path, work.object, reader)
     if control.samples_total == 0:
         raise no_lines(work.object)
-    return _Extraction(work, model, bucket, folder, control).run(stream_path)
+    return _Extraction(work, model, reader, bucket, folder, control).run(stream_path)
 
 
 def _download(work: Work, bucket: Bucket, path: str) -> None:
@@ -66,13 +69,14 @@ def _download(work: Work, bucket: Bucket, path: str) -> None:
 class _Extraction:
     """The stages, each a generator that takes from the one before it, and what they share."""
 
-    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control):
-        self._work, self._model, self._control = work, model, control
+    def __init__(self, work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control):
+        self._work, self._model, self._reader, self._control = work, model, reader, control
         self._pipeline = Pipeline(control.check_lease)
-        self._stored = ExistingShards(work, model, bucket)
+        self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
         uploads = bucket.checked(self._pipeline.check)  # none goes on when a stage has failed
-        self._uploader = Uploader(work, model, uploads, folder, control, self._stored)
+        self._rejects = RejectsFile(folder)
+        self._uploader = Uploader(work, model, uploads, control, self._existing, self._rejects)
         self._warm_up = model.warm_up(())
         self._lock = threading.Lock()
         self._unencoded: list[ShardBuffer] = []
@@ -91,7 +95,7 @@ class _Extraction:
         control = self._control
         control.phase = "running"
         with self._pipeline as pipeline:
-            windows = pipeline.stage("read", read_windows(path, self._work.object, self._model.reader), ahead=1)
+            windows = pipeline.stage("read", read_windows(path, self._work.object, self._reader), ahead=1)
             plans = pipeline.stage("plan", self._plan(windows), ahead=_PLANNED)
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
@@ -116,16 +120,14 @@ class _Extraction:
     def _plan(self, windows: Iterator[Window]) -> Generator[ShardPlan]:
         """Plans the shards, and begins to compile the batch shapes of those that are not stored yet."""
         work, model = self._work, self._model
-        capacity = Capacity(
-            work.spec.shard_size_bytes, model.row_bytes, model.reader.max_length, work.spec.tokens == "mean"
-        )
-        for plan in plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity):
-            if plan.number not in self._stored:
-                self._warm_up.add(shapes_of(plan, model.reader.max_length))
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, model.max_length, work.spec.tokens == "mean")
+        for plan in plan_shards(self._rejects.note(self._tokenize(windows)), capacity):
+            if plan.number not in self._existing:
+                self._warm_up.add(shapes_of(plan, model.max_length))
             yield plan
 
     def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:
-        for item in tokenize_windows(windows, self._model.reader):
+        for item in tokenize_windows(windows, self._reader):
             self._pipeline.check()
             yield item
 
@@ -137,7 +139,7 @@ class _Extraction:
         control, devices = self._control, self._model.devices
         waiting: dict[int, list[Part]] = {}  # by width
         for plan in plans:
-            if info := self._stored.has(plan):
+            if info := self._existing.has(plan):
                 self._uploader.skip(plan, info)
                 control.add_done(plan.last_sample - plan.first_sample + 1, 0)
                 continue

@@ -42,6 +42,10 @@ class Spec:
     keep: tuple[str, ...]
     seed: int
 
+    def max_length(self, max_positions: int) -> int:
+        """The most tokens of a sample, for a model of so many positions."""
+        return min(self.max_seq_length, max_positions)
+
 
 def parse_spec(raw: object) -> Spec:
     """Takes the frozen spec; keys that an earlier release did not know get what that release did.

@@ -18,10 +18,10 @@ from collections import Counter
 
 from ..failures import Failure
 from ..model.capture import Capture
-from ..model.model_source import find_model, open_reader
+from ..model.model_source import find_model, read_config
 from ..model.row_selection import check_tokens, mode_of
 from ..objects import Bucket, make_client
-from ..records.samples import Reject
+from ..records.samples import Reject, make_reader
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..spec import Spec, parse_spec
@@ -77,7 +77,8 @@ def estimate(
         if source.size == 0:
             raise no_lines(source.name)
     files = find_model(spec.model, home, bucket, revision=spec.revision, weights=False)
-    config, layers, reader = open_reader(spec, files.folder)
+    config, layers = read_config(spec, files.folder)
+    reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
     check_tokens(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, reader.max_length, spec.tokens == "mean")

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
+from ..batching import plan_batches
 from ..model.config import DecoderConfig
 from ..records.samples import Reader, Reject, Sample, read_samples
-from ..shards.plan import Capacity, ShardPlan, plan_batches, plan_shards, row_count
+from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
 
 # A plan is made of the sampled samples, again and again, until it has so many shards or so many samples.
 _SHARDS, _SAMPLES = 12, 100_000

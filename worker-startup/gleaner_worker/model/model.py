@@ -1,4 +1,4 @@
-"""A model ready to run: its parameters on the devices, its tokenizer, and what a spec asks of it."""
+"""A model ready to run: its parameters on the devices, and the programs that compute what a spec asks for."""
 
 import logging
 import threading
@@ -13,9 +13,8 @@ from typing import cast
 import jax
 import numpy as np
 
+from ..batching import batch_shapes
 from ..objects import Bucket
-from ..records.samples import Reader, Sample
-from ..shards.plan import batch_shapes
 from ..spec import Spec
 from . import device
 from .capture import STORED, Capture
@@ -25,9 +24,9 @@ from .hub import Hub
 from .identity import ModelFiles
 from .mesh import Layout, choose_layout, memory_of, place
 from .model_lock import find_run_model
-from .model_source import find_model, open_reader
+from .model_source import find_model, read_config
 from .program import Program, compile_batch
-from .row_selection import check_tokens, make_inputs, mode_of, row_counts, stored_width
+from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, stored_width
 from .warm_up import Programs, Shape, WarmUp
 from .weights import load_params
 
@@ -41,7 +40,6 @@ class Model:
     files: ModelFiles  # what it is made of: name, revision, hashes
     spec: Spec
     config: DecoderConfig
-    reader: Reader
     params: dict
     layout: Layout
     capture: Capture
@@ -79,6 +77,11 @@ class Model:
     def compiles(self) -> int:
         """Those of them that were not in the cache of earlier processes."""
         return device.compiles()
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a sample."""
+        return self.spec.max_length(self.config.max_positions)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -120,13 +123,13 @@ class Model:
 
         Batches of any shape can be started meanwhile, and shapes added.
         """
-        return WarmUp(self._programs, batch_shapes(self.reader.max_length) if shapes is None else shapes)
+        return WarmUp(self._programs, batch_shapes(self.max_length) if shapes is None else shapes)
 
     def is_ready(self, height: int, width: int) -> bool:
         """False: `start` would first have to compile."""
         return self._programs.is_ready((height, width))
 
-    def start(self, batches: Sequence[Sequence[Sample]], height: int, width: int) -> InFlightBatch:
+    def start(self, batches: Sequence[Sequence[SelectedTokens]], height: int, width: int) -> InFlightBatch:
         """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
         A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest come to the
@@ -153,33 +156,41 @@ class Model:
             return batch
 
 
+def find_files(
+    spec: Spec, home: str, bucket: Bucket | None, run: str | None = None, hub: Hub | None = None
+) -> ModelFiles:
+    """Finds the model that `spec` names, or the one that the other workers of `run` use, and copies it to `home`.
+
+    Opens the devices first: a host whose chips cannot be opened copies no model. Raises Failure.
+    """
+    device.set_up_jax(home)
+    jax.local_devices()
+    if run and bucket:
+        return find_run_model(spec, run, home, bucket, hub)
+    return find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)
+
+
 def load_model(
     spec: Spec,
-    home: str,
-    bucket: Bucket | None,
-    run: str | None = None,
-    hub: Hub | None = None,
+    files: ModelFiles,
     tell: Callable[[str], None] = lambda message: None,
     previous: Model | None = None,
     device_bytes: int | None = None,
 ) -> Model:
-    """Loads what `spec` names, or what `run`'s other workers use, for all devices of this machine.
+    """Loads the model of find_files for all devices of this machine.
 
-    tell: hears what is being done. previous: a model that nobody uses any more; its weights are used again if they
-    are the same, and else freed. device_bytes: the memory of one device, instead of what the device says. Raises
-    Failure("model") when anything about the model, its tokenizer, the chosen layers or tokens, or its size is no good.
+    tell: receives a line for each step. previous: the model of the last stream, which no other code uses any more; its
+    weights are used again where they are the same, and freed otherwise. device_bytes: the memory of one device, where
+    it differs from what the device reports. Raises Failure("model") where the model, its size, or the chosen layers or
+    tokens cannot be used.
     """
-    device.set_up_jax(home)
-    devices = jax.local_devices()  # first of all: a host whose chips nobody can open need not fetch a model
-    if run and bucket:
-        files = find_run_model(spec, run, home, bucket, hub)
-    else:
-        files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)
-    config, layers, reader = open_reader(spec, files.folder)
-    check_tokens(spec, reader.max_length)
+    devices = jax.local_devices()
+    config, layers = read_config(spec, files.folder)
+    max_length = spec.max_length(config.max_positions)
+    check_tokens(spec, max_length)
     what = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
     limit = device_bytes or memory_of(devices)
-    lay_out = partial(choose_layout, what=what, shapes=batch_shapes(reader.max_length), limit=limit, devices=devices)
+    lay_out = partial(choose_layout, what=what, shapes=batch_shapes(max_length), limit=limit, devices=devices)
     if previous and _has_weights(previous, files, spec, layers) and lay_out(previous.params) == previous.layout:
         params, layout = previous.params, previous.layout
     else:
@@ -199,7 +210,7 @@ def load_model(
         log.info("Compiled batches of %d x %d tokens in %.1f s", *shape, time.monotonic() - started)
         return program
 
-    return Model(files, spec, config, reader, params, layout, what, Programs(compile_shape))
+    return Model(files, spec, config, params, layout, what, Programs(compile_shape))
 
 
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, layers: tuple[int, ...]) -> bool:

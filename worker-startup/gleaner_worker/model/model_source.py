@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..failures import Failure
 from ..objects import Bucket, ObjectInfo
-from ..records.samples import Reader, make_reader
 from ..spec import Spec, resolve_layers
 from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
@@ -68,14 +67,13 @@ def find_model(
     return ModelFiles(model, copy.folder, commit, {name: hashes[name] for name in names}, copy.is_kept)
 
 
-def open_reader(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...], Reader]:
-    """What can be known of a model without its weights."""
-    config = parse_config(_read_config(folder, spec.model), spec.model)
-    reader = make_reader(folder, spec, config.vocab_size, config.max_positions)
-    return config, resolve_layers(spec, config.num_layers), reader
+def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
+    """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
+    config = parse_config(_read_json(folder, spec.model), spec.model)
+    return config, resolve_layers(spec, config.num_layers)
 
 
-def _read_config(folder: str, model: str) -> dict:
+def _read_json(folder: str, model: str) -> dict:
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = json.load(file)

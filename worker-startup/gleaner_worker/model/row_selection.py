@@ -2,12 +2,26 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
 from ..failures import Failure
-from ..records.samples import Sample
 from ..spec import Spec
+
+
+class SelectedTokens(Protocol):
+    """A sample as the model sees it."""
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """int32 [length]."""
+        ...
+
+    @property
+    def positions(self) -> np.ndarray | None:
+        """int32 [rows]: the tokens whose rows are stored, or averaged; None for all of them."""
+        ...
 
 
 def mode_of(spec: Spec) -> str:
@@ -56,7 +70,7 @@ def check_tokens(spec: Spec, max_length: int) -> None:
 
 
 def make_inputs(
-    samples: Sequence[Sample], height: int, width: int, mode: str, rows: int
+    samples: Sequence[SelectedTokens], height: int, width: int, mode: str, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The token_ids, picks and counts that capture.capture takes; rows that no sample has are zero."""
     token_ids = np.zeros((height, width), np.int32)

@@ -105,7 +105,7 @@ def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) ->
     return Reader(
         tokenizer,
         vocab_size,
-        min(spec.max_seq_length, max_positions),
+        spec.max_length(max_positions),
         spec.over_long,
         make_prompt_writer(spec, folder),
         make_selection(spec, tokenizer),

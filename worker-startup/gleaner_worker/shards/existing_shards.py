@@ -9,8 +9,9 @@ from ..failures import Failure
 from ..model.model import Model
 from ..names import parse_shard
 from ..objects import Bucket, ObjectInfo
-from ..work import Work, disagreement, shard_identity
+from ..work import Work
 from .plan import ShardPlan
+from .shard_identity import disagreement, shard_identity
 
 _PARALLEL = 16
 

@@ -19,9 +19,10 @@ from ..failures import Failure
 from ..model.model import Model
 from ..names import partial_name, partial_prefix
 from ..objects import Bucket, ObjectInfo
-from ..work import Work, disagreement, shard_identity
+from ..work import Work
 from .encode import encode_tensors
 from .shard_buffer import ShardBuffer
+from .shard_identity import disagreement, shard_identity
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ..batching import batch_height, batch_width, plan_batches
 from ..records.samples import Reject, Sample
 
-SHORTEST_BATCH_TOKENS = 32
-_FINE_ABOVE = 64  # tokens: from here on widths go up in two steps to twice as many, and
-_FINER_ABOVE = 1024  # from here on in four
-BATCH_TOKENS = 2048
 # However small a row is, a shard's index and its samples must fit into memory too.
 MAX_SHARD_TOKENS = 1 << 20
 # A shard ends where its last batch is full, as far as that is to be had: it pays where a batch is much of a shard.
@@ -82,15 +79,6 @@ def row_count(sample: Sample, pooled: bool) -> int:
     return len(sample.token_ids if sample.positions is None else sample.positions)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """`rows` are positions in the plan's samples; the array has `height` rows of `width` tokens, dummies included."""
-
-    rows: tuple[int, ...]
-    height: int
-    width: int
-
-
 def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generator[ShardPlan]:
     """Fills shards in sample order.
 
@@ -151,49 +139,10 @@ def _fill(lengths: Sequence[int], max_length: int) -> float | None:
     return sum(lengths) / computed if end <= 0 else None
 
 
-def plan_batches(lengths: list[int], max_length: int) -> list[Batch]:
-    """Groups samples of similar length into few fixed shapes, longest first; only the last batch has rows to spare.
-
-    A batch is what one device computes, whatever others do beside it: so the bytes do not depend on how many there are.
-    """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    batches: list[Batch] = []
-    begin = 0
-    while begin < len(order):
-        width = batch_width(lengths[order[begin]], max_length)
-        height = batch_height(width)
-        batches.append(Batch(tuple(order[begin : begin + height]), height, width))
-        begin += height
-    return batches
-
-
 def shapes_of(plan: ShardPlan, max_length: int) -> list[tuple[int, int]]:
     """The (height, width) of the plan's batches, each once, in the order of the batches."""
     batches = plan_batches([len(sample.token_ids) for sample in plan.samples], max_length)
     return list(dict.fromkeys((batch.height, batch.width) for batch in batches))
-
-
-def batch_shapes(max_length: int) -> list[tuple[int, int]]:
-    """Every (height, width) that plan_batches can ask for, narrowest first."""
-    widths = {batch_width(1, max_length)}
-    while max(widths) < max_length:
-        widths.add(batch_width(max(widths) + 1, max_length))
-    return [(batch_height(width), width) for width in sorted(widths)]
-
-
-def batch_height(width: int) -> int:
-    return max(1, BATCH_TOKENS // width)
-
-
-def batch_width(length: int, max_length: int) -> int:
-    power = SHORTEST_BATCH_TOKENS
-    while power < length:
-        power *= 2
-    # Several steps above half of a power of two: the longer a sample, the more each token of padding costs.
-    step = power // 2 // (4 if power > _FINER_ABOVE else 2) if power > _FINE_ABOVE else power
-    width = -(-length // step) * step
-    # The longest shape ends at the limit itself, not at the next step.
-    return min(width, -(-max_length // SHORTEST_BATCH_TOKENS) * SHORTEST_BATCH_TOKENS)
 
 
 def tokens_sha256(samples: Iterable[Sample]) -> str:

@@ -9,7 +9,7 @@ from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
 from .plan import ShardPlan
-from .shard_buffer import fold_stats
+from .shard_stats import fold_stats
 
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
@@ -104,18 +104,6 @@ def _lasting(summary: dict) -> tuple[dict, list[dict]]:
 def tells_of(summary: bytes, final: dict) -> bool:
     """Whether a summary has the final shard as this entry has it."""
     return json.loads(summary)["shards"][-1] == final
-
-
-def same_rejects(mine: bytes, theirs: bytes) -> bool:
-    """Whether the same lines are rejected; other software may word a reason otherwise."""
-    try:
-        return _rejected(mine) == _rejected(theirs)
-    except (ValueError, AttributeError, RecursionError):
-        return False
-
-
-def _rejected(text: bytes) -> list[dict]:
-    return [{key: value for key, value in json.loads(line).items() if key != "reason"} for line in text.splitlines()]
 
 
 def _code() -> str | None:

@@ -7,23 +7,23 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..control import Control
-from ..disk import writing
 from ..failures import Failure
 from ..model.model import Model
 from ..names import shard_name
 from ..objects import Bucket, BytesContent, Content, FileContent, ObjectInfo
 from ..pipeline import Pipeline
-from ..records.samples import Reject, Sample
-from ..work import OTHER_SUMMARY, Work, shard_identity, shard_metadata
+from ..work import Work
 from .encode import CONTENT_TYPES
 from .existing_shards import ExistingShards
 from .plan import ShardPlan
+from .rejects import RejectsFile, same_rejects
 from .shard_bytes import ShardBytes
-from .summary import same_rejects, same_summary, shard_entry, stream_summary, tells_of
+from .shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
+from .summary import same_summary, shard_entry, stream_summary, tells_of
 
 log = logging.getLogger(__name__)
 
@@ -38,21 +38,20 @@ class EncodedShard:
 class Uploader:
     """Stores encoded shards from whichever thread calls; the final one waits for all the others."""
 
-    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control, stored: ExistingShards):
+    def __init__(
+        self,
+        work: Work,
+        model: Model,
+        bucket: Bucket,
+        control: Control,
+        existing: ExistingShards,
+        rejects: RejectsFile,
+    ):
         self._work, self._model, self._bucket = work, model, bucket
-        self._control, self._stored = control, stored
-        self._rejects = os.path.join(folder, "rejects.jsonl")
+        self._control, self._existing, self._rejects = control, existing, rejects
         self._lock = threading.Lock()
         self._entries: dict[int, dict] = {}  # by shard number: those that are in the bucket
         self.is_committed = False
-
-    def note_rejects(self, items: Iterable[Sample | Reject]) -> Iterator[Sample | Reject]:
-        """Passes the items on and writes the rejected ones to disk: a stream may have any number of them."""
-        with writing(self._rejects), open(self._rejects, "w", encoding="ascii") as file:
-            for item in items:
-                if isinstance(item, Reject):
-                    file.write(json.dumps(item.record()) + "\n")
-                yield item
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
         """Counts a shard that the bucket has."""
@@ -71,7 +70,7 @@ class Uploader:
         found = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format])
         if found:
             # By another holder of the lease, or our own attempt whose answer was lost: the same plan, the same bytes.
-            self._stored.accept(plan, found)
+            self._existing.accept(plan, found)
             if found.crc32c != data.crc32c:  # made on other hardware: the summary tells of what is there
                 entry = shard_entry(work, self._model, plan, found.size_bytes, found.crc32c)
         log.info("%s %s", "Found" if found else "Stored", name)
@@ -86,12 +85,12 @@ class Uploader:
 
     def _store_summary(self, final: dict) -> bool:
         """Whether what is stored then tells of this final shard, and not of one that another attempt did not store."""
-        if os.path.getsize(self._rejects) > 0:
-            with open(self._rejects, "rb") as file:
-                data = FileContent(self._rejects, file)
+        if os.path.getsize(self._rejects.path) > 0:
+            with open(self._rejects.path, "rb") as file:
+                data = FileContent(self._rejects.path, file)
                 self._create_same("rejects.jsonl", data, "application/x-ndjson", same_rejects)
         entries = [self._entries[number] for number in sorted(self._entries)]
-        entries = self._stored.add_stats(entries)
+        entries = self._existing.add_stats(entries)
         text = json.dumps(stream_summary(self._work, self._model, [*entries, final]), indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))
         found = self._create_same("metadata.json", data, "application/json", same_summary)

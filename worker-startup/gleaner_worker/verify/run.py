@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
-from ..model.model_source import find_model, open_reader
+from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
+from ..records.samples import make_reader
 from ..spec import Spec, parse_spec
 from .shard import Expectation
 from .shard_content import Wanted
@@ -20,7 +21,8 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
     spec, spec_hash = _read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
-    config, layers, reader = open_reader(spec, model_folder)
+    config, layers = read_config(spec, model_folder)
+    reader = make_reader(model_folder, spec, config.vocab_size, config.max_positions)
     wanted = Wanted(spec, layers, config.d_model, selects=not reader.selection.is_everything)
     expectation = Expectation(run, spec_hash, wanted, reader, fingerprint)
     streams = _list_streams(bucket, run, problems)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..failures import Failure, Unreachable
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
-from ..work import OTHER_SUMMARY
+from ..shards.shard_identity import OTHER_SUMMARY
 from .shard import (
     BAD,
     CUT,
