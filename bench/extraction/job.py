@@ -11,9 +11,10 @@ from gleaner_worker.batching import plan_batches
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
 from gleaner_worker.model.model import Model, find_files, load_model
-from gleaner_worker.objects import Bucket, BytesContent
+from gleaner_worker.objects import Bucket
 from gleaner_worker.records.samples import Sample, make_reader
 from gleaner_worker.spec import Spec
+from gleaner_worker.upload_content import BytesContent
 from gleaner_worker.work import Work
 
 from .workplace import Workplace

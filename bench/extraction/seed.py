@@ -16,8 +16,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.weights import load_params
-from gleaner_worker.objects import Bucket, FileContent
+from gleaner_worker.objects import Bucket
 from gleaner_worker.records.arc import encode_task
+from gleaner_worker.upload_content import FileContent
 
 from .job import load, put_stream, store
 from .sink import running_sink

@@ -1,4 +1,4 @@
-"""Shuffled batches: every row once, mixed, the same from the same seed, and going on exactly where they stopped."""
+"""Shuffled batches: every row once, mixed, the same from the same seed, and exact after an interruption."""
 
 import itertools
 import json
@@ -11,40 +11,10 @@ import pytest
 import gleaner_reader
 from gleaner_reader import ShardError, shuffle
 from gleaner_reader.files import LocalFile
+from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """runs(**options of store_run) -> (run, what is stored), shared between tests."""
-    made = {}
-
-    def get(**options):
-        key = repr(sorted(options.items()))
-        if key not in made:
-            stored = store_run(tmp_path_factory.mktemp("run"), **options)
-            made[key] = (gleaner_reader.open(stored.folder), stored)
-        return made[key]
-
-    return get
-
-
-def as_rows(batches):
-    return [np.asarray(batch, np.float32) for batch in batches]
-
-
-def as_set(rows):
-    return {row.tobytes() for row in rows}
-
-
-ALL = [
-    {"file_format": "safetensors", "dtype": "bf16"},
-    {"file_format": "safetensors", "dtype": "int8"},
-    {"file_format": "safetensors.zst", "dtype": "fp16"},
-    {"file_format": "pkl.gz", "dtype": "fp32"},
-]
 
 
 @pytest.mark.sample(1)
@@ -148,54 +118,6 @@ def test_what_is_no_state_is_refused(runs, state):
     run, _ = runs(**ALL[0])
     with pytest.raises(ValueError, match="Failed to go on"):
         run.batches(0, batch_rows=64, state=state)
-
-
-@pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
-def test_rows_are_left_out_by_token_and_by_position(runs, tokens):
-    run, stored = runs(tokens=tokens)
-    excluded = {3, 9, 60}
-    expected = []
-    for sample in stored.samples.values():
-        for row, position in zip(sample["activations"]["resid_post.0"], sample["positions"], strict=True):
-            if position != 1 and int(sample["token_ids"][position]) not in excluded:
-                expected.append(row.tobytes())
-    batches = run.batches(
-        0, batch_rows=16, buffer_rows=100, drop_last=False, exclude_ids=excluded, exclude_positions=[1], dtype="float32"
-    )
-    assert sorted(row.tobytes() for batch in batches for row in batch) == sorted(expected)
-    assert 0 < len(expected) < len(stored.rows("resid_post.0"))
-
-
-def test_rows_of_an_unusual_norm_are_left_out(runs, tmp_path):
-    run, stored = runs(dtype="fp32")
-    rows = stored.rows("resid_post.0")
-    norms = np.linalg.norm(rows, axis=1)
-    kept = rows[norms <= 1.25 * np.median(norms)]
-    batches = as_rows(run.batches(0, batch_rows=16, drop_last=False, max_norm_multiple=1.25))
-    assert as_set(np.concatenate(batches)) == as_set(kept)
-    assert 0 < len(kept) < len(rows)
-
-
-@pytest.mark.parametrize(
-    ("options", "more", "says"),
-    [
-        ({"tokens": "mean"}, {"exclude_ids": [1]}, "exclude_ids needs the token id of each row"),
-        ({"tokens": "mean"}, {"exclude_positions": [0]}, "exclude_positions needs rows that are of one token each"),
-        (
-            {"file_format": "pkl.gz", "dtype": "fp32"},
-            {"exclude_ids": [1]},
-            "exclude_ids needs the token id of each row",
-        ),
-        ({}, {"batch_rows": 0}, "batch_rows is 0"),
-        ({}, {"buffer_rows": 10}, "buffer_rows 10"),
-        ({}, {"batch_rows": 100_000}, "no batch of 100000 rows can be made"),
-        ({}, {"exclude_positions": range(100), "drop_last": False, "epochs": None}, "no batch of 16 rows can be made"),
-    ],
-)
-def test_what_cannot_be_done_is_said(runs, options, more, says):
-    run, _ = runs(**options)
-    with pytest.raises(ValueError, match=says):
-        next(run.batches(0, **({"batch_rows": 16} | more)))
 
 
 def test_what_is_in_memory_is_bounded_by_the_buffer(runs, monkeypatch):

@@ -97,6 +97,9 @@ def shard_gb(tokens):
     return tokens * BYTES_PER_TOKEN / 1e9
 
 
+SMALL = shard_gb(400)  # shards of a few samples
+
+
 def bucket(check=lambda: None):
     return objects.Bucket(objects.make_client("local"), BUCKET, check)
 

@@ -1,48 +1,13 @@
-"""A real agent in a process of its own, against a fake worker-api, metadata server and bucket."""
+"""Agents that lease streams, hear what worker-api tells them, and end."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
-from environment import HERE
+from agent_process import LONG, release_of
+from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb, text_lines
 
 pytestmark = pytest.mark.slow
-
-LONG = text_lines(2500)
-
-
-@pytest.fixture
-def agent(cloud, storage, tmp_path):
-    """agent() starts an agent, killed at the end of the test. hold_at=N: it waits for its end after N samples."""
-    started = []
-
-    def start(hold_at=None, **more):
-        env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
-        command = ["-m", "gleaner_worker.agent"] if hold_at is None else [f"{HERE}/held_agent.py", str(hold_at)]
-        process = subprocess.Popen([sys.executable, *command], env=env, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def running(asked, samples=1):
-    return any(a["action"] == "heartbeat" and a["progress"] and a["progress"]["samples_done"] >= samples for a in asked)
-
-
-def release_of(cloud, number=0):
-    release = cloud.releases()[number]
-    return release["outcome"], release["failure"] and release["failure"]["kind"]
 
 
 def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage, agent, tiny_folder):
@@ -75,62 +40,6 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
     assert phases <= {"idle", "loading", "compiling", "running", "uploading"}
     log = storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode()
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, and nobody reads its log"])
-def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
-    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
-):
-    resource = a_stream(storage, LONG[:800])
-    cloud.leases = [a_work_answer(resource, model=tiny_folder)]
-    process = agent(hold_at=200)
-    cloud.wait(lambda asked: running(asked, 200))
-    if notice == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        cloud.preempted = True
-    if "nobody" in notice:
-        process.stderr.close()
-        process.stderr = None
-    assert process.wait(600) == 0, process.stderr and process.stderr.read()
-    assert release_of(cloud) == ("preempted", None)
-    partials = storage.names(BUCKET, "partials/")
-    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
-    assert outputs(storage) == {}
-    computed = cloud.releases()[0]["progress"]["samples_done"]
-    assert 200 <= computed < 800
-    cloud.preempted = False
-    cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
-    successor = agent()
-    assert successor.wait(600) == 0, successor.stderr.read()
-    assert release_of(cloud, 1) == ("completed", None)
-    done = outputs(storage)
-    storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
-    run_extract(a_work(resource), tiny_models(), str(tmp_path))
-    assert outputs(storage) == done
-
-
-@pytest.mark.long
-def test_a_preempted_vm_is_gone_in_30_s_although_its_uploads_hang_and_has_stored_the_rest(
-    cloud, storage, agent, tiny_folder
-):
-    """Four shards are on their way for ever; those that wait behind them are stored all the same."""
-    held, hanging = threading.Event(), [f"activations/my-run/tpu_7/shard_000{n}.safetensors" for n in range(1, 5)]
-    storage.before_create = lambda name: held.wait(120) if name in hanging else None
-    work = a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(4000), model=tiny_folder)
-    cloud.leases = [work]
-    process = agent()
-    cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # no memory for one more shard
-    process.send_signal(signal.SIGTERM)
-    noticed = time.monotonic()
-    assert process.wait(60) == 0, process.stderr.read()
-    assert time.monotonic() - noticed < 30
-    assert release_of(cloud) == ("preempted", None)
-    shards = [name for name in outputs(storage) if name.startswith("shard_")]
-    partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}
-    held.set()
-    assert {name[:10] for name in shards} | partials == {"shard_0005", "shard_0006"}
 
 
 def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_weights(

@@ -10,6 +10,7 @@ from google.cloud.storage import Blob
 from build import BUCKET, bucket
 from gleaner_worker import objects
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
+from gleaner_worker.upload_content import FileContent
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def test_a_file_is_uploaded_from_the_disk(storage, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"y" * 9_000_000)
     with open(path, "rb") as file:
-        assert bucket().create("a", objects.FileContent(str(path), file), {}, "text/plain") is None
+        assert bucket().create("a", FileContent(str(path), file), {}, "text/plain") is None
     assert storage.data(BUCKET, "a") == b"y" * 9_000_000
 
 

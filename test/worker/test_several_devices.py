@@ -102,7 +102,7 @@ def test_told_to_drain_it_finishes_every_shard_that_it_began(storage, tmp_path, 
 
 def test_little_memory_makes_small_groups_and_stops_nothing(storage, tmp_path, tiny_models, calm, groups, monkeypatch):
     resource, stored = calm
-    monkeypatch.setattr("gleaner_worker.extract._most_shards", lambda size, most_open: 2)
+    monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, most_open: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
 

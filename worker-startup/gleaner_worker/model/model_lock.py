@@ -1,4 +1,4 @@
-"""One model for a whole run: the first worker writes down which files it is made of, and all others keep to them."""
+"""One model for a whole run: the first worker writes down the model's files, and all workers use exactly these."""
 
 import json
 import logging
@@ -8,8 +8,9 @@ from typing import Any
 
 from ..failures import Failure
 from ..names import model_name
-from ..objects import Bucket, BytesContent
+from ..objects import Bucket
 from ..spec import Spec
+from ..upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
 from .identity import ModelFiles, is_model_file
@@ -36,9 +37,9 @@ class ModelLock:
 def find_run_model(
     spec: Spec, run: str, home: str, bucket: Bucket, hub: Hub | None = None, weights: bool = True
 ) -> ModelFiles:
-    """`find_model` for a run of `bucket`: exactly the files that its other workers use, whatever has moved since.
+    """`find_model` for a run of `bucket`: exactly the files that the other workers of the run use.
 
-    With `weights`, the first to come writes them down. Raises Failure("model") naming each file that is another now.
+    With `weights`, the first worker writes the lock. Raises Failure("model") naming each file that differs.
     """
     lock = read_model_lock(bucket, run)
     while True:
@@ -52,7 +53,7 @@ def find_run_model(
         if is_first:
             log.warning("Another worker of %s came first, with another state of %s; taking that", run, spec.model)
         elif found.is_kept:
-            log.warning("The kept copy of %s is not what %s was begun with; copying it anew", spec.model, run)
+            log.warning("The kept copy of %s is not what %s was begun with; copying it again", spec.model, run)
             shutil.rmtree(found.folder, ignore_errors=True)
         else:
             raise Failure(
@@ -64,7 +65,7 @@ def find_run_model(
 
 
 def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
-    """What the run was begun with; None before any worker has loaded its model."""
+    """The lock of the run; None before the first worker has loaded its model."""
     name = model_name(run)
     info = bucket.head(name)
     if info is None:
@@ -82,7 +83,7 @@ def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
 
 
 def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
-    """Writes down what the run is begun with, unless that is done; returns what is written there."""
+    """Writes the lock of the run unless it exists; returns the lock that exists then."""
     record = {
         "schema": SCHEMA,
         "name": found.name,
@@ -101,7 +102,7 @@ def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
 
 
 def differences(lock: ModelLock, found: ModelFiles, spec: Spec) -> list[str]:
-    """How the model at hand differs from the run's, as phrases. Without weights only the small files are compared."""
+    """The differences between this machine's model and the run's, as phrases; without weights, of the small files."""
     if lock.name != found.name:
         return [f"it was {lock.name}, now it is {found.name}"]
     asked = spec.revision

@@ -1,10 +1,11 @@
-"""The inside of a pkl.gz shard, in one pass, with one sample in memory at a time."""
+"""The content of a pkl.gz shard, read in one pass, with one sample in memory at a time."""
 
 import numpy as np
 
 from gleaner_reader.convert import Rows
 from gleaner_reader.files import open_file
-from gleaner_reader.pickle_shard import PickleShard, most_bytes
+from gleaner_reader.pickle_entries import most_bytes
+from gleaner_reader.pickle_shard import PickleShard
 
 from .shard_content import ShardContent, Wanted, contradictions, wrong_values
 from .statistics import LayerStatistics
@@ -23,7 +24,7 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
     measures: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in wanted.layers}
 
     def take(layer: object, array: np.ndarray) -> str | tuple[int, ...]:
-        """The shape of a sample's values, or what is wrong with them."""
+        """The shape of a sample's values, or a phrase for their problem."""
         if array.dtype != dtype or array.ndim != 2 or array.shape[1] != wanted.d_model:
             return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {wanted.d_model}]"
         if layer in measures and not measures[layer].add(Rows(array, None)):

@@ -1,4 +1,4 @@
-"""A whole run: every stream of it, held against every shard."""
+"""A whole run: every stream compared with its shards."""
 
 import json
 from collections import defaultdict
@@ -11,13 +11,13 @@ from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
 from ..records.samples import make_reader
 from ..spec import Spec, parse_spec
-from .shard import Expectation
+from .expectation import Expectation
 from .shard_content import Wanted
 from .stream import COUNTS, unread_stream, verify_stream
 
 
 def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
-    """The report. Raises Failure or OSError when it cannot be known. `folder`: scratch space, as large as one shard."""
+    """The report. Raises Failure or OSError when verify itself fails. `folder`: scratch space for one shard."""
     spec, spec_hash = _read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
@@ -40,13 +40,13 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         found = outputs.get(output_prefix(run, stream), [])
         try:
             results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
-        except (Failure, FileNotFoundError) as error:  # of this stream; the others are looked at all the same
+        except (Failure, FileNotFoundError) as error:  # of this stream; verify reads the others
             results.append(unread_stream(run, stream, info, found, error))
     return report_on(run, results, problems)
 
 
 def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
-    """The folder of the run's model, and the model's fingerprint where model.json says it."""
+    """The folder of the run's model, and the model's fingerprint where model.json has it."""
     try:
         lock = read_model_lock(bucket, run)
     except Failure as error:

@@ -1,4 +1,4 @@
-"""What the inside of a shard must be, what it is, and what every format is asked."""
+"""The content of a shard: its required properties, its real ones, and the checks that all formats share."""
 
 from dataclasses import dataclass, field
 
@@ -7,13 +7,14 @@ import numpy as np
 from ..spec import Spec
 from .statistics import LayerStatistics
 
-# What a shard says inside alone: of its values, and what a pkl.gz has no tensors to tell by.
+# Facts that only the inside of a shard states: of its values, and for a pkl.gz facts that other formats show as
+# tensors.
 _INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What every shard of the run holds."""
+    """The properties that every shard of the run has."""
 
     spec: Spec
     layers: tuple[int, ...]
@@ -35,7 +36,7 @@ class Wanted:
 
 @dataclass
 class ShardContent:
-    """What the shard says of its samples; `problems` are phrases that complete "<object> …"."""
+    """The samples of a shard by its content; `problems` are phrases that complete "<object> …"."""
 
     sample_idx: list[int] = field(default_factory=list)
     row_counts: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is true of the values of a layer, to be held against what its shard says of them."""
+"""The true statistics of a layer, compared with the statistics that its shard states."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MAX_ABS_TOLERANCE = 1e-5
 
 @dataclass
 class LayerStatistics:
-    """Of the values as they are stored."""
+    """The statistics of the values as they are stored."""
 
     rows: int = 0
     width: int = 0
@@ -26,7 +26,7 @@ class LayerStatistics:
     is_finite: bool = True
 
     def add(self, rows: Rows) -> bool:
-        """stored: [n, d_model]. Whether all of them are finite."""
+        """stored: [n, d_model]. Returns whether all values are finite."""
         self.rows, self.width = self.rows + len(rows.stored), rows.stored.shape[1]
         for begin in range(0, len(rows.stored), _ROWS_AT_ONCE):
             part = slice(begin, begin + _ROWS_AT_ONCE)
@@ -41,7 +41,7 @@ class LayerStatistics:
         return True
 
     def contradicts(self, stats: object, is_int8: bool) -> str | None:
-        """How `stats`, from a shard's header, differ from what is so; a phrase, or None."""
+        """The first difference between `stats`, of a shard's header, and the true statistics; a phrase, or None."""
         if not isinstance(stats, dict):
             return "none"
         wanted = (*_STATS, "int8_error") if is_int8 else _STATS
