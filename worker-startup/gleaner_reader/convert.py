@@ -1,6 +1,6 @@
-"""From stored bytes to arrays that numpy, torch or jax can compute with.
+"""Stored bytes as arrays that numpy, torch or jax can compute with.
 
-bf16 is carried as uint16 until the end: numpy has no such type, and copies those of ml_dtypes one value at a time.
+bf16 stays uint16 until the end: numpy has no such type, and copies the type of ml_dtypes one value at a time.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ try:
 except ImportError:
     ml_dtypes = None
 
-# How safetensors names the types of stored rows, and how a spec does.
+# The types of stored rows: safetensors' name of each, and the name in a spec.
 NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}
-# As they are in memory until they are given out.
+# The types of rows in memory until they are returned.
 STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"))}
 _TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
 _WANTED = ("float32", "float16", "bfloat16")
@@ -33,7 +33,7 @@ class Rows:
 
 
 def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
-    """uint8 [n] as values of a safetensors type; bf16 as ml_dtypes has it, or float32 where that is not installed."""
+    """uint8 [n] as values of a safetensors type; bf16 as the type of ml_dtypes, or float32 where that is missing."""
     if dtype != "BF16":
         return data.view(_TYPES[dtype])
     bits = data.view("<u2")
@@ -41,12 +41,12 @@ def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
-    """The same, with bf16 as the uint16 of its bits."""
+    """uint8 [n] as values of a safetensors type, with bf16 as the uint16 of its bits."""
     return data.view("<u2") if dtype == "BF16" else data.view(_TYPES[dtype])
 
 
 def widen(bits: np.ndarray) -> np.ndarray:
-    """bf16 as uint16 -> float32, exactly: bf16 is the upper half of it."""
+    """bf16 as uint16 -> float32, exactly: bf16 is the upper half of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -68,7 +68,7 @@ def to_float16(values: np.ndarray, what: str = "rows") -> np.ndarray:
 
 
 def check_kind(as_: str, dtype: str | None) -> None:
-    """Raises before anything is read, and loads the package."""
+    """Raises for an unknown kind, type or package before any byte is read."""
     if as_ not in KINDS:
         raise ValueError(f"as_ is {as_!r}, known are {', '.join(KINDS)}")
     if dtype is not None and dtype not in _WANTED:
@@ -80,7 +80,7 @@ def check_kind(as_: str, dtype: str | None) -> None:
 
 
 def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dtype: str | None = None):
-    """Stored rows [n, d] as an array of the kind asked for. `dtype` None: as stored, int8 as float32.
+    """Stored rows [n, d] as an array of the requested kind. `dtype` None: as stored, int8 as float32.
 
     Raises ValueError for a value that float16 cannot hold.
     """
@@ -112,7 +112,7 @@ def _as_torch(stored: np.ndarray, scale: np.ndarray | None, is_bf16: bool, dtype
 
 
 def _writable(values: np.ndarray) -> np.ndarray:
-    """torch shares the memory of what it is given, and warns when it may not write there."""
+    """A copy where the array is read-only: torch shares memory, and warns about memory that it may not write."""
     return values if values.flags.writeable else values.copy()
 
 

@@ -1,4 +1,4 @@
-"""What a file says of itself, read without its body; and plain safetensors data that is in memory already."""
+"""The metadata of a shard, read without its body; and safetensors data that is in memory already."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from .seekable import Plain
 
 
 def is_number(text: str, most_digits: int) -> bool:
-    """Whether int() reads it: it refuses digits such as ², and thousands of them."""
+    """Whether int() can read the text: int() refuses digits such as ², and a text of thousands of digits."""
     return text.isascii() and text.isdigit() and len(text) <= most_digits
 
 
 def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
     """The `__metadata__` of a shard of `size` bytes, by one to three small reads. Raises ShardError, a ValueError.
 
-    read(begin, end): those bytes of it, fewer where it ends.
+    read(begin, end): returns those bytes of the shard, fewer at its end.
     """
     name = "the shard"
     if file_format == "pkl.gz":

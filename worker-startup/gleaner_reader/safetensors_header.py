@@ -1,6 +1,6 @@
-"""safetensors' header: which tensor lies where. Nothing that a file says of itself is believed before it is checked.
+"""safetensors' header: the place of each tensor. Every statement of a file is checked before it is used.
 
-The format: 8 bytes of length, little endian; that much JSON; then the tensors, without gaps.
+The format: 8 bytes of length, little endian; as many bytes of JSON; then the tensors, without gaps.
 """
 
 import json
@@ -12,7 +12,7 @@ from .errors import ShardError
 
 MAX_HEADER_BYTES = 1 << 24
 ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I8": 1, "U8": 1, "I32": 4, "I64": 8}
-# Most headers are smaller, so that one read gets them.
+# Most headers are smaller, so one read is enough.
 _FIRST_READ = 1 << 16
 _MAX_DIMENSIONS = 8
 
@@ -34,7 +34,7 @@ class SafetensorsHeader:
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """read(begin, end): those bytes of a file of `size`. Raises ShardError, which says what is wrong with `name`."""
+    """read(begin, end): returns those bytes of a file of `size`. Raises ShardError with the name and the fault."""
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > size - 8:
@@ -98,7 +98,7 @@ def _are_sizes(values: object) -> bool:
 def _unique(pairs: list[tuple[str, object]]) -> dict:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("says one thing twice")
+        raise ValueError("has a name twice")
     return result
 
 

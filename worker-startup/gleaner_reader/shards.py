@@ -1,4 +1,4 @@
-"""Shards that belong together, as if they were one: what they hold, one layer of them all, shuffled rows of all."""
+"""Shards as if they were one: their facts, one layer of all of them, shuffled rows of all of them."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _INDEXES_KEPT = 16
 
 
 class Shards(Generic[S]):
-    """Headers are read when they are needed, several at once, and kept; of bodies only what is asked for is read."""
+    """Reads headers on demand, several at once, and keeps them; reads only the requested parts of bodies."""
 
     def __init__(self, url: str, shards: Sequence[S]):
         self.url = url
@@ -54,7 +54,7 @@ class Shards(Generic[S]):
 
     @property
     def num_rows(self) -> int:
-        """Stored vectors, of each layer."""
+        """The number of stored vectors of each layer."""
         return int(self.row_offsets[-1])
 
     @property
@@ -71,7 +71,7 @@ class Shards(Generic[S]):
     ) -> Layer:
         """One layer of the whole run: iterate over it for the array of each shard, index it for rows.
 
-        verify: hold the layer against its checksum in every shard of which rows are asked for, which reads all of it.
+        verify: compare the layer with its checksum in every shard that a request reads, which reads all of it.
         """
         self._check(layer, site)
         return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
@@ -82,7 +82,7 @@ class Shards(Generic[S]):
         return Batches(self, layer, self.shards[0].site(site), **options)
 
     def index(self, shard: S) -> Index:
-        """The shard's index; the last few are kept."""
+        """The shard's index; the indexes of the last few shards are kept."""
         index = shard.index()
         self._kept[id(shard)] = shard
         self._kept.move_to_end(id(shard))
@@ -99,7 +99,7 @@ class Shards(Generic[S]):
 
     @cached_property
     def _opened(self) -> tuple[S, ...]:
-        """The shards, with every header read, and held against the first."""
+        """The shards with every header read, and compared with the first."""
         self._each(self.shards)
         first = self.shards[0]
         for shard in self.shards:

@@ -1,4 +1,4 @@
-"""How a run is cut for shuffling: chunks of neighbouring rows, and groups of chunks from everywhere that are mixed."""
+"""Cuts a run for shuffling: chunks of neighbouring rows, and groups of chunks from everywhere that are mixed."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from .convert import STORED, Rows, to_float32
 from .files import PARALLEL
 from .source import RowSource
 
-_NORM_ROWS = 8192  # whose norms are computed at once
+_NORM_ROWS = 8192  # norms are computed for so many rows at once
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are left out. Of what is not known of a row, nothing can be asked: then ValueError."""
+    """The rows to leave out. Raises ValueError where a filter needs a fact that the shard lacks."""
 
     exclude_ids: frozenset[int] = frozenset()
     exclude_positions: frozenset[int] = frozenset()
@@ -23,7 +23,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that are in memory together, and the order in which they are given out."""
+    """Rows that are in memory together, and the order in which they are returned."""
 
     rows: Rows
     order: np.ndarray  # int64 [rows that no filter left out]
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """What is shuffled, and what decides how."""
+    """A run and a layer to shuffle, and the options that decide the order."""
 
     run: RowSource
     site: str
@@ -42,7 +42,7 @@ class Shuffle:
 
 
 def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
-    """int64 [chunks, 3]: shard, and which of its rows."""
+    """int64 [chunks, 3]: the number of a shard, and the begin and end of its rows."""
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
         step = max(chunk_rows, run.shards[number].block_rows)
@@ -52,7 +52,7 @@ def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
 
 
 def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
-    """Of each group its chunks, [n, 3]: all of them together are the run, in the order of this epoch."""
+    """The chunks of each group, [n, 3]. All groups together are the run, in the order of this epoch."""
     chunks = chunks[order_of(len(chunks), shuffle.seed, epoch)]
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     cuts, done, total = [], 0, int(ends[-1]) if len(ends) else 0
@@ -76,13 +76,13 @@ def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int) ->
 
 
 def order_of(count: int, *seed: int) -> np.ndarray:
-    """A permutation that is the same with every version of numpy, which shuffle() is not."""
+    """A permutation that is the same with every version of numpy; shuffle() differs between versions."""
     random = np.random.Philox(np.random.SeedSequence(seed)).random_raw(count)
     return np.argsort(random, kind="stable")
 
 
 def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
-    """The rows of the chunks, one after the other; each is put where it belongs as it comes."""
+    """The rows of the chunks, one chunk after the other."""
     run = shuffle.run
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     stored = np.empty((int(ends[-1]), run.d_model), STORED[run.dtype])
@@ -103,7 +103,7 @@ def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
 
 
 def _keep(run: RowSource, filter_: Filter, chunks: np.ndarray) -> np.ndarray:
-    """bool [rows of the chunks]: those that neither their token nor their position leaves out."""
+    """bool [rows of the chunks]: False for rows that a token id or a position leaves out."""
     sizes = chunks[:, 2] - chunks[:, 1]
     keep = np.ones(int(sizes.sum()), bool)
     begins = np.cumsum(sizes) - sizes

@@ -1,6 +1,6 @@
-"""What layers and batches need of the shards that they read: rows and an index from each, as protocols.
+"""Protocols of the shards that layers and batches read: rows and an index of each.
 
-`Shard` and `Shards` are the classes behind them; the protocols let these import Layer and Batches.
+The classes Shard and Shards implement them. Through the protocols these classes can import Layer and Batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from .index import Index
 
 
 class ShardSource(Protocol):
-    """One shard: what it holds, and rows of any of its layers."""
+    """One shard: its facts, and rows of any of its layers."""
 
     url: str
 
@@ -51,7 +51,7 @@ class ShardSource(Protocol):
 
     @property
     def block_rows(self) -> int:
-        """Rows that are read together: to read one row of such a block costs as much as to read all of them."""
+        """Rows of one compressed block: to read one row costs as much as to read the whole block."""
         ...
 
     def site(self, site: str | None) -> str: ...
@@ -64,7 +64,7 @@ class ShardSource(Protocol):
 
 
 class RowSource(Protocol):
-    """Shards whose rows are numbered as if they were one: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""
+    """Shards whose rows have common numbers: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""
 
     url: str
 

@@ -14,12 +14,12 @@ from .seekable import File, Plain
 from .shard import Shard
 
 _ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
-# As the writer cuts tensors into frames of zstd.
+# The writer cuts tensors into zstd frames of this size.
 _FRAME_BYTES = 1 << 22
 
 
 class SafetensorsShard(Shard):
-    """Plain, or in zstd's seekable format: then `file` is what is inside."""
+    """A plain file, or a file in zstd's seekable format, whose content `_plain` reads."""
 
     def __init__(self, file: File):
         super().__init__(file)
@@ -102,7 +102,7 @@ class SafetensorsShard(Shard):
         return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
 
     def verify(self) -> None:
-        """Reads every tensor, one at a time, and raises ShardError for the first whose checksum is another."""
+        """Reads every tensor, one at a time, and raises ShardError for the first tensor with a wrong checksum."""
         for name in self.header.tensors:
             self._verified(name)
 

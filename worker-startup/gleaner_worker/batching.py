@@ -1,4 +1,4 @@
-"""Groups samples of similar length into batches of few shapes, each of which is compiled once.
+"""Groups samples of similar length into batches of few shapes. Each shape is compiled once.
 
 The shapes follow from the lengths alone. A batch is computed by one device, so the number of devices changes no byte.
 """

@@ -1,8 +1,8 @@
-"""Prints, as one line of JSON, how much a run would be.
+"""Estimates the size of a run and prints it as one line of JSON.
 
     python -m gleaner_worker.estimate --spec JSON --home FOLDER (--file PATH ... | --bucket B --prefix datasets/RUN/)
 
-Reads the model's small files and a sample of the streams, or all of them where they are small.
+Reads the model's small files and a sample of the streams, or small streams whole.
 Exit status: 0, or 2 when the estimate failed, with the reason on stderr.
 """
 
@@ -69,9 +69,10 @@ def _streams(bucket: Bucket, prefix: str) -> list[Source]:
 def estimate(
     spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
 ) -> dict:
-    """Reads all of the streams if they are no larger than `sample_bytes`, or if their lines are too long to sample.
+    """Reads the streams whole where they are no larger than `sample_bytes`, or where their lines are too long to
+    sample.
 
-    Raises Failure, in the worker's own words, when the model or a stream is no good.
+    Raises the worker's own Failure when the model or a stream cannot be used.
     """
     for source in sources:
         if source.size == 0:
@@ -144,7 +145,7 @@ def estimate(
 
 
 def _shards(shard_bytes: Range, sources: list[Source], total: int, fill: float, capacity: Capacity) -> Range:
-    """Every stream has shards of its own, the last of them as full as it comes."""
+    """The shards of all streams. Every stream has its own shards, the last of them partly filled."""
 
     def count(whole: float) -> int:
         return sum(max(1, math.ceil(whole * source.size / total / (fill * capacity.shard_bytes))) for source in sources)

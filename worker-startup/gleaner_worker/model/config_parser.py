@@ -1,14 +1,14 @@
-"""Takes values out of a config.json, which may hold anything, and remembers everything that is wrong with them."""
+"""Takes values out of a config.json, which may hold any JSON, and collects everything that is wrong with them."""
 
 import math
 from typing import Any
 
-SIZE_LIMIT = 2**24  # of one axis of a weight: no model comes near it
+SIZE_LIMIT = 2**24  # of one axis of a weight, far above every model
 
 
 class Fields:
-    """The keys of one JSON object. Each method returns a value of the promised type, whatever the file says: what is
-    wrong goes into `problems`, which all objects of one file share, so that one error can name all of it."""
+    """The keys of one JSON object. Each method returns a value of the promised type for any content of the file.
+    Problems go into `problems`, which all objects of one file share, so that one error names all of them."""
 
     def __init__(self, raw: dict, prefix: str = "", problems: list[str] | None = None):
         self.raw = raw
@@ -16,7 +16,7 @@ class Fields:
         self.problems: list[str] = [] if problems is None else problems
 
     def has(self, key: str) -> bool:
-        """Whether the key is there with a value; null counts as absent."""
+        """Whether the key has a value; null counts as missing."""
         return self.raw.get(key) is not None
 
     def refuse(self, key: str, why: str) -> None:
@@ -58,7 +58,7 @@ class Fields:
         return value
 
     def table(self, key: str) -> "Fields":
-        """The object under a key; an empty one when it is absent."""
+        """The object of a key; an empty object for a missing key."""
         value = self.raw.get(key)
         if value is not None and not isinstance(value, dict):
             self.refuse(key, "it must be an object")

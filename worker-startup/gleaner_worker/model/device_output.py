@@ -1,4 +1,4 @@
-"""A batch on its way to the host, and there: the rows of each sample, and what is known of them as numbers."""
+"""A batch on its way to the host, and on the host: the rows of each sample, and statistics of them."""
 
 import threading
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from .capture import STORED, Capture
 from .program import is_out_of_memory
 
 _MAX_ABS, _NON_FINITE = 2, 3  # columns of capture.STATS
-# The order in which a block computes its sites: the first that is not finite is where it began.
+# The order in which a block computes its sites: the first site that is not finite is the origin.
 _COMPUTED = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class InFlightBatch:
-    """The results of the devices, a batch each. Copies of its arrays start at once, as they get ready."""
+    """The results of the devices, one batch for each. Their arrays are copied to the host as soon as they are ready."""
 
     def __init__(self, output: dict, counts: list[np.ndarray], what: Capture, name: str):
         self._what = what
@@ -25,7 +25,7 @@ class InFlightBatch:
         self._name = name
         self._lock = threading.Lock()
         self._on_host: dict | None = None
-        # One array per device, in the order of their batches; those of idle devices stay where they are.
+        # One array per device, in the order of their batches. The arrays of idle devices are never copied.
         self._parts = {
             part: {site: _pieces(array)[: len(counts)] for site, array in sites.items()}
             for part, sites in output.items()
@@ -34,7 +34,7 @@ class InFlightBatch:
             piece.copy_to_host_async()
 
     def land(self) -> None:
-        """Waits until all of it is on the host, and gives the devices their memory back. Raises Failure."""
+        """Waits until every array is on the host, and frees the devices' memory. Raises Failure."""
         with self._lock:
             if self._on_host is None:
                 try:
@@ -54,13 +54,13 @@ class InFlightBatch:
 
 
 class HostBatch:
-    """counts: int32 [samples], the stored rows of each sample, which are in the order of the batch's rows."""
+    """counts: int32 [samples], the stored rows of each sample, in the order of the batch's rows."""
 
     def __init__(self, parts: dict[str, dict[str, np.ndarray]], counts: np.ndarray, what: Capture):
         self.counts = counts
         self._stats = parts["stats"]  # [L, B, K]
         self.stats = {site: self._fold(stats) for site, stats in self._stats.items()}  # fp64 [L, K]
-        # bf16 comes as its bits
+        # bf16 rows are their bits
         self._rows = {site: rows.view(STORED[what.dtype]) for site, rows in parts["rows"].items()}
         self._scale = parts.get("scale", {})
         self._layers = what.layers
@@ -86,8 +86,8 @@ class HostBatch:
                     target.view(raw)[:, begin : begin + count] = row[:, :count]
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
-        """Where a value that is not finite comes up first: the site, the layer, the first sample b that has one there,
-        and how many rows of the batch do. None when all are finite."""
+        """The origin of the first value that is not finite: site, layer, first sample b with such a value there, and
+        the number of such rows in the batch. None when all values are finite."""
         for index, layer in enumerate(self._layers):
             for site in _COMPUTED:
                 if site in self._stats and (broken := self._stats[site][index, :, _NON_FINITE]).any():
@@ -95,7 +95,7 @@ class HostBatch:
         return None
 
     def _fold(self, stats: np.ndarray) -> np.ndarray:
-        """[L, B, K] -> fp64 [L, K] over the samples: magnitudes are compared, all else is added."""
+        """[L, B, K] -> fp64 [L, K] over the samples: the maximum of magnitudes, the sum of all else."""
         by_sample = stats[:, : len(self.counts)].astype(np.float64)
         folded = by_sample.sum(axis=1)
         folded[:, _MAX_ABS] = by_sample[:, :, _MAX_ABS].max(axis=1)

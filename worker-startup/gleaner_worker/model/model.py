@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class Model:
     """Loaded once for a run; every method may be called from any thread."""
 
-    files: ModelFiles  # what it is made of: name, revision, hashes
+    files: ModelFiles  # name, revision, hashes
     spec: Spec
     config: DecoderConfig
     params: dict
@@ -45,7 +45,7 @@ class Model:
     capture: Capture
     _programs: Programs  # of Program, by a batch's (height, width)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    # Weak: a batch that nobody waits for any more holds no memory.
+    # Weak references: a batch that no caller waits for holds no memory.
     _in_flight: deque["weakref.ref[InFlightBatch]"] = field(default_factory=deque)
 
     @property
@@ -58,7 +58,7 @@ class Model:
 
     @property
     def facts(self) -> dict:
-        """What the model is, for a manifest."""
+        """The facts of the model for a manifest."""
         return {
             "name": self.files.name,
             "revision": self.files.revision,
@@ -70,12 +70,12 @@ class Model:
 
     @property
     def programs(self) -> int:
-        """Programs that this process made ready so far, whatever for; none is added once all shapes are warm."""
+        """The programs that this process made ready so far; no program is added once all shapes are warm."""
         return device.programs()
 
     @property
     def compiles(self) -> int:
-        """Those of them that were not in the cache of earlier processes."""
+        """The programs that were not in the cache of earlier processes."""
         return device.compiles()
 
     @property
@@ -93,12 +93,12 @@ class Model:
 
     @property
     def devices(self) -> int:
-        """How many batches of one shape are computed at once, each by a device (or by those that share the weights)."""
+        """The batches that are computed at once, each by a device (or by the devices that share the weights)."""
         return self.layout.data
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the stored rows."""
+        """The dtype of the stored rows."""
         return STORED[self.capture.dtype]
 
     @property
@@ -119,21 +119,21 @@ class Model:
         )
 
     def warm_up(self, shapes: Iterable[Shape] | None = None) -> WarmUp:
-        """Begins to compile these batch shapes, by default every shape that can occur; returns at once.
+        """Begins to compile these batch shapes, by default every possible shape; returns at once.
 
-        Batches of any shape can be started meanwhile, and shapes added.
+        Batches of any shape can start before the end of the warm-up, and shapes can be added.
         """
         return WarmUp(self._programs, batch_shapes(self.max_length) if shapes is None else shapes)
 
     def is_ready(self, height: int, width: int) -> bool:
-        """False: `start` would first have to compile."""
+        """Whether `start` finds the program of this shape compiled."""
         return self._programs.is_ready((height, width))
 
     def start(self, batches: Sequence[Sequence[SelectedTokens]], height: int, width: int) -> InFlightBatch:
         """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
 
-        A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest come to the
-        host first. Raises Failure("model") when batches of this shape can never fit.
+        A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest batches move
+        to the host first. Raises Failure("model") when batches of this shape can never fit.
         """
         program: Program = self._programs.get((height, width))
         mode = self.capture.mode
@@ -194,7 +194,7 @@ def load_model(
     if previous and _has_weights(previous, files, spec, layers) and lay_out(previous.params) == previous.layout:
         params, layout = previous.params, previous.layout
     else:
-        if previous:  # before the next weights come: there may be no room for both
+        if previous:  # before the next weights come: memory may not hold both
             for weight in jax.tree.leaves(previous.params):
                 weight.delete()
         tell(f"Reading the weights of {spec.model}")
@@ -214,6 +214,6 @@ def load_model(
 
 
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, layers: tuple[int, ...]) -> bool:
-    """Whether the weights that `model` holds are those of `spec`; it may hold deeper layers too."""
+    """Whether `model` holds the weights of `spec`; it may hold deeper layers too."""
     same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
     return same and model.layers[-1] >= layers[-1]

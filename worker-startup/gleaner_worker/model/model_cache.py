@@ -1,4 +1,4 @@
-"""Models copied to this machine's disk: each in a folder of its own, which is complete or not there at all."""
+"""Copies of models on this machine's disk: each in a folder of its own, which is complete or missing."""
 
 import contextlib
 import fcntl
@@ -12,21 +12,21 @@ from typing import IO
 from ..failures import Failure
 
 _UNFINISHED = ".unfinished"
-_SPARE_BYTES = 1 << 30  # what is left for logs, shards being made, and the compile cache
+_SPARE_BYTES = 1 << 30  # kept free for logs, shards, and the compile cache
 _POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class Copy:
     folder: str
-    is_kept: bool  # it was here already
+    is_kept: bool  # the copy is older than this request
 
 
 def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[str], None]) -> Copy:
-    """The copy named `key`, made by fill(folder) unless it is there.
+    """The copy named `key`, made by fill(folder) where it is missing.
 
-    What `fill` left behind when it was interrupted is there when it is called again. One fill at a time; `check` may
-    raise meanwhile.
+    After an interruption, `fill` finds the files of the interrupted call. One process fills a copy at a time; the
+    others wait, and call `check`, which may raise.
     """
     folder = os.path.join(home, "models", key)
     was_there = os.path.isdir(folder)
@@ -38,12 +38,12 @@ def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[st
                 os.makedirs(unfinished, exist_ok=True)
                 fill(unfinished)
                 os.rename(unfinished, folder)
-    os.utime(folder)  # the one that was used last is removed last
+    os.utime(folder)  # the copy that was used longest ago is removed first
     return Copy(folder, was_there)
 
 
 def make_room(unfinished: str, size_bytes: int, model: str) -> None:
-    """Removes other copies, those used longest ago first, until `size_bytes` fit; Failure when they never will."""
+    """Removes other copies, the oldest use first, until `size_bytes` fit; raises Failure when they never fit."""
     parent = os.path.dirname(unfinished)
     mine = {unfinished, unfinished.removesuffix(_UNFINISHED)}
     others = [entry.path for entry in os.scandir(parent) if entry.is_dir(follow_symlinks=False)]
@@ -59,7 +59,7 @@ def make_room(unfinished: str, size_bytes: int, model: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Removes a copy, or what is left of one, unless it is being made right now."""
+    """Removes a complete or unfinished copy, unless a process fills it now."""
     with open(_lock_path(path), "w") as file:
         if _try_lock(file):
             shutil.rmtree(path, ignore_errors=True)
@@ -67,7 +67,7 @@ def _remove(path: str) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: str, check: Callable[[], None]) -> Iterator[None]:
-    """The lock ends with the process, however that ends."""
+    """The lock ends with the process, by an exit or by a crash."""
     with open(_lock_path(folder), "w") as file:
         while not _try_lock(file):
             check()

@@ -1,4 +1,4 @@
-"""Where a model's files are (a folder here, one in a bucket, a hub), copied here once; and what they say of it."""
+"""The files of a model, from a folder, a bucket or a hub, copied to this machine once; and the config in them."""
 
 import hashlib
 import json
@@ -27,10 +27,10 @@ def find_model(
     hub: Hub | None = None,
     weights: bool = True,
 ) -> ModelFiles:
-    """The files of `model` on this machine, copied to `home` when they are elsewhere; the small ones without `weights`.
+    """The files of `model` on this machine, copied to `home` from elsewhere; the small files alone without `weights`.
 
-    `bucket` gives the client, and the check that may end the copying. Raises Failure when the name is of no known kind,
-    when there is no such model, or when it lacks a file, saying what to do.
+    `bucket` gives the client, and the check that may end the copying. Raises Failure with the remedy for an unknown
+    kind of name, a model that does not exist, and a model that lacks a file.
     """
     check = bucket.check if bucket else lambda: None
     is_folder, in_bucket = os.path.isdir(model), _GS.fullmatch(model)
@@ -93,7 +93,7 @@ def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Co
     if not found:
         raise Failure("model", f"Failed to find the model {model}: there is no model folder of that name")
     wanted = [info for name, info in found.items() if is_model_file(name, weights)]
-    # A model that is copied anew gets a new folder: half of one and half of another is never read.
+    # A changed model gets a new folder, so that a copy never mixes two states.
     lines = [f"{bucket.name}/{path}", *(f"{info.name} {info.generation}" for info in wanted)]
     key = "gs--" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
@@ -109,13 +109,13 @@ def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Co
 
 
 def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:
-    if os.path.exists(path):  # an earlier attempt got this far
+    if os.path.exists(path):  # copied by an earlier attempt
         return
     try:
         bucket.download(info.name, f"{path}.part", info.generation)
     except FileNotFoundError as error:
         raise Failure(
             "model",
-            f"Failed to copy the model {model}: {info.name} was replaced meanwhile; start the run again",
+            f"Failed to copy the model {model}: {info.name} was replaced during the copy; start the run again",
         ) from error
     os.rename(f"{path}.part", path)

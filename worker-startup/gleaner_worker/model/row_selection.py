@@ -1,4 +1,4 @@
-"""Which rows of a batch come back: the shapes that a spec's token selection gives, and the arrays that say it."""
+"""The rows that come back from a batch: the shapes that follow from the spec's tokens, and the arrays that select."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,7 +11,7 @@ from ..spec import Spec
 
 
 class SelectedTokens(Protocol):
-    """A sample as the model sees it."""
+    """A sample as the model takes it."""
 
     @property
     def token_ids(self) -> np.ndarray:
@@ -20,7 +20,7 @@ class SelectedTokens(Protocol):
 
     @property
     def positions(self) -> np.ndarray | None:
-        """int32 [rows]: the tokens whose rows are stored, or averaged; None for all of them."""
+        """int32 [rows]: the positions of the stored or averaged tokens; None for all tokens."""
         ...
 
 
@@ -32,9 +32,9 @@ def mode_of(spec: Spec) -> str:
 
 
 def stored_width(spec: Spec, width: int) -> int:
-    """How many rows of each sample a batch of `width` tokens brings back at most.
+    """The most rows of a sample that a batch of `width` tokens brings back.
 
-    It follows from the spec and the width alone, so that there is one program per width.
+    The number follows from the spec and the width alone, so one program serves each width.
     """
     if spec.tokens in ("last", "mean"):
         return 1
@@ -53,7 +53,7 @@ def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
 
 
 def check_tokens(spec: Spec, max_length: int) -> None:
-    """Raises Failure("model") when no sample of up to `max_length` tokens has what `tokens` asks for."""
+    """Raises Failure("model") when no sample of up to `max_length` tokens has the tokens that `tokens` selects."""
     if spec.tokens in ("all", "last", "mean"):
         return
     problem = None
@@ -72,14 +72,14 @@ def check_tokens(spec: Spec, max_length: int) -> None:
 def make_inputs(
     samples: Sequence[SelectedTokens], height: int, width: int, mode: str, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The token_ids, picks and counts that capture.capture takes; rows that no sample has are zero."""
+    """The token_ids, picks and counts that capture.capture takes; rows without a sample are zero."""
     token_ids = np.zeros((height, width), np.int32)
     counts = np.zeros(height, np.int32)
     picks = np.zeros({"all": (height, 0), "rows": (height, rows), "mean": (height, width)}[mode], np.int32)
     for b, sample in enumerate(samples):
         length = len(sample.token_ids)
         token_ids[b, :length] = sample.token_ids
-        # With a token of its own: one that no sample has might not be finite, and spoil the sample by 0 times infinity.
+        # Padding with the sample's own token: another token may not be finite, and 0 times infinity spoils the sample.
         token_ids[b, length:] = sample.token_ids[-1]
         positions = np.arange(length) if sample.positions is None else sample.positions
         counts[b] = len(positions)
@@ -91,5 +91,5 @@ def make_inputs(
 
 
 def row_counts(counts: np.ndarray, samples: int, mode: str) -> np.ndarray:
-    """int32 [samples]: how many rows of each are stored."""
+    """int32 [samples]: the stored rows of each sample."""
     return np.ones(samples, np.int32) if mode == "mean" else counts[:samples]

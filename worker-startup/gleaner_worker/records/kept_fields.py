@@ -10,7 +10,7 @@ MAX_KEPT_BYTES = 64 * 1024
 def kept_fields(record: dict, names: tuple[str, ...]) -> str | RejectReason:
     """The record's fields of these names, in their order, as a compact JSON object in ASCII; "" without names.
 
-    A field that the record lacks is left out. Lone surrogates are written as the escapes that they came from.
+    A field that the record lacks is left out. Lone surrogates are written as escapes, as in the record.
     """
     if not names:
         return ""

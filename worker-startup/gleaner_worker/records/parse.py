@@ -1,4 +1,4 @@
-"""From a line of a stream to the record that it holds, or to the reason why it holds none."""
+"""Parses a line of a stream into its record, or into the reason why it has none."""
 
 import json
 
@@ -7,7 +7,7 @@ from .stream import MAX_LINE_BYTES, Line
 
 
 def parse_line(line: Line) -> dict | RejectReason:
-    """A record whose strings may hold lone surrogates, and its numbers NaN: what is used of it is checked then."""
+    """The record may hold lone surrogates and NaN; later steps check the fields that they use."""
     if line.data is None:
         return RejectReason(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
     if not line.data.strip():
@@ -39,7 +39,7 @@ def check_text(value: object, field: str) -> str | RejectReason:
 
 
 def check_tokens(value: object, field: str) -> list[int] | RejectReason:
-    """Whole numbers; whether the vocabulary has them is seen later."""
+    """A list of whole numbers; a later step compares them with the vocabulary."""
     if not isinstance(value, list):
         return RejectReason(f"`{field}` is {kind_of(value)}, not a list of token ids")
     for position, token in enumerate(value):
@@ -71,7 +71,7 @@ class _Repeated(Exception):
 def _object(pairs: list[tuple[str, object]]) -> dict:
     record = dict(pairs)
     if len(record) < len(pairs):
-        # Which of the two was meant, nobody can know.
+        # The record does not show which of the two values is meant.
         seen: set[str] = set()
         raise _Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)))
     return record

@@ -1,13 +1,13 @@
-"""From a record to what the tokenizer gets: the kinds of records, and which of them counts when there are several.
+"""Records as input of the tokenizer: the kinds of records, and their precedence.
 
-In this order: record.template (all fields of the record are its variables), record.field (a field with any of the kinds
-below), and otherwise the first that the record has of
+The first of these that applies: record.template (all fields of the record are its variables), record.field (a field
+with any of the kinds below), and the first of these fields in the record:
 
     text          a string
     prompt        a string
     messages      a list of {role, content}, and perhaps `tools` beside it; the model's chat template writes them
     tokens        a list of token ids
-    train, test   an ARC task; see arc.py. predictions_per_task makes several samples of it, and of nothing else
+    train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train`
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text, or the token ids themselves. `is_complete`: the special tokens are in it already, none are to be added."""
+    """Text, or the token ids themselves. `is_complete`: the text holds its special tokens."""
 
     content: str | list[int]
     is_complete: bool
@@ -46,7 +46,7 @@ class PromptWriter:
 
 
 def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
-    """Raises Failure("model") for a record spec that no record can be read with."""
+    """Raises Failure("model") for a record spec that cannot be used."""
     record = spec.record
     chat = load_chat(folder, spec.model)
     try:
@@ -63,7 +63,7 @@ def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
 
 
 def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | RejectReason] | RejectReason:
-    """One per prediction, made as they are asked for, or why the whole record is rejected."""
+    """The prompts, one per prediction, made on demand; or the reason that rejects the whole record."""
     if writer.template is not None:
         prompt: Prompt | RejectReason | None = _from_template(record, writer.template)
     elif writer.field is not None:

@@ -1,4 +1,4 @@
-"""Why a line of a stream, or one of its samples, is rejected."""
+"""The reason why a line of a stream, or one of its samples, is rejected."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""From the lines of a stream to samples and rejects, in order: what every later step agrees on.
+"""Samples and rejects of a stream, in the order of its lines: the numbering that every later step uses.
 
-Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 but for ARC tasks.
+Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 except for ARC tasks.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -20,7 +20,7 @@ from .select import Selection, make_selection, select
 from .stream import Line, count_lines, read_lines
 from .tokenizer import encode_complete, encode_texts, load_tokenizer
 
-# Tokenising many texts at once uses every core; these two bound what is held meanwhile.
+# Tokenising many texts at once uses every core; these two limit the memory of a window.
 _WINDOW_ITEMS = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
 _PREVIEW_CHARS = 200
@@ -30,10 +30,10 @@ _PREVIEW_CHARS = 200
 class Sample:
     index: int  # line * predictions_per_task + k
     token_ids: np.ndarray  # int32 [length]
-    positions: np.ndarray | None  # int32 [rows], of the stored tokens (for "mean": of those averaged); None: all
+    positions: np.ndarray | None  # int32 [rows], of the stored or averaged tokens; None for all
     preview: str
     truncated: bool
-    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" when it names none
+    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" without names
 
     @property
     def last(self) -> int:
@@ -42,12 +42,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reject:
-    """A sample that is not stored, or at once all those of a line that cannot be used."""
+    """A sample that is not stored, or all samples of a line that cannot be used."""
 
     index: int  # of the first sample
     reason: str
     samples: int = 1
-    line: int | None = None  # zero-based; where it is not given, a line is a sample
+    line: int | None = None  # zero-based; None where each line is one sample
 
     @property
     def last(self) -> int:
@@ -62,7 +62,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class Reader:
-    """All that decides, together with the stream itself, which samples there are."""
+    """The settings that, together with the stream, decide which samples there are."""
 
     tokenizer: Tokenizer
     vocab_size: int
@@ -79,7 +79,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Written:
-    """A prompt that is not tokenised yet."""
+    """A prompt before it is tokenised."""
 
     index: int
     line: int
@@ -93,8 +93,8 @@ Window = list[Written | Reject]
 def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
     """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
     tokenizer = load_tokenizer(folder, spec.model)
-    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images).
-    # A record with such a token is rejected.
+    # Without added tokens: some models have more of them than embeddings (Gemma 3 1B has one for images). A record with
+    # such a token is rejected.
     largest = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
     if largest >= vocab_size:
         raise Failure(
@@ -119,12 +119,12 @@ def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reje
 
 
 def count_samples(path: str, name: str, reader: Reader) -> int:
-    """Stored or rejected."""
+    """The number of samples, stored or rejected."""
     return count_lines(path, name) * reader.samples_per_line
 
 
 def read_windows(path: str, name: str, reader: Reader) -> Generator[Window]:
-    """The first half of read_samples: reads, and writes the prompts. May run on a thread of its own."""
+    """The first half of read_samples: reads lines and writes prompts. May run on a thread of its own."""
     window: Window = []
     size = 0
     for line in read_lines(path, name):
@@ -226,7 +226,7 @@ def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Samp
             "over_long: truncate would keep the beginning)"
         )
     token_ids = np.asarray(ids[: reader.max_length], dtype=np.int32)
-    if token_ids.max() >= reader.vocab_size:  # a tokenizer may add ids to a text that its vocabulary does not have
+    if token_ids.max() >= reader.vocab_size:  # a post-processor may add ids that the vocabulary lacks
         return cast(RejectReason, _check_ids(token_ids.tolist(), reader))
     positions = select(reader.selection, token_ids)
     if isinstance(positions, RejectReason):

@@ -1,4 +1,4 @@
-"""Which tokens of a sample have their vectors stored (spec: tokens, exclude_special)."""
+"""The tokens of a sample whose vectors are stored (spec: tokens, exclude_special)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from .reject_reason import RejectReason
 @dataclass(frozen=True)
 class Selection:
     tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice as text, or positions
-    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None when nothing is
+    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None without exclude_special
 
     @property
     def is_everything(self) -> bool:
@@ -20,7 +20,7 @@ class Selection:
 
 
 def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
-    """Special is what tokenizer.json says of its added tokens, wherever in a sample they are."""
+    """Special tokens are the added tokens that tokenizer.json calls special, anywhere in a sample."""
     if not spec.exclude_special:
         return Selection(spec.tokens, None)
     special = [id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special]
@@ -28,10 +28,10 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
 
 
 def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | RejectReason:
-    """int32 [rows] positions in token_ids, in the order in which they are stored; for "mean" those that are averaged.
+    """int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
-    None stands for all of them, and is given for every sample of a run or for none. Positions and slices count among
-    the tokens that remain when the special ones are taken out.
+    None stands for all tokens, and is returned for every sample of a run or for none. Positions and slices count the
+    tokens that remain without the special ones.
     """
     if selection.is_everything:
         return None

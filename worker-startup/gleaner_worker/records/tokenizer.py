@@ -1,4 +1,4 @@
-"""The tokenizer of a model, and what it makes of texts: many at once, on every core."""
+"""The tokenizer of a model, which encodes many texts at once on every core."""
 
 import os
 
@@ -17,14 +17,14 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
         tokenizer = Tokenizer.from_file(path)
     except Exception as error:  # tokenizers raises plain Exception
         raise Failure("model", f"Failed to read tokenizer.json of {model}: {error}") from error
-    # tokenizer.json may carry both; either would change samples without a word.
+    # tokenizer.json may ask for both; either changes samples silently.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
 def find_bos(tokenizer: Tokenizer) -> int | None:
-    """The id that comes before every text, if there is one: Llama and Gemma have it, Qwen does not."""
+    """The id that begins every text, or None: Llama and Gemma have it, Qwen does not."""
     try:
         bare, full = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
     except Exception:  # a vocabulary without that letter
@@ -33,9 +33,9 @@ def find_bos(tokenizer: Tokenizer) -> int | None:
 
 
 def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
-    """With the special tokens that the tokenizer adds to a text, but no second BOS where the text begins with it.
+    """Encodes with the special tokens that the tokenizer adds, but without a second BOS for a text that begins with it.
 
-    The empty text has no tokens, not even those.
+    The empty text has no tokens.
     """
     bos_id = find_bos(tokenizer)
     found = [_ids(encoding) for encoding in _encode(texts, tokenizer, True)]
@@ -43,14 +43,14 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | Rej
 
 
 def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
-    """Texts that hold their special tokens already."""
+    """Encodes texts that hold their special tokens already."""
     return [_ids(encoding) for encoding in _encode(texts, tokenizer, False)]
 
 
 def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | RejectReason]:
     try:
         return [*tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
-    except Exception as error:  # tokenizers raises plain Exception, for the first text that it cannot encode
+    except Exception as error:  # tokenizers raises plain Exception for the first text that it cannot encode
         if len(texts) == 1:
             return [RejectReason(f"cannot be tokenised: {error}")]
         return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens)]

@@ -1,4 +1,4 @@
-"""One shard as one file, in each format. The same values always make the same bytes, whatever the machine."""
+"""One shard as one file, in each format. The same values make the same bytes on every machine."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from .plan import ShardPlan
 from .shard_bytes import ShardBytes, bytes_of, checksums_of
 from .zstd_seekable import compress, frame_bytes
 
-# Never with a content encoding: Cloud Storage would unpack what it sends.
+# Without a content encoding, because Cloud Storage would unpack the object when it sends it.
 CONTENT_TYPES = {
     "safetensors": "application/octet-stream",
     "safetensors.zst": "application/zstd",
@@ -43,7 +43,7 @@ def encode_shard(
 ) -> ShardBytes:
     """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, of int8 alone.
 
-    identity, stats: what a reader is told of the shard and of each `{site}.{layer}`.
+    identity, stats: the facts of the shard and of each `{site}.{layer}`, for readers.
     """
     threads = threads or os.cpu_count() or 1
     facts = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
@@ -72,7 +72,7 @@ def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> 
 def shard_tensors(
     plan: ShardPlan, layers: tuple[int, ...], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """By name, the index first."""
+    """The tensors of a shard by name, the index first."""
     tensors = index_tensors(plan)
     for site, values in scale.items():
         tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers)}
@@ -82,7 +82,7 @@ def shard_tensors(
 
 
 def _layout(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, dict[str, np.ndarray]]:
-    """safetensors' header, and the tensors in the order that it tells of.
+    """safetensors' header, and the tensors in the order of the header.
 
     Written here because the library orders __metadata__ by chance and copies every tensor.
     """

@@ -1,4 +1,4 @@
-"""The shards of a stream that the bucket has, held against the plan: the bucket is the truth about work done."""
+"""The shards of a stream that the bucket has, compared with the plan: the bucket is the truth about work done."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -30,11 +30,11 @@ class ExistingShards:
             self._found[parsed[0]] = info
 
     def __contains__(self, number: int) -> bool:
-        """Whether a shard of this number is stored, whatever it holds."""
+        """Whether the bucket has a shard of this number, of any content."""
         return number in self._found
 
     def has(self, plan: ShardPlan) -> ObjectInfo | None:
-        """The stored shard of this plan, or None. Raises Failure("stream") when what is stored is something else."""
+        """The stored shard of this plan, or None. Raises Failure("stream") for a stored shard of another plan."""
         if plan.final and (later := sorted(n for n in list(self._found) if n > plan.number)):
             raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
         info = self._found.get(plan.number)
@@ -43,14 +43,14 @@ class ExistingShards:
         return info
 
     def accept(self, plan: ShardPlan, info: ObjectInfo) -> None:
-        """Counts `info` among what is stored. Raises Failure("stream") unless it is what `plan` makes."""
+        """Counts `info` as stored. Raises Failure("stream") unless `plan` makes it."""
         identity = shard_identity(self._work, plan, self._fingerprint)
         if problem := disagreement(identity, info.metadata):
             raise self._conflict(f"{info.name} was made as {problem}")
         self._found[plan.number] = info
 
     def add_stats(self, entries: list[dict]) -> list[dict]:
-        """The entries of a summary, those of shards that others stored with the statistics that are written in them."""
+        """The entries of a summary; shards of other attempts get the statistics in their own headers."""
         with ThreadPoolExecutor(_PARALLEL, "stats") as pool:
             return list(pool.map(lambda entry: entry if "stats" in entry else self._with_stats(entry), entries))
 

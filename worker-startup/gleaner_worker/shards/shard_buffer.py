@@ -1,4 +1,4 @@
-"""A shard while it is computed: where the rows of each batch go, and what is known of their values."""
+"""A shard while it is computed: the rows of its batches, and the sums for its statistics."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from .plan import ShardPlan
 
 @dataclass(eq=False)
 class ShardBuffer:
-    """The rows of the batches that are `done` are final; the others may be anything."""
+    """The rows of the batches that are `done` are final; other rows have arbitrary values."""
 
     plan: ShardPlan
     batches: list[Batch]
@@ -24,7 +24,7 @@ class ShardBuffer:
     saved: np.ndarray  # bool [batches]: in a partial already
 
     def begins(self, batch: Batch) -> list[int]:
-        """Where the rows of each sample of the batch begin."""
+        """The first row of each sample of the batch."""
         return [int(self.plan.row_offsets[sample]) for sample in batch.rows]
 
 
@@ -44,7 +44,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
 
 
 def put_batch(shard: ShardBuffer, number: int, host: HostBatch, model: Model, where: str) -> None:
-    """Copies the rows of a batch to their places; its padding stays behind.
+    """Copies the rows of a batch to their places, without the padding.
 
     Raises Failure("stream") when a value is not finite; `where` is the stream's object.
     """

@@ -3,15 +3,15 @@
 from ..work import Work
 from .plan import ShardPlan, tokens_sha256
 
-# What the final shard's custom metadata say too where metadata.json was there before it, by an attempt that did not
-# store its own: size, checksum and statistics there are of that one.
+# Further metadata of the final shard where metadata.json is of another attempt, which did not store its own final
+# shard. Size, checksum and statistics of the final shard in metadata.json are then those of that attempt.
 OTHER_SUMMARY = {"summary": "of another attempt"}
 
 
 def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[str, str]:
-    """What a shard of this plan is, whoever makes it and when: the same for every worker and every attempt.
+    """The identity of the shard of this plan: the same for every worker and every attempt.
 
-    Written inside the shard and, with who made it, as custom metadata beside it; what is stored already must agree.
+    Written inside the shard and, with the attempt that made it, as custom metadata. A stored shard must agree with it.
     """
     return {
         "schema": "gleaner/1",
@@ -33,13 +33,13 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
 
 
 def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
-    """The custom metadata of the object: its identity, its bytes' checksum, and who made it."""
+    """The custom metadata of the object: its identity, the checksum of its bytes, and the attempt that made it."""
     made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
     return identity | made | {"crc32c": crc32c}
 
 
 def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
-    """How a stored object's metadata contradicts the plan, as a phrase, or None."""
+    """The contradictions between a stored object's metadata and the plan, as a phrase, or None."""
     differing = [
         f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value
     ]

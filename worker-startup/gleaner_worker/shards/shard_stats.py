@@ -5,7 +5,7 @@ from .shard_buffer import ShardBuffer
 
 
 def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]:
-    """What is known of the values of each `{site}.{layer}`, batches added up in their order.
+    """The statistics of each `{site}.{layer}`, with batches added up in their order.
 
     mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude. int8 adds mean_square, of the
     values before rounding, and int8_error, the L2 norm of all rounding errors over that of all values.
@@ -29,7 +29,7 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]
 
 
 def fold_stats(parts: list[tuple[int, dict[str, dict[str, float]]]]) -> dict[str, dict[str, float]]:
-    """The same of several shards, from (rows, statistics) of each, in their order."""
+    """The statistics of several shards together, from (rows, statistics) of each, in their order."""
     names = next((list(stats) for _, stats in parts), [])
     return {name: _fold([(rows, stats[name]) for rows, stats in parts]) for name in names}
 
@@ -54,5 +54,5 @@ def _ratio(squared_error: float, squares: float) -> float:
 
 
 def _rounded(stats: dict[str, float]) -> dict[str, float]:
-    """To the seven digits that sums of fp32 are worth."""
+    """Rounds to the seven digits that sums of fp32 justify."""
     return {name: float(f"{value:.7g}") for name, value in stats.items()}
