@@ -1,4 +1,4 @@
-"""The worker's own pieces, put together as the agent does it, without a control plane."""
+"""The worker's own parts, connected as in the agent, without a control plane."""
 
 import itertools
 import json
@@ -23,20 +23,20 @@ _NUMBERS = itertools.count()
 
 
 def load(place: Workplace, spec: Spec) -> Model:
-    """With every batch shape compiled."""
+    """The model with every batch shape compiled."""
     model = load_model(spec, find_files(spec, place.path("home"), None))
     model.warm_up().wait()
     return model
 
 
 def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
-    """Runs all blocks up to the deepest (default: the last) and returns one row per sample, the least possible."""
+    """Runs all blocks up to the deepest (default: the last) and returns a single row per sample."""
     layer = place.layers - 1 if deepest is None else deepest
     return load(place, place.spec(layers=[layer], tokens="last", **spec))
 
 
 def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Sample]:
-    """Of token ids [length] each; positions: "last" or "all"."""
+    """Samples of token ids [length] each; positions: "last" or "all"."""
     return [
         Sample(
             i, np.asarray(ids, np.int32), np.array([len(ids) - 1], np.int32) if positions == "last" else None, "", False
@@ -46,7 +46,7 @@ def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Samp
 
 
 def compute(model: Model, samples: list[Sample]) -> None:
-    """Every batch of `samples`, the next one started before the last one is collected."""
+    """Computes every batch of `samples`; the next batch starts before the last one is collected."""
     waiting = None
     for batch in plan_batches([len(sample.token_ids) for sample in samples], model.max_length):
         pending = model.start([[samples[row] for row in batch.rows]], batch.height, batch.width)
@@ -58,7 +58,7 @@ def compute(model: Model, samples: list[Sample]) -> None:
 
 
 def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
-    """Uploads a stream; its name, generation and checksum."""
+    """Uploads a stream; returns its name, generation and checksum."""
     content = BytesContent("".join(json.dumps(record) + "\n" for record in records).encode())
     name = f"datasets/bench/stream_{next(_NUMBERS):03}.jsonl"
     bucket.create(name, content, {}, "application/x-ndjson")
@@ -66,7 +66,7 @@ def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
 
 
 def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int, str]) -> Control:
-    """The whole pipeline, from the stream's lines to shards in the bucket; under a new run, so nothing is there yet."""
+    """Runs the whole pipeline, from the stream's lines to shards in the bucket, under a new run."""
     run = f"bench-{next(_NUMBERS)}"
     name, generation, crc32c = stream
     work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)

@@ -1,4 +1,4 @@
-"""Encoding and uploading shards, against the same client sending ready bytes to a bucket that takes anything."""
+"""Encoding and uploading shards, compared with the same client sending ready bytes to a sink."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from .workplace import Workplace
 
 CLAIM = "encode and upload into a bucket on the loopback against the same bytes sent raw, as a share of its speed"
 _SHARDS = 4
-_UPLOADS = 4  # at once, as the extraction has it
+_UPLOADS = 4  # at once, as in the extraction
 _STATS = {"mean": 0.0, "norm": 1.0, "max_abs": 1.0, "non_finite": 0}
 _names = itertools.count()
 
@@ -80,7 +80,7 @@ def _measure(
 
 
 def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes]) -> None:
-    """Several uploads at once beside the next encoding, as the extraction does it."""
+    """Uploads several shards at once beside the next encoding, as the extraction does."""
 
     def shards() -> Iterator[ShardBytes]:
         for _ in range(_SHARDS):

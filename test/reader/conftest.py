@@ -1,4 +1,4 @@
-"""The reader's tests. Run with the environment that test/worker/requirements.lock describes:
+"""Fixtures of the reader's tests. Run with the environment that test/worker/requirements.lock describes:
 
 ENV/bin/python -m pytest test/reader
 """

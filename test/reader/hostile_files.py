@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @contextmanager
 def at_most(size_bytes):
-    """Fails when more memory than that is in use at any time."""
+    """Fails when the block ever uses more memory than that."""
     tracemalloc.start()
     try:
         yield

@@ -9,7 +9,7 @@ from stored_run import store_run
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """runs(**options of store_run) -> (run, what is stored), shared between tests."""
+    """runs(**options of store_run) -> (run, its stored values), shared between tests."""
     made = {}
 
     def get(**options):

@@ -8,7 +8,7 @@ from gleaner_reader.checksums import as_text, combine, crc32c, crc32c_by_numpy
 pytestmark = pytest.mark.slow
 
 
-def test_the_checksum_is_the_one_of_cloud_storage():
+def test_checksums_equal_those_of_cloud_storage():
     import google_crc32c
 
     data = np.random.default_rng(0).integers(0, 256, 10_000_001, dtype=np.uint8)

@@ -51,7 +51,7 @@ def test_every_layer_is_read_as_it_was_stored(stored):
             assert np.array_equal(array.astype(np.float32), values)
 
 
-def test_any_rows_are_read_in_the_order_asked_for(stored):
+def test_any_rows_are_read_in_the_requested_order(stored):
     run = gleaner_reader.open(stored.folder)
     name = next(iter(stored.layers))
     expected, view = stored.rows(name), run.layer(int(name[-1]), name[:-2], dtype="float32")
@@ -68,7 +68,7 @@ def test_any_rows_are_read_in_the_order_asked_for(stored):
         view[[0.5]]
 
 
-def test_every_sample_is_read_with_what_is_known_of_it(stored):
+def test_every_sample_is_read_with_all_its_facts(stored):
     run = gleaner_reader.open(stored.folder)
     assert run.num_samples == len(stored.samples)
     for (stream, index), expected in list(stored.samples.items())[::11]:
@@ -86,7 +86,7 @@ def test_every_sample_is_read_with_what_is_known_of_it(stored):
             assert sample.positions.tolist() == expected["positions"].tolist()
 
 
-def test_checksums_are_held_against_the_values_when_asked(stored):
+def test_checksums_are_compared_with_the_values_on_request(stored):
     run = gleaner_reader.open(stored.folder)
     name = next(iter(stored.layers))
     layer = run.layer(int(name[-1]), name[:-2], verify=True, dtype="float32")
@@ -94,7 +94,7 @@ def test_checksums_are_held_against_the_values_when_asked(stored):
         assert np.array_equal(array, values)
 
 
-def test_jax_arrays(stored):
+def test_layers_are_read_as_jax_arrays(stored):
     run = gleaner_reader.open(stored.folder)
     name = next(iter(stored.layers))
     array = next(iter(run.layer(int(name[-1]), name[:-2], as_="jax")))
@@ -120,13 +120,13 @@ def test_jax_arrays(stored):
         (lambda run: run.sample(0, -1), "sample -1 of stream 0 is not here"),
     ],
 )
-def test_what_does_not_exist_is_refused_with_what_does(tmp_path, asked, says):
+def test_a_missing_layer_site_or_sample_is_refused_with_the_existing_ones(tmp_path, asked, says):
     store_run(tmp_path)
     with pytest.raises((ValueError, LookupError), match=says):
         asked(gleaner_reader.open(tmp_path))
 
 
-def test_one_of_several_sites_must_be_named(tmp_path):
+def test_a_site_must_be_named_where_a_run_has_several(tmp_path):
     store_run(tmp_path, sites=("resid_pre", "resid_post"))
     with pytest.raises(ValueError, match="site is None; .* has resid_pre, resid_post"):
         gleaner_reader.open(tmp_path).layer(0)
@@ -154,7 +154,7 @@ for ask in (lambda: gleaner_reader.open("gs://b/x"), lambda: run.layer(0, as_="t
 """
 
 
-def test_numpy_alone_is_enough(tmp_path):
+def test_the_reader_works_with_numpy_alone(tmp_path):
     stored = store_run(tmp_path / "run")
     store_run(tmp_path / "zst", "safetensors.zst", shards=1)
     arguments = [WORKER, stored.folder, str(tmp_path / "zst/tpu_0/shard_0001.safetensors.zst")]
@@ -169,7 +169,7 @@ def test_numpy_alone_is_enough(tmp_path):
     ]
 
 
-def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
+def test_a_changed_layer_is_found_when_it_is_verified(tmp_path):
     store_run(tmp_path)
     path = tmp_path / "tpu_0/shard_0001.safetensors"
     shard = gleaner_reader.open(path)
@@ -190,7 +190,7 @@ def test_a_layer_that_was_changed_is_found_when_it_is_verified(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
-def test_a_value_that_float16_cannot_hold_is_not_made_infinite(tmp_path, monkeypatch, dtype):
+def test_a_value_that_float16_cannot_hold_is_never_made_infinite(tmp_path, monkeypatch, dtype):
     store_run(tmp_path / "run", dtype=dtype)
     path = tmp_path / "run/tpu_0/shard_0001.safetensors"
     data = bytearray(path.read_bytes())

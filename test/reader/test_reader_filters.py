@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
-def test_rows_are_left_out_by_token_and_by_position(runs, tokens):
+def test_token_ids_and_positions_leave_out_rows(runs, tokens):
     run, stored = runs(tokens=tokens)
     excluded = {3, 9, 60}
     expected = []
@@ -24,7 +24,7 @@ def test_rows_are_left_out_by_token_and_by_position(runs, tokens):
     assert 0 < len(expected) < len(stored.rows("resid_post.0"))
 
 
-def test_rows_of_an_unusual_norm_are_left_out(runs, tmp_path):
+def test_an_unusual_norm_leaves_out_rows(runs, tmp_path):
     run, stored = runs(dtype="fp32")
     rows = stored.rows("resid_post.0")
     norms = np.linalg.norm(rows, axis=1)
@@ -50,7 +50,7 @@ def test_rows_of_an_unusual_norm_are_left_out(runs, tmp_path):
         ({}, {"exclude_positions": range(100), "drop_last": False, "epochs": None}, "no batch of 16 rows can be made"),
     ],
 )
-def test_what_cannot_be_done_is_said(runs, options, more, says):
+def test_an_impossible_filter_or_batch_is_refused_with_the_reason(runs, options, more, says):
     run, _ = runs(**options)
     with pytest.raises(ValueError, match=says):
         next(run.batches(0, **({"batch_rows": 16} | more)))

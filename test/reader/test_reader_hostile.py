@@ -68,7 +68,7 @@ def test_a_hostile_header_is_refused_by_name_and_in_little_memory(tmp_path, name
 
 
 def wrap(values):
-    """Neighbours whose differences are above zero again in 64 bits."""
+    """Sets neighbours whose differences overflow 64 bits to a value above zero."""
     values[1:3] = 2**63 - 1, int(values[3]) - (2**63 - 1)
 
 
@@ -93,7 +93,7 @@ INDEX_CHANGES = [
 
 
 @pytest.mark.parametrize(("tensor", "change", "says"), INDEX_CHANGES)
-def test_an_index_that_contradicts_itself_is_refused(tmp_path, tensor, change, says):
+def test_a_contradictory_index_is_refused(tmp_path, tensor, change, says):
     data = bytearray(a_shard())
     tensors, _ = parse_tensors(memoryview(data))
     change(tensors[tensor])
@@ -104,7 +104,7 @@ def test_an_index_that_contradicts_itself_is_refused(tmp_path, tensor, change, s
 
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst", "pkl.gz"])
 @pytest.mark.parametrize("dtype", ["fp32", "int8"])
-def test_a_byte_that_is_changed_is_found_or_harmless(tmp_path, file_format, dtype):
+def test_a_changed_byte_is_found_or_harmless(tmp_path, file_format, dtype):
     if file_format == "pkl.gz" and dtype == "int8":
         dtype = "fp16"
     data = a_shard(file_format, dtype)
@@ -122,7 +122,7 @@ def test_a_byte_that_is_changed_is_found_or_harmless(tmp_path, file_format, dtyp
             found, told = read_everything(path)
         except (ShardError, ValueError):
             return
-        # Harmless: no value is another. (What is told in a header has no checksum but those of the values themselves.)
+        # Harmless: no value differs. (The header has checksums of the values, but none of its own facts.)
         assert found.keys() != expected.keys() or all(np.array_equal(found[key], expected[key]) for key in expected)
         if file_format == "pkl.gz" and told == facts:
             assert gleaner_reader.open(path).index().sample_idx.tolist() == index.sample_idx.tolist()

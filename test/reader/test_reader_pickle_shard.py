@@ -1,4 +1,4 @@
-"""Pickle shards of other software, damaged ones, and ones that state false counts."""
+"""Pickle shards: those of other software, damaged ones, and those that state false counts."""
 
 import gzip
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_the_pickles_of_others_are_read_too(tmp_path, protocol, dtype):
+def test_pickles_of_other_software_are_read_too(tmp_path, protocol, dtype):
     random = np.random.default_rng(0)
     entries = [(index, random.standard_normal((index + 1, 6)).astype(dtype)) for index in (0, 2, 5)]
     data = {
@@ -69,13 +69,13 @@ def test_the_pickles_of_others_are_read_too(tmp_path, protocol, dtype):
         ),
     ],
 )
-def test_a_pickle_that_is_no_shard_is_refused(tmp_path, name, data):
+def test_a_pickle_of_other_values_is_refused(tmp_path, name, data):
     path = a_file(tmp_path, gzip.compress(pickle.dumps(data)), "shard_0001.pkl.gz")
     with pytest.raises(ShardError, match=f"^{path} "):
         read_everything(path)
 
 
-def test_values_that_two_layers_share_are_those_of_the_first(tmp_path):
+def test_an_array_that_two_layers_share_belongs_to_the_first(tmp_path):
     entry = {"sample_idx": 4, "activation": np.ones((2, 3), np.float32), "shape": (2, 3), "text_preview": ""}
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: [entry], 1: [entry]})), "shard_0001.pkl.gz")
     shard = gleaner_reader.open(path)
@@ -112,7 +112,7 @@ def entries_of(arrays):
         ),
     ],
 )
-def test_a_pickle_that_counts_what_it_does_not_hold_is_refused_in_little_memory(tmp_path, name, arrays, facts, says):
+def test_a_pickle_with_false_counts_is_refused_in_little_memory(tmp_path, name, arrays, facts, says):
     body = gzip.compress(pickle.dumps({0: entries_of(arrays)}))
     if facts:
         body = gzip_header({"stats": '{"resid_post.0": {}}'} | facts) + body[10:]
@@ -121,7 +121,7 @@ def test_a_pickle_that_counts_what_it_does_not_hold_is_refused_in_little_memory(
         gleaner_reader.open(path).read(0)
 
 
-def test_a_shard_of_equal_rows_is_read_however_far_they_shrink(tmp_path):
+def test_a_shard_of_equal_rows_is_read_whatever_its_compression(tmp_path):
     plan = a_plan(count=300)
     rows = {"resid_post": np.ones((2, plan.rows, 8192), np.float32)}
     path = a_file(tmp_path, encode(plan, rows, {}, (0, 1), "pkl.gz").read(), "shard_0001.pkl.gz")
@@ -131,7 +131,7 @@ def test_a_shard_of_equal_rows_is_read_however_far_they_shrink(tmp_path):
     assert shard.index().row_offsets[-1] == plan.rows
 
 
-def test_a_header_lets_no_more_be_read_than_it_says(tmp_path):
+def test_a_header_limits_the_bytes_that_are_read(tmp_path):
     facts = {"rows": "1", "d_model": "1", "samples": "1", "dtype": "float32", "stats": '{"resid_post.0": {}}'}
     bomb = gzip.compress(pickle.dumps({0: b"\x00" * (1 << 27)}, 4))
     path = a_file(tmp_path, gzip_header(facts) + bomb[10:], "shard_0001.pkl.gz")

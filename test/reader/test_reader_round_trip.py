@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 samples = st.lists(
     st.tuples(
-        st.integers(1, 3),  # the gap to the sample before, for those that are rejected
+        st.integers(1, 3),  # the distance to the sample before; those between are rejected
         st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=12),
         st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=9) | st.floats(allow_nan=False), max_size=2),
     ),
@@ -35,7 +35,7 @@ samples = st.lists(
     keeps=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_whatever_is_stored_is_read_again(drawn, selection, dtype, file_format, d_model, sites, keeps, seed):
+def test_any_shard_is_read_as_it_was_stored(drawn, selection, dtype, file_format, d_model, sites, keeps, seed):
     if file_format == "pkl.gz":
         dtype, sites = {"bf16": "fp32", "int8": "fp16"}.get(dtype, dtype), sites[:1]
     made, index = [], -1

@@ -46,7 +46,7 @@ class Evil:
     ],
 )
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_the_safe_reader_runs_nothing(name, value, protocol):
+def test_the_safe_reader_runs_no_code_of_a_pickle(name, value, protocol):
     with pytest.raises(Unsafe):
         load_shard(gzipped(pickle.dumps({0: [value]}, protocol)), 100_000)
     assert not os.path.exists("/tmp/gleaner-was-here")
@@ -70,12 +70,12 @@ def test_the_safe_reader_runs_nothing(name, value, protocol):
         ("a shape of text", b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n)C\x01bt R."),
     ],
 )
-def test_the_safe_reader_knows_no_other_tricks(name, code):
+def test_the_safe_reader_refuses_other_opcodes_and_uses_of_names(name, code):
     with pytest.raises(Unsafe):
         load_shard(gzipped(code), 100_000)
 
 
-def test_the_safe_reader_cannot_be_kept_busy_by_little():
+def test_a_small_pickle_cannot_keep_the_safe_reader_busy():
     tower = b"\x80\x04})\x94" + b"".join(b"h%c\x86\x94" % i + b"" for i in range(40))
     with pytest.raises(Unsafe):
         load_shard(gzipped(tower + b"Ns."), 100_000)
@@ -87,7 +87,7 @@ def test_the_safe_reader_cannot_be_kept_busy_by_little():
         load_shard(gzipped(b"\x80\x04" + b"(" * 1_000_000), 100_000_000)
 
 
-TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts, when it is written out
+TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts when it is written out
 AN_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
 
@@ -100,7 +100,7 @@ FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
         (AN_ARRAY + b"(K\x01" + TOWER + FLOATS + b"\x89C\x00tb.", "it has an array of shape a tuple, a tuple"),
     ],
 )
-def test_the_safe_reader_writes_out_nothing_that_holds_itself_many_times(code, says):
+def test_errors_of_the_safe_reader_never_write_out_a_value_that_holds_itself(code, says):
     with pytest.raises(Unsafe, match=says):
         load_shard(gzipped(b"\x80\x04" + code), 100_000)
 
@@ -117,14 +117,14 @@ def test_the_safe_reader_writes_out_nothing_that_holds_itself_many_times(code, s
         b"\x80\x04\x8e" + b"\xff" * 8 + b".",
     ],
 )
-def test_the_safe_reader_refuses_what_is_damaged(data):
+def test_the_safe_reader_refuses_a_damaged_pickle(data):
     with pytest.raises(Unsafe):
         load_shard(gzipped(data), 100_000)
     with pytest.raises(Unsafe):
         load_shard(io.BytesIO(data), 100_000)
 
 
-def test_the_safe_reader_refuses_more_than_it_was_promised(tmp_path):
+def test_the_safe_reader_refuses_more_bytes_than_its_limit(tmp_path):
     bomb = pickle.dumps({0: "a" * 50_000_000}, 4)
     with pytest.raises(Unsafe, match="larger than its metadata says"):
         load_shard(gzipped(bomb), 100_000)

@@ -14,7 +14,7 @@ LONG = text_lines(2500)
 
 @pytest.fixture
 def agent(cloud, storage, tmp_path):
-    """agent() starts an agent, killed at the end of the test. hold_at=N: it waits for its end after N samples."""
+    """agent() starts an agent, killed at the end of the test. hold_at=N: it waits after N samples until it must end."""
     started = []
 
     def start(hold_at=None, **more):

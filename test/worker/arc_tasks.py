@@ -1,4 +1,4 @@
-"""ARC tasks to test, and their prompts."""
+"""ARC tasks to test with, and their prompts."""
 
 import json
 

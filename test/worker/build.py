@@ -64,7 +64,7 @@ def a_stream(storage, lines, run="my-run", stream="007", name=None):
 
 
 def a_work_answer(resource, run="my-run", stream="007", epoch=1, **spec):
-    """What worker-api answers to `lease`."""
+    """The answer of worker-api to `lease`."""
     return {
         "action": "work",
         "lease": {"run": run, "stream": stream, "epoch": epoch, "expires_at": "2030-01-01T00:00:00Z"},

@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):
-    if environment.CACHE.endswith(f"-{os.getpid()}"):  # one that GLEANER_TEST_CACHE names is kept for the next run
+    if environment.CACHE.endswith(f"-{os.getpid()}"):  # a cache of GLEANER_TEST_CACHE stays for the next run
         shutil.rmtree(environment.CACHE, ignore_errors=True)
 
 
@@ -55,7 +55,7 @@ def cloud():
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory):
-    """A model small enough to compile in no time."""
+    """A model that compiles fast."""
     from build import TINY_CONFIG
     from gleaner_worker.model.tiny import make_tiny_model
 

@@ -38,7 +38,7 @@ def run(model, samples, width=32):
 
 
 def rows_of(host, site, b=0):
-    """fp32 [L, rows, D], whatever is stored."""
+    """fp32 [L, rows, D], from rows of any dtype."""
     rows = host.rows(site, b).astype(np.float32)
     return rows * host.scale(site, b)[:, :, None] if host.rows(site, b).dtype == np.int8 else rows
 

@@ -1,4 +1,4 @@
-"""Encoded shards to test: plans, rows, and the file of each format."""
+"""Encoded shards to test with: plans, rows, and the file of each format."""
 
 import base64
 import io
@@ -46,7 +46,7 @@ def encode(file_format, plan, rows, scale=None, layers=(0, 2), identity=None, th
 
 
 def plain(file_format, data):
-    """The safetensors file in it, by zstandard's own reader."""
+    """The safetensors file inside, by zstandard's own reader."""
     if file_format == "safetensors":
         return data
     return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()

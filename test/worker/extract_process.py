@@ -1,6 +1,6 @@
-"""Extractors in processes of their own, for tests that kill them: each line on stdin starts one, forked from here.
+"""Extractors in processes of their own, for tests that kill them: each line on stdin forks one.
 
-{"storage": URL, "answer": what worker-api answered, "folder",
+{"storage": URL, "answer": of worker-api, "folder",
 "kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
 """
 
@@ -17,7 +17,7 @@ from gleaner_worker.control import Control
 
 
 def wrap(path, before=lambda: None, after=lambda: None):
-    """Calls `before` and `after` around that function; around each item when it is a generator."""
+    """Calls `before` and `after` around that function, or around each item of a generator."""
     module, _, name = path.partition(":")
     owner = importlib.import_module(f"gleaner_worker.{module}")
     *classes, name = name.split(".")
@@ -71,7 +71,7 @@ def run(order):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        pid = os.fork()  # nothing of JAX has been started here, so there is nothing that a fork could break
+        pid = os.fork()  # this process has started nothing of JAX, so a fork is safe
         if pid == 0:
             try:
                 run(json.loads(line))

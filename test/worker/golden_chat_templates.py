@@ -139,7 +139,7 @@ MISTRAL = """{%- if messages[0]['role'] == 'system' %}
     {%- endif %}
 {%- endfor %}
 """
-# Much of what the other styles leave out of Jinja, and a template that writes no BOS although the tokenizer adds one.
+# Many features of Jinja that the other styles lack, and a template without a BOS for a tokenizer that adds one.
 MANY = """{%- macro header(role, mark='#') -%}
 {{ mark * 3 ~ ' ' ~ role | upper }}
 {%- endmacro -%}

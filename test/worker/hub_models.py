@@ -43,6 +43,6 @@ def kept(home):
 
 
 def once(*faults):
-    """Each fault happens to one request of the CDN, in turn."""
+    """Applies each fault to one request of the CDN, in turn."""
     left = list(faults)
     return lambda server, method, path: left.pop(0) if server == "cdn" and left else None

@@ -12,12 +12,12 @@ PARTIALS = "partials/my-run/tpu_7/"
 
 @pytest.fixture
 def clean(storage):
-    """Forgets everything but the streams."""
+    """Removes everything but the streams."""
     return lambda: storage.clear("activations/", "partials/")
 
 
 class Interruption:
-    """Asks for a flush when so many batches are in; counts them."""
+    """Counts batches, and asks for a flush after so many."""
 
     def __init__(self, monkeypatch, batches=10**9):
         self.control, self.done, self.shards = Control(), 0, set()

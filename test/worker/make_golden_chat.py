@@ -1,11 +1,11 @@
-"""Makes golden_chat.json: what transformers' apply_chat_template gives for templates in the style of well-known models,
-with tokenizers that put a BOS before every text and ones that do not. Run by a person, never by the tests.
+"""Makes golden_chat.json: results of transformers' apply_chat_template for templates in the style of well-known models,
+for tokenizers with and without a BOS before every text. A person runs it, no test does.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
     /tmp/golden/bin/python test/worker/make_golden_chat.py
 
 The fixture holds the files of each model's folder and, for each list of messages, the text and the token ids, or the
-message with which the template refuses it.
+template's error.
 """
 
 import json
@@ -81,7 +81,7 @@ def make(tokenizer: dict, config: dict, files: dict[str, str] | None = None) -> 
 
 
 def train(bos: str | None, special: list[str], spaces: bool = False) -> Tokenizer:
-    """Byte-level BPE, or with `spaces` the way of SentencePiece: a ▁ for each space and one before the text."""
+    """Byte-level BPE; with `spaces` as in SentencePiece: a ▁ for each space and one before the text."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=spaces))
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if spaces:
@@ -108,7 +108,7 @@ def train(bos: str | None, special: list[str], spaces: bool = False) -> Tokenize
 
 
 def without_special(tokenizer: Tokenizer, names: set[str]) -> Tokenizer:
-    """The bytes stay in the vocabulary, but are no added tokens."""
+    """The bytes stay in the vocabulary without being added tokens."""
     raw = json.loads(tokenizer.to_str())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] not in names]
     return Tokenizer.from_str(json.dumps(raw))
@@ -124,7 +124,7 @@ def cases(name: str, files: dict[str, str]) -> list[dict]:
     for chat in CHATS:
         if name not in chat.get("only", [name]):
             continue
-        # The date that the template falls back on, where there is no clock.
+        # The date of the template where there is no clock.
         options = {"tools": chat.get("tools"), "date_string": "26 Jul 2024"}
         options["add_generation_prompt"] = chat.get("add_generation_prompt", False)
         case = {

@@ -16,7 +16,7 @@ SPLIT = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
 
 @pytest.fixture
 def model_folder(tmp_path, tiny_folder):
-    """A model of this test's own."""
+    """A copy of the tiny model for one test."""
     return shutil.copytree(tiny_folder, tmp_path / "a model")
 
 
@@ -30,7 +30,7 @@ def downloads(storage):
 
 
 def split_weights(model_folder):
-    """The same weights as two files and an index."""
+    """Splits the weights into two files and an index."""
     data = (model_folder / "model.safetensors").read_bytes()
     (model_folder / "model.safetensors").unlink()
     (model_folder / SPLIT[0]).write_bytes(data[:100])

@@ -24,7 +24,7 @@ def no_thread_is_left():
 
 @pytest.fixture
 def warm_models(tiny_models):
-    """Models that have nothing left to compile."""
+    """Models with every program compiled."""
 
     def get(**spec):
         model = tiny_models(**spec)
@@ -35,7 +35,7 @@ def warm_models(tiny_models):
 
 
 class Alive:
-    """Counts how many of the things that a function makes are alive at once."""
+    """Counts the results of a function that are alive at the same time."""
 
     def __init__(self, monkeypatch, name, part=lambda made: made):
         self._made, self.most, self.all = {}, 0, 0

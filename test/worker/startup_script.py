@@ -17,7 +17,7 @@ SCRIPT = os.path.join(WORKER, "startup.sh")
 
 @pytest.fixture
 def home(tmp_path):
-    """A home in which uv is there already: a stand-in that makes the folder of an environment, as slowly as asked."""
+    """A home with a stand-in for uv, which makes the folder of an environment, with a delay on request."""
     lock = os.path.join(WORKER, "uv-requirements.lock")
     with open(lock, "rb") as file:
         key = hashlib.sha256(file.read()).hexdigest()[:16]
@@ -83,7 +83,7 @@ def start(cloud, storage, home, **env):
 
 
 def a_bundle(storage, cloud, change=lambda tar: None):
-    """A bundle whose agent says who started it."""
+    """A bundle whose agent prints its environment."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         says = "'agent', os.environ['JAX_PLATFORMS'], 'PYTHONDONTWRITEBYTECODE' in os.environ, sys.flags.safe_path"

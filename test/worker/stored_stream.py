@@ -1,4 +1,4 @@
-"""What an extraction stored: the rejects of a stream, and the verdict of verify."""
+"""Results of an extraction: the rejects of a stream, and the verdict of verify."""
 
 import json
 

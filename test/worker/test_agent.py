@@ -1,4 +1,4 @@
-"""Agents that lease streams, hear what worker-api tells them, and end."""
+"""Agents that lease streams, follow worker-api, and end."""
 
 import json
 
@@ -10,7 +10,7 @@ from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb, text_lines
 pytestmark = pytest.mark.slow
 
 
-def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage, agent, tiny_folder):
+def test_streams_are_extracted_in_turn_and_a_bad_stream_stops_no_other(cloud, storage, agent, tiny_folder):
     empty = a_stream(storage, b"", stream="001")
     missing = a_stream(storage, text_lines(3), stream="002")
     good = a_stream(storage, text_lines(30))
@@ -42,9 +42,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
 
 
-def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_weights(
-    cloud, storage, agent, tiny_folder
-):
+def test_streams_of_a_run_share_its_model_and_another_run_takes_over_the_weights(cloud, storage, agent, tiny_folder):
     first, second = a_stream(storage, text_lines(5)), a_stream(storage, text_lines(5), run="other")
     cloud.leases = [
         a_work_answer(first, model=tiny_folder),
@@ -65,7 +63,7 @@ def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_wei
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["409", "stop"])
-def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
+def test_a_lost_lease_ends_the_stream_and_the_agent_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(2000), model=tiny_folder)]
     lost = []
 
@@ -91,7 +89,7 @@ def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, sto
     assert "metadata.json" not in outputs(storage)
 
 
-def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetches_a_model(cloud, storage, agent):
+def test_a_host_whose_chips_jax_cannot_open_fails_before_it_fetches_a_model(cloud, storage, agent):
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
     process = agent(JAX_PLATFORMS="tpu")
     assert process.wait(600) == 0, process.stderr.read()
@@ -101,7 +99,7 @@ def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetch
 
 
 @pytest.mark.long
-def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, storage, agent, tiny_folder):
+def test_a_drained_agent_releases_the_stream_after_the_current_shard(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(5000), model=tiny_folder)]
     cloud.on_heartbeat = lambda body: {
         "action": "drain" if (body["progress"] or {}).get("shards_done", 0) >= 1 else "continue",
@@ -117,7 +115,7 @@ def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, s
     assert "metadata.json" not in outputs(storage)
 
 
-def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_folder):
+def test_an_agent_told_to_exit_leaves_its_stream_and_ends(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), model=tiny_folder)] * 2
     cloud.on_heartbeat = lambda body: {
         "action": "exit" if body["lease"] else "continue",
@@ -148,7 +146,7 @@ def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, 
 
 
 @pytest.mark.long
-def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage, agent):
+def test_heartbeats_continue_after_a_malformed_answer(cloud, storage, agent):
     cloud.leases = [{"action": "wait", "retry_s": 0.05}] * 10_000
     answer, strange = cloud.on_heartbeat, [{}, {"action": "continue", "heartbeat_s": "soon"}]
     cloud.on_heartbeat = lambda body: strange.pop() if strange else answer(body)
@@ -158,7 +156,7 @@ def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage,
     assert process.wait(600) == 0, process.stderr.read()
 
 
-def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, agent):
+def test_an_api_that_refuses_the_worker_ends_it_with_an_error(cloud, storage, agent):
     cloud.status = lambda body: 400
     process = agent()
     assert process.wait(600) == 1
@@ -167,7 +165,7 @@ def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, a
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
-def test_an_attribute_that_is_missing_is_named_and_never_guessed(cloud, storage, agent, missing):
+def test_a_missing_attribute_is_named_and_never_guessed(cloud, storage, agent, missing):
     del cloud.attributes[missing]
     process = agent()
     assert process.wait(600) != 0

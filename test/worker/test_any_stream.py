@@ -42,7 +42,7 @@ streams = st.lists(junk | objects | tasks, max_size=8).map(b"\n".join) | st.bina
     st.sampled_from(["all", "last", "0:2", [1]]),
     st.sampled_from([[], ["a", "text"]]),
 )
-def test_whatever_the_bytes_every_line_gives_its_samples_in_order_and_nothing_is_raised(
+def test_any_bytes_give_samples_or_rejects_in_order_without_an_error(
     tiny_folder, tmp_path_factory, data, is_zipped, predictions, how, tokens, keep
 ):
     path = tmp_path_factory.mktemp("stream") / "stream"

@@ -20,14 +20,14 @@ CHATML = (
 
 
 @pytest.mark.parametrize("version", ["nope", "code-from-examples-v0", "output-from-code-v0", "Output-From-Examples-V0"])
-def test_an_unknown_version_of_the_prompt_fails_the_run_and_the_known_ones_are_listed(tiny_folder, version):
+def test_an_unknown_version_of_the_prompt_fails_the_run_with_the_known_versions(tiny_folder, version):
     with pytest.raises(Failure) as failure:
         make_reader(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
     assert failure.value.kind == "model"
     assert f"{version!r} is not a version of the prompt; known are output-from-examples-v0, " in failure.value.reason
 
 
-def test_a_task_is_written_as_its_pairs_and_the_last_test_input_and_ends_where_the_grid_would_begin():
+def test_a_prompt_has_all_pairs_and_the_last_test_input_and_ends_at_the_beginning_of_the_grid():
     assert encode_task(TASK) == (
         f"{SYSTEM}\n\n"
         "Find the rule in these examples. Then give the output grid of the test.\n\n"
@@ -56,7 +56,7 @@ def test_a_task_is_written_as_its_pairs_and_the_last_test_input_and_ends_where_t
         ("output-from-examples-v1", "MinimalGridEncoder()", "One rule", "\n\nTest\n\nInput:\n070\n\nOutput:\n", 0),
     ],
 )
-def test_each_version_shows_its_own_grids(tiny_folder, tmp_path, version, encoder, begin, end, grids):
+def test_each_version_has_its_own_grids(tiny_folder, tmp_path, version, encoder, begin, end, grids):
     (text,) = prompts(tiny_folder, tmp_path, prompt_version=version, encoder=encoder)
     assert text.startswith(begin)
     assert text.endswith(end)
@@ -80,9 +80,7 @@ DROPS_SYSTEM = CHATML.replace("{% for m in messages %}", "{% for m in messages i
         (DROPS_SYSTEM, "output-from-examples-v0", f"<|im_start|>user\n{SYSTEM}\n\nFind the rule"),
     ],
 )
-def test_with_a_chat_template_the_prompt_is_a_chat_that_ends_inside_the_answer(
-    tiny_folder, tmp_path, template, version, begin
-):
+def test_a_chat_prompt_ends_inside_the_answer(tiny_folder, tmp_path, template, version, begin):
     folder = tmp_path / "model"
     folder.mkdir()
     os.link(f"{tiny_folder}/tokenizer.json", folder / "tokenizer.json")
@@ -93,7 +91,7 @@ def test_with_a_chat_template_the_prompt_is_a_chat_that_ends_inside_the_answer(
     assert item.prompt.content.endswith("1 070\n```<|im_end|>\n<|im_start|>assistant\nOutput:\n```grid")
 
 
-def test_a_chat_template_that_fails_rejects_the_task_with_the_reason(tiny_folder, tmp_path):
+def test_a_failing_chat_template_rejects_the_task_with_the_reason(tiny_folder, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     os.link(f"{tiny_folder}/tokenizer.json", folder / "tokenizer.json")
@@ -133,7 +131,7 @@ def test_a_wrong_grid_is_named(change, reason, tiny_folder, tmp_path):
 
 
 @pytest.mark.parametrize("version", list(VERSIONS))
-def test_the_outputs_of_the_tests_are_never_read(tiny_folder, tmp_path, version):
+def test_outputs_of_tests_are_never_read(tiny_folder, tmp_path, version):
     tests = [TASK["test"][-1] | {"output": output} for output in ([[4, 4, 4]], [[3]], "x", None)] + [
         {"input": [[0, 7, 0]]}
     ]
@@ -143,7 +141,7 @@ def test_the_outputs_of_the_tests_are_never_read(tiny_folder, tmp_path, version)
     assert len({tuple(made[n * 9 : n * 9 + 9]) for n in range(len(records))}) == 1
 
 
-def test_several_predictions_of_what_is_no_task_reject_the_line_with_all_its_samples(tiny_folder, tmp_path):
+def test_predictions_of_a_line_without_a_task_reject_all_its_samples(tiny_folder, tmp_path):
     items = read(tiny_folder, tmp_path, [{"text": "a"}, TASK, {"tokens": [1]}], predictions_per_task=4)
     assert [(item.index, getattr(item, "last", item.index)) for item in items] == [
         (0, 3),
@@ -175,7 +173,7 @@ def test_a_prediction_that_is_too_long_is_rejected_alone(tiny_folder, tmp_path):
     assert {(item.line, item.samples) for item in items[1:] if isinstance(item, Reject)} == {(1, 1)}
 
 
-def test_a_field_may_hold_the_task(tiny_folder, tmp_path):
+def test_record_field_may_hold_the_task(tiny_folder, tmp_path):
     records = [{"task": TASK, "text": "no"}, {"task": {"train": []}}, {"task": {"text": "no"}}]
     good, bad, other = prompts(tiny_folder, tmp_path, records, field="task")
     assert good == encode_task(TASK)

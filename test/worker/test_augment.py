@@ -1,4 +1,4 @@
-"""Other forms of an ARC task: turned, recoloured, and in another order."""
+"""Variants of an ARC task: turned, recoloured, and in another order."""
 
 import hashlib
 import random
@@ -11,12 +11,12 @@ from gleaner_worker.records.arc import encode_task, parse_task
 from gleaner_worker.records.augment import Task, augment
 
 
-def test_the_task_is_followed_by_its_other_forms_and_the_text_is_the_same_for_ever(tiny_folder, tmp_path):
+def test_variants_follow_their_task_and_never_change(tiny_folder, tmp_path):
     made = prompts(tiny_folder, tmp_path, [TASK, {"text": "x"}, TASK | {"task_id": "other"}], predictions_per_task=12)
     assert made[0] == encode_task(TASK)
     assert len(set(made[:12])) == 12
     assert made[13:] == made[:12]
-    # Written down once: a change here is another data set for everybody.
+    # Golden values: a change here makes another data set.
     assert augment(parse_task(TASK), 42, 1) == Task(
         train=((("65", "04"), ("39", "81")), (("2",), ("4",)), (("700", "077"), ("777",))), test=("070",)
     )
@@ -26,7 +26,7 @@ def test_the_task_is_followed_by_its_other_forms_and_the_text_is_the_same_for_ev
     )
 
 
-def test_another_seed_makes_other_forms(tiny_folder):
+def test_another_seed_makes_other_variants(tiny_folder):
     task = parse_task(TASK)
     assert augment(task, 1, 0) == augment(task, 2, 0) == task
     assert [augment(task, 1, k) for k in range(1, 9)] != [augment(task, 2, k) for k in range(1, 9)]
@@ -42,14 +42,14 @@ def all_turns(grid):
 
 
 def recoloured(a, b):
-    """The colours that become which, if one grid is the other in other colours; None if it is not."""
+    """The colours that replace each other between two grids; None for grids that differ in more."""
     pairs = set(zip("|".join(a), "|".join(b), strict=False))
     table = dict(pairs)
     return table if len(pairs) == len(table) == len(set(table.values())) and len(a) == len(b) else None
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 2**31), st.integers(1, 40))
-def test_another_form_is_the_same_task_turned_recoloured_and_in_another_order(rng: random.Random, seed, k):
+def test_a_variant_is_its_task_turned_recoloured_and_in_another_order(rng: random.Random, seed, k):
     def grid():
         height, width = rng.randint(1, 4), rng.randint(1, 4)
         return [[rng.randint(0, 9) for _ in range(width)] for _ in range(height)]
@@ -66,8 +66,8 @@ def test_another_form_is_the_same_task_turned_recoloured_and_in_another_order(rn
         )
 
 
-def test_of_eight_forms_each_is_turned_in_another_way_and_the_background_seldom_changes():
-    shape = ("100", "220", "000")  # unlike each of its turns, whatever the colours
+def test_each_of_eight_variants_is_turned_in_another_way_and_the_background_seldom_changes():
+    shape = ("100", "220", "000")  # unlike each of its turns in any colours
     changed = 0
     for seed in range(300):
         task = parse_task(
@@ -77,4 +77,4 @@ def test_of_eight_forms_each_is_turned_in_another_way_and_the_background_seldom_
         turns = {turn for turn in all_turns(shape) for form in forms if recoloured(turn, form)}
         assert len(turns) == 8
         changed += sum("".join(form).count("0") != 6 for form in forms)
-    assert 0.07 < changed / (300 * 7) < 0.11  # one in ten is asked to change, and one in ten of those draws 0 again
+    assert 0.07 < changed / (300 * 7) < 0.11  # one in ten may change, and one in ten of those draws 0 again

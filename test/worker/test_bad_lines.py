@@ -1,4 +1,4 @@
-"""Lines of a stream that cannot be used, and streams without a line that can."""
+"""Lines of a stream that cannot be used, and streams without a usable line."""
 
 import gzip
 import json
@@ -40,7 +40,7 @@ BAD_LINES = [
         ("gzip", gzip.compress(b"\n".join(BAD_LINES), mtime=0)),
     ],
 )
-def test_bad_lines_are_told_with_their_number_and_the_others_stored(
+def test_bad_lines_are_rejected_with_their_number_and_the_others_are_stored(
     storage, tmp_path, tiny_models, tiny_folder, name, data
 ):
     assert run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path)) == "completed"
@@ -57,9 +57,7 @@ def test_bad_lines_are_told_with_their_number_and_the_others_stored(
     assert (report["stored_once"], report["rejected"]) == (2, 6)
 
 
-def test_a_stream_of_nothing_but_bad_lines_is_finished_with_one_empty_shard(
-    storage, tmp_path, tiny_models, tiny_folder
-):
+def test_a_stream_of_bad_lines_alone_is_finished_with_one_empty_shard(storage, tmp_path, tiny_models, tiny_folder):
     assert run_extract(a_work(a_stream(storage, ["junk"] * 5)), tiny_models(), str(tmp_path)) == "completed"
     assert set(outputs(storage)) == {"shard_0001.safetensors", "metadata.json", "rejects.jsonl"}
     ok, problems, report = verified(storage, tmp_path, tiny_folder)
@@ -68,7 +66,7 @@ def test_a_stream_of_nothing_but_bad_lines_is_finished_with_one_empty_shard(
 
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
-def test_an_empty_stream_is_its_own_failure(storage, tmp_path, tiny_models, data):
+def test_an_empty_stream_is_a_failure_of_the_stream(storage, tmp_path, tiny_models, data):
     with pytest.raises(Failure, match="datasets/my-run/stream_007.jsonl: it has no lines") as failure:
         run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path))
     assert failure.value.kind == "stream"

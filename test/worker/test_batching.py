@@ -28,7 +28,7 @@ def test_only_the_last_batch_has_dummy_rows(case):
 
 
 @given(lengths_and_limit)
-def test_every_shape_is_known_beforehand_and_they_are_few(case):
+def test_the_shapes_are_known_before_and_few(case):
     lengths, limit = case
     shapes = list(batch_shapes(limit))
     assert {(batch.height, batch.width) for batch in plan_batches(lengths, limit)} <= set(shapes)
@@ -37,7 +37,7 @@ def test_every_shape_is_known_beforehand_and_they_are_few(case):
 
 
 @given(lengths_and_limit)
-def test_the_longest_of_a_batch_is_padded_by_a_third_at_most(case):
+def test_the_longest_sample_of_a_batch_is_padded_by_a_third_at_most(case):
     lengths, limit = case
     for batch in plan_batches(lengths, limit):
         longest = max(lengths[row] for row in batch.rows)

@@ -1,4 +1,4 @@
-"""Rows that come back from the device: those of the chosen tokens, in the stored dtype, the same from every batch."""
+"""Rows that come back from the device: of the selected tokens, in the stored dtype, the same from every batch."""
 
 import hypothesis.strategies as st
 import ml_dtypes
@@ -23,8 +23,8 @@ def test_the_sites_of_a_block_add_up(capture_models):
     np.testing.assert_allclose(at["resid_post"], at["resid_mid"] + at["mlp_out"], atol=1e-6)
 
 
-def test_what_bf16_computed_is_stored_as_it_was_rounded(capture_models):
-    """XLA may keep more than bf16 between two operations: then two sites would disagree on one number."""
+def test_bf16_results_are_stored_as_they_were_rounded(capture_models):
+    """XLA may keep more digits than bf16 between two operations: then two sites would disagree on a number."""
     host = run(capture_models(compute_dtype="bf16"), some_samples([20]))
     for site in SITES:
         rows = rows_of(host, site)
@@ -33,7 +33,7 @@ def test_what_bf16_computed_is_stored_as_it_was_rounded(capture_models):
 
 
 SELECTIONS = [
-    # tokens, exclude_special, and the positions of these in samples of 20 and 7 tokens
+    # tokens, exclude_special, and the selected positions in samples of 20 and 7 tokens
     ("all", False, (None, None)),
     ("all", True, ([0, 2, 3, 18], [1])),
     ("last", False, ([19], [6])),
@@ -48,7 +48,7 @@ SELECTIONS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens, exclude_special, positions", SELECTIONS)
-def test_the_rows_are_those_of_the_positions_in_their_order(capture_models, tokens, exclude_special, positions):
+def test_rows_are_those_of_the_positions_in_their_order(capture_models, tokens, exclude_special, positions):
     plain = some_samples([20, 7])
     everything = run(capture_models(), plain)
     tokens = tokens if isinstance(tokens, str) else list(tokens)
@@ -92,7 +92,7 @@ def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(cap
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
 @pytest.mark.parametrize("tokens", ["all", "mean", "last"])
-def test_the_stats_are_of_the_stored_values_of_the_real_rows_alone(capture_models, tokens, dtype):
+def test_statistics_are_of_the_stored_values_of_real_rows_alone(capture_models, tokens, dtype):
     samples = some_samples([20, 7, 31])
     if tokens == "last":
         samples = [a_sample(s.token_ids, [len(s.token_ids) - 1]) for s in samples]
@@ -116,7 +116,7 @@ BATCHES = st.lists(st.integers(1, MAX_LENGTH), min_size=1, max_size=16)
 @pytest.mark.long
 @settings(max_examples=25)
 @given(lengths=BATCHES, seed=st.integers(0, 1000), which=st.sampled_from([0, 1, 2, 3]))
-def test_a_sample_is_the_same_alone_and_in_any_batch(capture_models, lengths, seed, which):
+def test_a_sample_has_the_same_rows_alone_and_in_any_batch(capture_models, lengths, seed, which):
     spec = [{}, {"tokens": "mean"}, {"tokens": "-2:"}, {"dtype": "int8"}][which]
     model = capture_models(**spec)
     samples = some_samples(lengths, seed)
@@ -126,12 +126,12 @@ def test_a_sample_is_the_same_alone_and_in_any_batch(capture_models, lengths, se
     for b, sample in enumerate(samples):
         alone = run(model, [sample], 64 if len(sample.token_ids) > 32 else 32)
         for site in SITES:
-            # A value half way between two steps of int8 may go either way.
+            # A value half way between two steps of int8 may be rounded either way.
             bound = 1e-5 if which < 3 else 1e-2
             assert relative(rows_of(together, site, b), rows_of(alone, site)) < bound, (site, b)
 
 
-def test_a_batch_goes_to_its_places_in_a_shard_and_nowhere_else(capture_models):
+def test_a_batch_is_copied_to_its_places_in_a_shard_and_nowhere_else(capture_models):
     model = capture_models(dtype="int8")
     host = run(model, some_samples([3, 5, 2]))
     rows, scale = model.empty(14)

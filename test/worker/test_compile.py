@@ -52,8 +52,8 @@ def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
 
 
 @pytest.mark.long
-def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
-    """Else the test above could not fail."""
+def test_programs_that_are_compiled_while_batches_run_are_counted(tiny_folder):
+    """Without this count the test above could not fail."""
     model = a_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]))
     before = model.programs
     assert not model.is_ready(batch_height(32), 32)
@@ -78,7 +78,7 @@ print(json.dumps([model.programs, model.compiles]))
 
 
 @pytest.mark.long
-def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, tmp_path):
+def test_a_second_process_compiles_nothing_again(tiny_folder, tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
 
     def start():
@@ -90,12 +90,12 @@ def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, t
     assert programs == compiles == len(batch_shapes(MAX_LENGTH))
     assert start() == [programs, 0]
     cache = tmp_path / "home" / "jax-cache"
-    # Whoever can write there can run code here.
+    # A writer of this folder can run code here.
     assert stat.S_IMODE(os.stat(cache).st_mode) == 0o700 and os.listdir(cache)
 
 
-def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
-    """On a device that holds one batch, the one before comes to the host first, whoever collects it and when."""
+def test_batches_wait_for_the_memory_of_earlier_batches(tiny_folder):
+    """On a device that holds one batch, the earlier batch moves to the host first, in any order of collection."""
     samples = some_samples(16 * 4)
     shape = (batch_height(MAX_LENGTH), MAX_LENGTH)
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
@@ -118,7 +118,7 @@ def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
     assert failure.value.kind == "model"
 
 
-def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
+def test_an_abandoned_batch_holds_no_memory(tiny_models):
     model = tiny_models(max_seq_length=32)
     model.start([some_samples(1)[:1]], *batch_shapes(MAX_LENGTH)[-1])
     assert model._in_flight[-1]() is None
@@ -141,7 +141,7 @@ def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folde
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The shapes that are compiled, in their order."""
+    """The shapes in the order of their compilation."""
     shapes, compile_batch = [], model_module.compile_batch
 
     def noting(what, layout, params, shape, *more):
@@ -168,7 +168,7 @@ def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_p
 
 
 @pytest.mark.long
-def test_a_shard_that_is_stored_already_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
+def test_a_stored_shard_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
     lines = [*[json.dumps({"text": "apples " * 200})] * 4, *text_lines(30, words=3)]
     work = a_work(a_stream(storage, lines), **spec)

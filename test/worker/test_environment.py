@@ -13,7 +13,7 @@ from startup_script import SCRIPT, a_bundle, a_lock, bash, make, start
 pytestmark = pytest.mark.slow
 
 
-def test_an_environment_is_made_once_per_lock(home, tmp_path):
+def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     first = make(home, a_lock(tmp_path))
     assert first.returncode == 0, first.stderr
     assert first.stdout.splitlines()[-1] == f"{home}/env/bin/python"
@@ -28,13 +28,13 @@ def test_an_environment_is_made_once_per_lock(home, tmp_path):
     assert "--require-hashes" in calls
 
 
-def test_a_lock_that_is_not_there_is_named(home, tmp_path):
+def test_a_missing_lock_file_is_named(home, tmp_path):
     result = make(home, tmp_path / "no.lock")
     assert result.returncode != 0
     assert f"there is no lock file {tmp_path}/no.lock" in result.stderr
 
 
-def test_an_environment_that_was_killed_half_made_does_not_exist(home, tmp_path):
+def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     process = subprocess.Popen(
         [
             "bash",
@@ -73,13 +73,13 @@ def test_another_apt_is_waited_for(tmp_path):
     assert "Could not get lock" in result.stderr
 
 
-def test_another_apt_is_not_waited_for_for_ever(tmp_path):
+def test_the_wait_for_another_apt_ends(tmp_path):
     result = apt(tmp_path, "exit 100", APT_LOCK_WAIT_S="1")
     assert result.returncode != 0
     assert "Failed to install python3.11 in 1 s: see apt's message above" in result.stderr
 
 
-def test_environments_are_kept_where_vms_of_one_machine_share_them(cloud, storage, home, tmp_path):
+def test_vms_of_one_machine_share_environments(cloud, storage, home, tmp_path):
     a_bundle(storage, cloud)
     shared = tmp_path / "shared"
     assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
@@ -87,7 +87,7 @@ def test_environments_are_kept_where_vms_of_one_machine_share_them(cloud, storag
     assert not list(home.glob("env-*"))
 
 
-def test_the_locks_pin_every_package_with_hashes_and_name_no_host():
+def test_lock_files_pin_every_package_with_hashes_and_name_no_host():
     for folder, name in [
         (WORKER, n) for n in ("requirements.lock", "requirements-tpu.lock", "uv-requirements.lock")
     ] + [(os.path.dirname(os.path.abspath(__file__)), "requirements.lock")]:

@@ -23,7 +23,7 @@ from stored_stream import verified
 pytestmark = pytest.mark.slow
 
 
-def test_a_stream_that_was_overwritten_is_not_mixed(storage, tmp_path, tiny_models):
+def test_an_overwritten_stream_is_never_mixed(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, text_lines(10)))
     a_stream(storage, text_lines(12))
     with pytest.raises(Failure, match="generation 1001 was overwritten or deleted") as failure:
@@ -60,7 +60,7 @@ def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, 
         run_extract(work, tiny_models(), str(tmp_path))
 
 
-def test_rejects_and_summary_of_another_attempt_must_be_the_same(storage, tmp_path, tiny_models):
+def test_rejects_of_another_attempt_must_be_the_same(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
     storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
     with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
@@ -69,13 +69,13 @@ def test_rejects_and_summary_of_another_attempt_must_be_the_same(storage, tmp_pa
 
 
 def changed(storage, name, change):
-    """Puts the object there again with other content."""
+    """Replaces the content of the object."""
     name = f"activations/my-run/tpu_7/{name}"
     storage.put(BUCKET, name, change(storage.data(BUCKET, name)), storage.metadata(BUCKET, name))
 
 
 def summary_with(**changes):
-    """As another attempt wrote it; changes of the final shard's entry, or of the whole by `top`."""
+    """metadata.json of another attempt; changes of the final shard's entry, or of the whole by `top`."""
 
     def change(data):
         summary = json.loads(data) | changes.pop("top", {})
@@ -85,7 +85,7 @@ def summary_with(**changes):
     return change
 
 
-def test_rejects_that_another_bundle_words_otherwise_are_the_same(storage, tmp_path, tiny_models):
+def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
     run_extract(work, tiny_models(), str(tmp_path))
     shard = "activations/my-run/tpu_7/shard_0001.safetensors"
@@ -101,8 +101,8 @@ def test_rejects_that_another_bundle_words_otherwise_are_the_same(storage, tmp_p
 OTHER_BITS = {"crc32c": "AAAAAA==", "size_bytes": 9, "file_size_mb": 0.01}
 
 
-def test_a_stream_is_finished_where_other_hardware_summed_it_up_before(storage, tmp_path, tiny_models, tiny_folder):
-    """The final shard has other last bits than metadata.json tells of, and says so."""
+def test_a_stream_with_a_summary_of_other_hardware_is_finished(storage, tmp_path, tiny_models, tiny_folder):
+    """The final shard has other last bits than metadata.json states, and its metadata say so."""
     spec = {"shard_size_gb": SMALL}
     work = a_work(a_stream(storage, text_lines(40)), **spec)
     run_extract(work, tiny_models(), str(tmp_path))
@@ -129,7 +129,7 @@ def test_a_stream_is_finished_where_other_hardware_summed_it_up_before(storage, 
 
 
 @pytest.mark.parametrize("changes", [{"rows": 1}, {"top": {"total_samples": 1}}, {"top": {"shards": [OTHER_BITS]}}])
-def test_a_summary_of_something_else_is_refused(storage, tmp_path, tiny_models, changes):
+def test_a_summary_of_another_stream_is_refused(storage, tmp_path, tiny_models, changes):
     work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
     run_extract(work, tiny_models(), str(tmp_path))
     final = max(name for name in outputs(storage) if name.startswith("shard_"))
@@ -140,7 +140,7 @@ def test_a_summary_of_something_else_is_refused(storage, tmp_path, tiny_models, 
     assert final not in outputs(storage)
 
 
-def test_running_a_finished_stream_again_changes_nothing(storage, tmp_path, tiny_models):
+def test_a_second_run_of_a_finished_stream_changes_nothing(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
     run_extract(work, tiny_models(), str(tmp_path))
     before = {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()}
@@ -168,7 +168,7 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(
 
     def list_both(*arguments):
         stored = ExistingShards(*arguments)
-        meeting.wait()  # neither has stored anything yet
+        meeting.wait()  # neither worker has stored anything yet
         return stored
 
     created = []
@@ -184,7 +184,7 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(
     ok, problems, _ = verified(storage, tmp_path, tiny_folder, shard_size_gb=SMALL)
     assert ok, problems
     stored = outputs(storage)
-    assert len(created) > len(stored)  # both did try
+    assert len(created) > len(stored)  # both workers tried
     storage.clear("activations/")
     run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     assert outputs(storage) == stored

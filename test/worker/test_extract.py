@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
     st.integers(1, 300),
     st.sampled_from(["safetensors", "safetensors.zst"]),
 )
-def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out(
+def test_any_lines_are_stored_once_without_a_gap_in_the_indices(
     storage, tmp_path, tiny_models, lengths, tokens_per_shard, file_format
 ):
     storage.clear("activations/", "datasets/")
@@ -58,7 +58,7 @@ def test_whatever_the_lines_every_sample_is_stored_once_and_no_index_is_left_out
     assert end == len(lines) - 1
 
 
-def test_a_line_of_several_samples_counts_them_all_stored_or_not(storage, tmp_path, tiny_folder):
+def test_a_line_of_several_samples_counts_all_of_them(storage, tmp_path, tiny_folder):
     task = {"train": [{"input": [[1, 2]], "output": [[2, 1]]}] * 2, "test": [{"input": [[3]], "output": [[4]]}]}
     lines = [json.dumps({"task_id": str(number)} | task) for number in range(4)]
     lines[2] = "junk"
@@ -127,7 +127,7 @@ def test_the_last_shard_is_stored_after_everything_else(storage, tmp_path, tiny_
     assert finals == ["false"] * (len(shards) - 1) + ["true"]
 
 
-def test_a_full_disk_is_told_with_the_path_and_what_is_free(storage, tmp_path, tiny_models):
+def test_a_full_disk_is_reported_with_the_path_and_the_free_bytes(storage, tmp_path, tiny_models):
     small = tmp_path / "small"
     small.mkdir()
     if (

@@ -80,7 +80,7 @@ def test_each_of_the_ten_digits_has_its_own_text():
         ("\ud800", "it is not written as one"),
     ],
 )
-def test_what_is_no_encoder_fails_the_run_naming_what_is_wrong_and_what_is_known(tiny_folder, expression, reason):
+def test_an_unknown_encoder_fails_the_run_with_the_fault_and_the_known_encoders(tiny_folder, expression, reason):
     with pytest.raises(Failure) as failure:
         make_reader(tiny_folder, a_spec(record={"encoder": expression or " "}), 600, 64)
     assert failure.value.kind == "model"

@@ -15,7 +15,7 @@ from hub_models import REPO, USED, files_of, find
 pytestmark = pytest.mark.slow
 
 
-def test_a_model_comes_whole_at_the_commit_of_its_branch_and_nothing_else_does(hub, tmp_path, tiny_folder):
+def test_a_model_comes_whole_at_the_commit_of_its_branch_without_other_files(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     others = {
         "README.md": b"#",
@@ -39,16 +39,16 @@ def test_a_model_comes_whole_at_the_commit_of_its_branch_and_nothing_else_does(h
     assert find_model(tiny_folder, "", None).fingerprint == found.fingerprint
 
 
-def test_without_weights_only_the_small_files_come(hub, tmp_path, tiny_folder):
+def test_only_the_small_files_come_without_weights(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     found = find(hub, tmp_path, weights=False)
     assert sorted(found.files) == [name for name in USED if name != "model.safetensors"]
     assert (found.fingerprint, found.weights_sha256) == (None, None)
     assert hub.asked("cdn") == []
-    assert find(hub, tmp_path).weights_sha256  # what was fetched without weights is not taken for a model
+    assert find(hub, tmp_path).weights_sha256  # a copy without weights does not count as a model
 
 
-def test_of_several_files_of_weights_those_of_the_index_come(hub, tmp_path, tiny_folder):
+def test_the_weights_of_the_index_come_where_there_are_several(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     weights = files.pop("model.safetensors")
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
@@ -63,7 +63,7 @@ def test_of_several_files_of_weights_those_of_the_index_come(hub, tmp_path, tiny
     assert sorted(path.rpartition("/")[2] for path in hub.asked("cdn")) == names
 
 
-def test_a_commit_that_is_here_is_not_asked_for_again(hub, tmp_path, tiny_folder):
+def test_a_commit_on_the_disk_is_not_requested_again(hub, tmp_path, tiny_folder):
     commit = hub.put(REPO, files_of(tiny_folder))
     first = find(hub, tmp_path)
     asked = len(hub.requests)
@@ -71,7 +71,7 @@ def test_a_commit_that_is_here_is_not_asked_for_again(hub, tmp_path, tiny_folder
     assert (again.folder, again.files, len(hub.requests)) == (first.folder, first.files, asked)
     by_branch = find(hub, tmp_path, revision="main")
     assert by_branch.folder == first.folder
-    assert len(hub.requests) == asked + 1  # which commit it is now
+    assert len(hub.requests) == asked + 1  # which asks for the commit of the branch
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "refs/pr/2", None])
@@ -80,7 +80,7 @@ def test_a_revision_may_be_a_branch_a_tag_or_a_pull_request(hub, tmp_path, tiny_
     assert find(hub, tmp_path, revision=revision).revision == commit
 
 
-def test_a_name_without_an_organisation_is_one_too(hub, tmp_path, tiny_folder):
+def test_a_name_needs_no_organisation(hub, tmp_path, tiny_folder):
     commit = hub.put("gpt", files_of(tiny_folder))
     assert find(hub, tmp_path, "gpt").revision == commit
 
@@ -111,11 +111,11 @@ def test_a_name_without_an_organisation_is_one_too(hub, tmp_path, tiny_folder):
         ("", False),
     ],
 )
-def test_an_id_of_a_hub_is_told_from_anything_else(model, expected):
+def test_ids_of_a_hub_are_recognised(model, expected):
     assert is_hub_id(model) is expected
 
 
-def test_a_model_that_does_not_fit_on_the_disk_is_refused_before_it_comes(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_path, tiny_folder, monkeypatch):
     hub.put(REPO, files_of(tiny_folder))
     usage = model_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
@@ -127,10 +127,10 @@ def test_a_model_that_does_not_fit_on_the_disk_is_refused_before_it_comes(hub, t
     assert hub.asked("cdn") == []
 
 
-def test_a_disk_that_fills_up_on_the_way_is_told(hub, tmp_path, tiny_folder):
+def test_a_disk_that_fills_up_during_a_download_is_named(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
-    hub.tells_sizes = False  # so that nobody can know before
+    hub.tells_sizes = False  # so that the size is unknown before
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(small)]

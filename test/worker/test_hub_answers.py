@@ -1,4 +1,4 @@
-"""Answers of a hub that are damaged, false or refusals."""
+"""Answers of a hub that are damaged or false, and refusals."""
 
 import os
 
@@ -10,7 +10,7 @@ from hub_models import REPO, TOKEN, files_of, find, kept, once
 pytestmark = pytest.mark.slow
 
 
-def test_weights_that_arrive_damaged_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
+def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     hub.faults = once(("flip", 0))
@@ -18,7 +18,7 @@ def test_weights_that_arrive_damaged_are_fetched_again(hub, tmp_path, tiny_folde
     assert f"model.safetensors of {REPO} arrived damaged" in caplog.text
 
 
-def test_weights_that_are_not_what_the_hub_says_are_never_used(hub, tmp_path, tiny_folder):
+def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("flip", 0) if server == "cdn" else None
     with pytest.raises(
@@ -41,7 +41,7 @@ def test_weights_that_are_not_what_the_hub_says_are_never_used(hub, tmp_path, ti
         ("/api/", b'{"id": "x", "sha": "%s", "siblings": [{"rfilename": 3}, 4]}' % (b"a" * 40), "as a hub does"),
     ],
 )
-def test_an_answer_that_is_none_is_told(hub, tmp_path, tiny_folder, where, body, reason):
+def test_a_malformed_answer_is_reported(hub, tmp_path, tiny_folder, where, body, reason):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("body", body) if where in path else None
     with pytest.raises(Failure, match=reason) as failure:
@@ -49,14 +49,14 @@ def test_an_answer_that_is_none_is_told(hub, tmp_path, tiny_folder, where, body,
     assert failure.value.kind == "infrastructure"
 
 
-def test_a_hub_that_answers_for_another_commit_is_not_believed(hub, tmp_path, tiny_folder):
+def test_an_answer_for_another_commit_is_refused(hub, tmp_path, tiny_folder):
     commit = hub.put(REPO, files_of(tiny_folder))
     hub.branches[REPO]["b" * 40] = commit
     with pytest.raises(Failure, match=f"asked for commit {'b' * 40}, it names {commit}"):
         find(hub, tmp_path, revision="b" * 40)
 
 
-def test_a_file_of_another_commit_is_not_taken(hub, tmp_path, tiny_folder):
+def test_a_file_of_another_commit_is_refused(hub, tmp_path, tiny_folder):
     commit = hub.put(REPO, files_of(tiny_folder))
     answer = hub._answer
 
@@ -103,7 +103,7 @@ def test_a_file_of_another_commit_is_not_taken(hub, tmp_path, tiny_folder):
         (REPO, "a b", False, None, "'a b' is no revision"),
     ],
 )
-def test_what_a_hub_refuses_is_told_with_what_to_do(
+def test_a_refusal_of_the_hub_is_reported_with_the_remedy(
     hub, tmp_path, tiny_folder, model, revision, is_gated, token, reason
 ):
     hub.put(REPO, files_of(tiny_folder))
@@ -116,7 +116,7 @@ def test_what_a_hub_refuses_is_told_with_what_to_do(
     assert token is None or token not in str(failure.value)
 
 
-def test_a_token_that_is_not_valid_is_told(hub, tmp_path, tiny_folder):
+def test_an_invalid_token_is_reported(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 401
     with pytest.raises(Failure, match="refuses the token; store a valid one in the secret that") as failure:
@@ -142,7 +142,7 @@ def test_a_token_that_is_not_valid_is_told(hub, tmp_path, tiny_folder):
         ("model.safetensors", {}, "it has no model.safetensors and no model.safetensors.index.json"),
     ],
 )
-def test_what_a_model_lacks_is_told_before_its_weights_come(hub, tmp_path, tiny_folder, lacking, added, reason):
+def test_missing_files_are_reported_before_the_weights_come(hub, tmp_path, tiny_folder, lacking, added, reason):
     files = files_of(tiny_folder, **added)
     del files[lacking]
     hub.put(REPO, files)

@@ -1,4 +1,4 @@
-"""Downloads from a hub that break off, wait, or are given up."""
+"""Downloads from a hub that break off, wait, or end."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from hub_models import REPO, USED, files_of, find, kept, once
 pytestmark = pytest.mark.slow
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_was(hub, tmp_path, tiny_folder):
+def test_a_broken_download_resumes(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     hub.faults = once(("cut", 40_000), ("cut", 30_000))
@@ -24,7 +24,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_was(hub, tmp_path, tiny_fol
     assert hub.sent == len(files["model.safetensors"])
 
 
-def test_a_download_that_was_ended_goes_on_with_the_next_process(hub, tmp_path, tiny_folder):
+def test_an_ended_download_resumes_in_the_next_process(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     hub.faults = once(("slow", 0.01))
@@ -44,7 +44,7 @@ def test_a_download_that_was_ended_goes_on_with_the_next_process(hub, tmp_path, 
     assert [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"][-1] == f"bytes={begin}-"
 
 
-def test_what_an_earlier_attempt_left_may_be_anything(hub, tmp_path, tiny_folder):
+def test_any_content_of_an_unfinished_copy_is_accepted(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     folder = find(hub, tmp_path).folder
@@ -61,7 +61,7 @@ def test_what_an_earlier_attempt_left_may_be_anything(hub, tmp_path, tiny_folder
     ("where", "status"),
     [("/api/", 503), ("/resolve/", 503), *(("cdn", status) for status in (408, 429, 500, 502, 503, 504))],
 )
-def test_a_hub_that_is_away_for_a_moment_is_waited_for(hub, tmp_path, tiny_folder, where, status):
+def test_a_short_outage_of_the_hub_is_waited_out(hub, tmp_path, tiny_folder, where, status):
     hub.put(REPO, files_of(tiny_folder))
     failed = []
 
@@ -76,7 +76,7 @@ def test_a_hub_that_is_away_for_a_moment_is_waited_for(hub, tmp_path, tiny_folde
     assert len(failed) == 2
 
 
-def test_a_hub_that_stays_away_is_given_up(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_long_outage_of_the_hub_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 503 if server == "cdn" else None
@@ -90,7 +90,7 @@ def test_a_hub_that_stays_away_is_given_up(hub, tmp_path, tiny_folder, monkeypat
     assert all(name.endswith(".unfinished") for name in kept(tmp_path))
 
 
-def test_a_file_that_only_trickles_in_is_given_up(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_file_that_comes_too_slowly_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("slow", 0.5) if server == "cdn" else None
@@ -112,7 +112,7 @@ def test_a_lost_lease_ends_the_waiting(hub, tmp_path, tiny_folder):
         find(hub, tmp_path, check=check)
 
 
-def test_when_one_file_fails_the_others_are_given_up_and_the_cause_is_told(hub, tmp_path, tiny_folder):
+def test_a_failed_file_ends_the_other_downloads_with_its_error(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
     index = json.dumps({"weight_map": dict(zip("abc", names, strict=True))}).encode()

@@ -16,7 +16,7 @@ from hub_models import REPO, TOKEN, files_of, find, once
 pytestmark = pytest.mark.slow
 
 
-def test_the_token_goes_to_the_hub_and_not_where_it_redirects_to(hub, tmp_path, tiny_folder, caplog):
+def test_the_token_goes_to_the_hub_and_to_no_redirect(hub, tmp_path, tiny_folder, caplog):
     caplog.set_level(logging.DEBUG)
     hub.put(REPO, files_of(tiny_folder))
     hub.tokens[REPO] = {TOKEN}
@@ -25,7 +25,7 @@ def test_the_token_goes_to_the_hub_and_not_where_it_redirects_to(hub, tmp_path, 
     sent = {(server, headers.get("authorization")) for server, _, _, headers in hub.requests}
     assert sent == {("hub", f"Bearer {TOKEN}"), ("cdn", None)}
     assert TOKEN not in caplog.text
-    assert "of-the-cdn" not in caplog.text  # the signature that opens the file to whoever has it
+    assert "of-the-cdn" not in caplog.text  # the signature, which opens the file to anyone
     assert TOKEN not in repr(Hub(hub.url(), functools.partial(str, TOKEN)))
     for folder, _, names in os.walk(tmp_path):
         for name in names:
@@ -45,14 +45,14 @@ def test_a_token_that_a_server_sends_back_stays_out_of_the_reason(hub, tmp_path,
     assert TOKEN not in caplog.text
 
 
-def test_without_a_token_none_of_this_machine_is_taken(hub, tmp_path, tiny_folder, monkeypatch):
+def test_the_environment_of_the_machine_gives_no_token(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     hub.put(REPO, files_of(tiny_folder))
     find(hub, tmp_path)
     assert {headers.get("authorization") for _, _, _, headers in hub.requests} == {None}
 
 
-def test_a_person_s_own_settings_count_where_no_hub_is_named(hub, tmp_path, tiny_folder, monkeypatch):
+def test_settings_of_a_person_count_where_no_hub_is_named(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setenv("HF_ENDPOINT", hub.url())
     hub.put(REPO, files_of(tiny_folder))
@@ -81,7 +81,7 @@ def test_a_person_s_own_settings_count_where_no_hub_is_named(hub, tmp_path, tiny
         ("https://mirror.example/a b", False),
     ],
 )
-def test_a_token_never_travels_in_the_open(url, expected):
+def test_a_token_never_travels_unencrypted(url, expected):
     assert is_endpoint(url) is expected
     if not expected:
         with pytest.raises(Failure, match="it is not an https:// address; correct GLEANER_HF_ENDPOINT"):

@@ -31,7 +31,7 @@ def test_a_folder_and_its_copy_in_a_bucket_have_the_same_hashes(storage, tmp_pat
     "name",
     ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"],
 )
-def test_every_file_that_decides_an_activation_is_in_the_fingerprint(model_folder, name):
+def test_every_file_that_affects_activations_is_in_the_fingerprint(model_folder, name):
     (model_folder / "chat_template.jinja").write_text("{{ messages }}")
     (model_folder / "special_tokens_map.json").write_text("{}")
     before = find_model(str(model_folder), "", None)
@@ -42,7 +42,7 @@ def test_every_file_that_decides_an_activation_is_in_the_fingerprint(model_folde
     assert {key for key in after.files if after.files[key] != before.files[key]} == {name}
 
 
-def test_weights_in_several_files_are_those_that_the_index_names(model_folder):
+def test_the_index_decides_which_files_are_the_weights(model_folder):
     before = find_model(str(model_folder), "", None)
     split_weights(model_folder)
     (model_folder / "consolidated.safetensors").write_bytes(b"the same weights again")
@@ -78,13 +78,13 @@ def test_weights_in_several_files_are_those_that_the_index_names(model_folder):
         (["README.md"], "it has no config.json; it has no tokenizer.json.*; it has no model.safetensors"),
     ],
 )
-def test_everything_that_a_model_lacks_is_told_at_once(tmp_path, names, reason):
+def test_everything_that_a_model_lacks_is_reported_at_once(tmp_path, names, reason):
     with pytest.raises(Failure, match=f"Failed to use the model m: .*{reason}") as failure:
         choose_files(names, str(tmp_path), "m", weights=True)
     assert failure.value.kind == "model"
 
 
-def test_without_weights_none_are_missed(tmp_path):
+def test_weights_are_not_required_without_weights(tmp_path):
     assert choose_files(["config.json", "tokenizer.json"], str(tmp_path), "m", weights=False) == [
         "config.json",
         "tokenizer.json",
@@ -109,14 +109,14 @@ def test_without_weights_none_are_missed(tmp_path):
         (b"\xff", "can't decode byte"),
     ],
 )
-def test_an_index_that_is_none_is_told(model_folder, index, reason):
+def test_a_malformed_index_is_reported(model_folder, index, reason):
     (model_folder / INDEX).write_bytes(index if isinstance(index, bytes) else index.encode())
     with pytest.raises(Failure, match=f"Failed to read {INDEX} of .*a model: .*({reason})") as failure:
         find_model(str(model_folder), "", None)
     assert failure.value.kind == "model"
 
 
-def test_a_file_that_the_index_names_and_nobody_has_is_told(model_folder):
+def test_a_missing_file_of_the_index_is_reported(model_folder):
     split_weights(model_folder)
     (model_folder / SPLIT[1]).unlink()
     with pytest.raises(Failure, match=f"it has no {SPLIT[1]}, which {INDEX} names"):

@@ -38,7 +38,7 @@ def imports_of(module, path, modules):
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
-            # A name is a module of its own, or is defined by the module that it comes from.
+            # A name is a module itself, or belongs to the module that it comes from.
             found |= {full if (full := f"{source}.{alias.name}") in modules else source for alias in node.names}
     return found & modules.keys()
 

@@ -21,12 +21,12 @@ pytestmark = pytest.mark.slow
         ({"é": 1}, ["é"], '{"\\u00e9":1}'),
     ],
 )
-def test_fields_are_kept_as_compact_json_in_the_order_asked_for(read_items, fields, keep, expected):
+def test_fields_are_kept_as_compact_json_in_the_requested_order(read_items, fields, keep, expected):
     (item,) = read_items([{"text": "hi"} | fields], keep=keep)
     assert item.kept == expected
 
 
-def test_lone_surrogates_in_what_is_kept_stay_the_escapes_that_they_were(read_items):
+def test_lone_surrogates_are_kept_as_escapes(read_items):
     (item,) = read_items([b'{"text": "hi", "a": "x\\ud800", "\\udfff": 1}\n'], keep=["a"])
     assert item.kept == '{"a":"x\\ud800"}'
     assert json.loads(item.kept) == {"a": "x\ud800"}
@@ -47,7 +47,7 @@ def test_lone_surrogates_in_what_is_kept_stay_the_escapes_that_they_were(read_it
         ({"text": "hi", "a": "é" * 11_000, "b": 7}, "has 66014 bytes in the fields that keep names (`a` 66002, `b` 1)"),
     ],
 )
-def test_what_cannot_be_kept_rejects_the_record_with_the_reason(read_items, line, reason):
+def test_fields_that_cannot_be_kept_reject_the_record_with_the_reason(read_items, line, reason):
     bad, good = read_items([line, {"text": "hi"}], keep=["a", "b"])
     assert bad.reason.startswith(reason)
     assert good.kept == "{}"

@@ -40,7 +40,7 @@ def test_a_model_in_a_bucket_is_copied_once(storage, tmp_path, tiny_folder):
         ("gs://a-bucket/models/half", "it has no config.json"),
     ],
 )
-def test_a_model_that_is_missing_is_named(storage, tmp_path, model, reason):
+def test_a_missing_model_is_named(storage, tmp_path, model, reason):
     storage.put(BUCKET, "models/half/tokenizer.json", b"{}")
     with pytest.raises(Failure, match=f"the model {model}.*({reason})") as failure:
         a_model(a_work(a_stream(storage, text_lines(3)), model=model).spec, str(tmp_path), bucket())
@@ -51,7 +51,7 @@ def test_a_model_that_is_missing_is_named(storage, tmp_path, model, reason):
     "change",
     [{"sites": ["logits"]}, {"tokens": "first"}, {"dtype": "int4"}, {"format": "zarr"}, {"over_long": "cut"}],
 )
-def test_a_spec_that_this_worker_cannot_honour_is_refused(storage, change):
+def test_an_unsupported_spec_is_refused(storage, change):
     with pytest.raises(Failure, match=next(iter(change))) as failure:
         a_work(a_stream(storage, text_lines(3)), **change)
     assert failure.value.kind == "model"

@@ -17,7 +17,7 @@ def find_for_run(model, home, run="my-run", weights=True, **spec):
     return find_run_model(a_spec(model=str(model), **spec), run, str(home), bucket(), weights=weights)
 
 
-def test_the_first_worker_writes_down_what_a_run_is_begun_with(storage, tmp_path, model_folder):
+def test_the_first_worker_writes_the_lock_of_a_run(storage, tmp_path, model_folder):
     found = find_for_run(model_folder, tmp_path)
     assert json.loads(storage.data(BUCKET, MODEL_JSON)) == {
         "schema": "gleaner/1",
@@ -35,14 +35,14 @@ def test_the_first_worker_writes_down_what_a_run_is_begun_with(storage, tmp_path
     assert (lock.name, lock.fingerprint, lock.files) == (found.name, found.fingerprint, found.files)
 
 
-def test_the_default_run_has_its_own_and_each_run_one(storage, tmp_path, model_folder):
+def test_each_run_has_its_own_lock(storage, tmp_path, model_folder):
     assert model_name("default") == "activations/model.json"
     assert model_name("my-run") == MODEL_JSON
     find_for_run(model_folder, tmp_path, run="default")
     assert storage.names(BUCKET, "activations/") == ["activations/model.json"]
 
 
-def test_a_model_that_changed_between_streams_is_told_by_every_file(storage, tmp_path, model_folder):
+def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file(storage, tmp_path, model_folder):
     find_for_run(model_folder, tmp_path)
     for name in ("config.json", "model.safetensors"):
         (model_folder / name).write_bytes((model_folder / name).read_bytes() + b" ")
@@ -61,7 +61,7 @@ def test_a_model_that_changed_between_streams_is_told_by_every_file(storage, tmp
     assert "; tokenizer.json" not in failure.value.reason
 
 
-def test_a_model_that_changed_in_its_bucket_is_told_and_copied_no_more_than_once(storage, tmp_path, model_folder):
+def test_a_model_that_changed_in_its_bucket_is_refused_and_copied_once(storage, tmp_path, model_folder):
     upload(storage, model_folder)
     find_for_run(GS, tmp_path)
     storage.put(BUCKET, "models/tiny/config.json", b" " + (model_folder / "config.json").read_bytes())
@@ -72,7 +72,7 @@ def test_a_model_that_changed_in_its_bucket_is_told_and_copied_no_more_than_once
     assert downloads(storage)[before:].count("model.safetensors") == 1
 
 
-def test_a_kept_copy_that_the_disk_has_spoilt_is_copied_anew(storage, tmp_path, model_folder):
+def test_a_copy_that_the_disk_damaged_is_copied_again(storage, tmp_path, model_folder):
     upload(storage, model_folder)
     found = find_for_run(GS, tmp_path)
     with open(os.path.join(found.folder, "model.safetensors"), "r+b") as file:
@@ -80,7 +80,7 @@ def test_a_kept_copy_that_the_disk_has_spoilt_is_copied_anew(storage, tmp_path, 
     assert find_for_run(GS, tmp_path).files == found.files
 
 
-def test_without_weights_only_the_small_files_are_compared_and_nothing_is_written(storage, tmp_path, model_folder):
+def test_only_the_small_files_are_compared_without_weights_and_no_lock_is_written(storage, tmp_path, model_folder):
     find_for_run(model_folder, tmp_path, weights=False)
     assert storage.names(BUCKET) == []
     find_for_run(model_folder, tmp_path)
@@ -92,18 +92,18 @@ def test_without_weights_only_the_small_files_are_compared_and_nothing_is_writte
     assert "safetensors" not in failure.value.reason
 
 
-def test_another_model_under_the_same_run_is_told(storage, tmp_path, model_folder):
+def test_another_model_under_the_same_run_is_refused(storage, tmp_path, model_folder):
     find_for_run(model_folder, tmp_path)
     other = shutil.copytree(model_folder, tmp_path / "other")
     with pytest.raises(Failure, match="it was .*a model, now it is .*other"):
         find_for_run(other, tmp_path)
 
 
-def test_of_two_workers_that_begin_a_run_with_different_files_one_gives_way(storage, tmp_path, model_folder):
+def test_of_two_workers_with_different_files_the_second_adopts_the_files_of_the_first(storage, tmp_path, model_folder):
     upload(storage, model_folder)
     other = []
 
-    def replace(what):  # while this worker is about to write, the model is replaced and another worker is quicker
+    def replace(what):  # at this worker's write, the model is replaced and another worker writes first
         if "/upload/" in what and not other:
             other.append(0)
             storage.put(BUCKET, "models/tiny/config.json", (model_folder / "config.json").read_bytes() + b" ")
@@ -115,11 +115,11 @@ def test_of_two_workers_that_begin_a_run_with_different_files_one_gives_way(stor
     assert json.loads(storage.data(BUCKET, MODEL_JSON))["fingerprint"] == found.fingerprint
 
 
-def test_a_worker_that_comes_second_with_other_files_says_which(storage, tmp_path, model_folder):
+def test_a_second_worker_with_other_files_names_them(storage, tmp_path, model_folder):
     mine = (model_folder / "config.json").read_bytes()
     others = []
 
-    def come_first(what):  # a machine whose folder of that name holds something else
+    def come_first(what):  # another machine whose folder of that name has other content
         if "/upload/" in what and not others:
             others.append(what)
             (model_folder / "config.json").write_bytes(mine + b" ")
@@ -149,7 +149,7 @@ def test_a_worker_that_comes_second_with_other_files_says_which(storage, tmp_pat
         (b" " * ((1 << 20) + 1), "it has 1048577 bytes"),
     ],
 )
-def test_a_model_json_that_is_none_is_told(storage, tmp_path, model_folder, data, reason):
+def test_a_malformed_model_json_is_reported(storage, tmp_path, model_folder, data, reason):
     if isinstance(data, dict):
         find_for_run(model_folder, tmp_path)
         data = json.dumps(json.loads(storage.data(BUCKET, MODEL_JSON)) | data).encode()

@@ -22,7 +22,7 @@ def find_for_run(hub, home, weights=True, token=None, **spec):
     )
 
 
-def test_a_run_keeps_the_commit_it_was_begun_with(hub, tmp_path, storage, tiny_folder):
+def test_a_run_keeps_its_first_commit(hub, tmp_path, storage, tiny_folder):
     files = files_of(tiny_folder)
     first = hub.put(REPO, files)
     mine = find_for_run(hub, tmp_path / "one")
@@ -44,12 +44,12 @@ def test_a_run_keeps_the_commit_it_was_begun_with(hub, tmp_path, storage, tiny_f
     }
 
 
-def test_of_two_workers_that_begin_a_run_at_different_commits_one_gives_way(hub, tmp_path, storage, tiny_folder):
+def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tmp_path, storage, tiny_folder):
     files = files_of(tiny_folder)
     first = hub.put(REPO, files)
     second = []
 
-    def move(what):  # the branch moves, and another worker is quicker, while this one is about to write
+    def move(what):  # the branch moves and another worker writes first, just before this worker writes
         if "/upload/" in what and not second:
             second.append(hub.put(REPO, files | {"config.json": files["config.json"] + b" "}))
             find_for_run(hub, tmp_path / "two")
@@ -60,7 +60,7 @@ def test_of_two_workers_that_begin_a_run_at_different_commits_one_gives_way(hub,
     assert json.loads(storage.data(BUCKET, "activations/my-run/model.json"))["revision"] == found.revision
 
 
-def test_many_workers_that_begin_at_once_agree(hub, tmp_path, tiny_folder):
+def test_workers_that_begin_at_the_same_time_agree(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     moves = threading.Semaphore(3)
@@ -84,7 +84,7 @@ def test_many_workers_that_begin_at_once_agree(hub, tmp_path, tiny_folder):
     assert len({(model.revision, model.fingerprint) for model in found.values()}) == 1
 
 
-def test_a_commit_that_run_json_names_must_be_the_run_s(hub, tmp_path, tiny_folder):
+def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     first = hub.put(REPO, files)
     find_for_run(hub, tmp_path / "one")
@@ -95,7 +95,7 @@ def test_a_commit_that_run_json_names_must_be_the_run_s(hub, tmp_path, tiny_fold
     assert failure.value.kind == "model"
 
 
-def test_a_kept_copy_that_the_disk_has_spoilt_is_fetched_again(hub, tmp_path, tiny_folder):
+def test_a_copy_that_the_disk_damaged_is_fetched_again(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     folder = find_for_run(hub, tmp_path / "one").folder

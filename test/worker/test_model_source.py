@@ -30,7 +30,7 @@ from model_folders import GS, SPLIT, downloads, split_weights, upload
         (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; take `revision` out of run.json"),
     ],
 )
-def test_a_model_that_is_not_there_is_told(storage, tmp_path, model, revision, reason):
+def test_a_missing_model_is_reported(storage, tmp_path, model, revision, reason):
     with pytest.raises(Failure, match=reason) as failure:
         find_model(model, str(tmp_path), bucket(), revision=revision)
     assert failure.value.kind == "model"
@@ -41,7 +41,7 @@ def test_a_folder_has_no_revision(model_folder):
         find_model(str(model_folder), "", None, revision="v1")
 
 
-def test_a_model_in_a_bucket_is_copied_once_and_nothing_else_of_its_folder(storage, tmp_path, model_folder):
+def test_a_model_in_a_bucket_is_copied_once_without_other_files_of_its_folder(storage, tmp_path, model_folder):
     split_weights(model_folder)
     upload(storage, model_folder)
     for name in ("pytorch_model.bin", "modeling.py", "consolidated.safetensors", "onnx/model.safetensors"):
@@ -53,7 +53,7 @@ def test_a_model_in_a_bucket_is_copied_once_and_nothing_else_of_its_folder(stora
     assert len(downloads(storage)) == len(found.files)
 
 
-def test_a_model_that_was_replaced_in_its_bucket_gets_a_folder_of_its_own(storage, tmp_path, model_folder):
+def test_a_replaced_model_in_a_bucket_gets_a_folder_of_its_own(storage, tmp_path, model_folder):
     upload(storage, model_folder)
     before = find_model(GS, str(tmp_path), bucket())
     storage.put(BUCKET, "models/tiny/config.json", (model_folder / "config.json").read_bytes() + b" ")
@@ -62,7 +62,7 @@ def test_a_model_that_was_replaced_in_its_bucket_gets_a_folder_of_its_own(storag
     assert before.fingerprint != after.fingerprint
 
 
-def test_a_copy_that_was_ended_goes_on_with_the_files_that_lack(storage, tmp_path, model_folder):
+def test_an_ended_copy_continues_with_the_missing_files(storage, tmp_path, model_folder):
     split_weights(model_folder)
     upload(storage, model_folder)
 
@@ -84,7 +84,7 @@ def test_a_copy_that_was_ended_goes_on_with_the_files_that_lack(storage, tmp_pat
     assert found.files == find_model(str(model_folder), "", None).files
 
 
-def test_a_file_that_is_replaced_while_it_is_copied_is_told(storage, tmp_path, model_folder):
+def test_a_file_that_is_replaced_during_its_copy_is_reported(storage, tmp_path, model_folder):
     upload(storage, model_folder)
 
     def replace(what):
@@ -96,7 +96,7 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_told(storage, tmp_path, m
         find_model(GS, str(tmp_path), bucket())
 
 
-def test_what_fills_the_disk_is_made_room_for_by_the_copy_used_longest_ago(tmp_path, monkeypatch):
+def test_the_copy_that_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
     for age, key in enumerate(("newest", "middle", "oldest")):
         made = kept_copy(str(tmp_path), key, lambda: None, lambda path: open(os.path.join(path, "x"), "w").close())
         os.utime(made.folder, (1000 - age, 1000 - age))
@@ -124,7 +124,7 @@ def test_what_fills_the_disk_is_made_room_for_by_the_copy_used_longest_ago(tmp_p
         make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
 
 
-def test_one_copy_is_made_by_one_at_a_time_and_found_by_the_others(tmp_path):
+def test_one_thread_makes_a_copy_and_the_others_find_it(tmp_path):
     made = []
 
     def fill(path):

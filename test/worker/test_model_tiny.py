@@ -25,7 +25,7 @@ def make(folder, seed, *options, run=main):
 
 
 @pytest.mark.long
-def test_one_seed_makes_one_model_and_another_another(tmp_path):
+def test_a_seed_makes_one_model_and_another_seed_another(tmp_path):
     first = make(tmp_path / "a", 0, run=lambda options: subprocess.run(COMMAND + options, check=True))
     again, other = make(tmp_path / "b", 0), make(tmp_path / "c", 1)
     assert set(first) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
@@ -39,8 +39,8 @@ def test_one_seed_makes_one_model_and_another_another(tmp_path):
 
 
 @pytest.mark.long
-def test_there_is_a_tiny_model_of_every_family(tmp_path):
-    assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is that one's text part
+def test_every_family_has_a_tiny_model(tmp_path):
+    assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is the text part of gemma3
     for family in FAMILY_CONFIGS:
         raw = family_config(family) | {"vocab_size": 400, "hidden_size": 64, "num_hidden_layers": 2}
         make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
@@ -51,7 +51,7 @@ def test_there_is_a_tiny_model_of_every_family(tmp_path):
 
 
 @pytest.mark.long
-def test_the_family_is_an_option_of_the_command(tmp_path):
+def test_the_command_has_an_option_for_the_family(tmp_path):
     assert make(tmp_path / "a", 0, "--family", "qwen2") == make(tmp_path / "b", 0)
     make(tmp_path / "c", 0, "--family", "gemma2", "--dtype", "fp32")
     model = a_model(a_spec(model=str(tmp_path / "c")))

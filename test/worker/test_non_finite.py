@@ -26,23 +26,23 @@ def _start_with(model, params, samples):
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_found_where_it_begins(capture_models, dtype, value):
+def test_a_value_that_is_not_finite_is_found_at_its_origin(capture_models, dtype, value):
     samples = [a_sample([1, 2, 3]), a_sample([4, 5, 9, 6]), a_sample([1, 9])]
     host = with_embedding(capture_models(dtype=dtype), 9, value).run(samples)
     assert host.non_finite() == ("resid_pre", 0, 1, 2)  # in block 0, first in sample 1, in two rows
     assert host.stats["resid_pre"][:, 3].tolist()[0] == 2
 
 
-def test_a_token_that_no_sample_has_spoils_none(capture_models):
-    """Token 0 fills the rows of a batch that no sample has; the padding of a sample is made of its own tokens, for it
-    takes part in attention with a weight of 0, and 0 times an infinity is no number."""
+def test_a_token_outside_of_all_samples_spoils_none(capture_models):
+    """Token 0 fills the rows of a batch without a sample. Padding repeats a token of its own sample, because padding
+    has a weight of 0 in attention, and 0 times an infinity is no number."""
     for tokens in ("all", "mean"):
         host = with_embedding(capture_models(tokens=tokens), 0, np.inf).run([a_sample([1, 2, 3])])
         assert host.non_finite() is None
         assert np.isfinite(rows_of(host, "resid_post")).all()
 
 
-def test_what_fp16_cannot_hold_is_not_finite(capture_models):
+def test_values_beyond_fp16_are_not_finite(capture_models):
     samples = [a_sample([1, 9])]
     assert with_embedding(capture_models(dtype="bf16"), 9, 1e5).run(samples).non_finite() is None
     assert with_embedding(capture_models(dtype="fp16"), 9, 1e5).run(samples).non_finite() == ("resid_pre", 0, 0, 1)

@@ -18,16 +18,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
-def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucket_is(
-    storage, tmp_path, warm_models, monkeypatch, file_format
-):
+def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, warm_models, monkeypatch, file_format):
     spec = {"shard_size_gb": SMALL, "format": file_format}
     rows = Alive(monkeypatch, "start_shard", lambda shard: shard.rows["resid_post"])
     encoded = Alive(monkeypatch, "EncodedShard")
     control, counts = Control(), []
 
     def hang(name):
-        """Nothing is stored before the extraction has come to a stand."""
+        """Stores nothing until the extraction stands still."""
         until(lambda: counts or control.phase == "uploading")
         if not counts:
             counts.append((rows.now(), encoded.now()))
@@ -36,14 +34,14 @@ def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucke
     work = a_work(a_stream(storage, text_lines(300)), **spec)
     assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
     assert rows.all == encoded.all > 15
-    # What is stored as it is lies in memory until it is stored; what is packed, until it is packed.
+    # Plain shards are in memory until they are stored, packed shards until they are packed.
     plain, packed = counts[0]
     assert plain == 6 if file_format == "safetensors" else 6 <= plain + packed <= 7
     assert (rows.most <= 6, encoded.most <= 6) == (True, True)
     assert (rows.now(), encoded.now()) == (0, 0)
 
 
-def test_a_shard_that_is_as_large_as_the_memory_leaves_room_for_one_more_alone(monkeypatch):
+def test_a_shard_as_large_as_the_memory_leaves_room_for_one_more(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
     assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
@@ -88,7 +86,7 @@ def test_the_last_shard_and_the_summary_wait_for_the_slowest_of_the_others(stora
     def slowly(name):
         if name.endswith("shard_0002.safetensors"):
             until(lambda: outputs(storage).keys() >= set(others))
-            time.sleep(0.5)  # time for what must not come yet
+            time.sleep(0.5)  # time for the objects that must not come yet
             stored_before.extend(outputs(storage))
 
     storage.before_create = slowly
@@ -111,7 +109,7 @@ def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_p
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", [[1], [2], [2, 3], [1, 3, 5], "all but the last but one"])
-def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_models, monkeypatch, missing):
+def test_a_worker_fills_the_gaps_of_another_worker(storage, tmp_path, warm_models, monkeypatch, missing):
     spec = {"shard_size_gb": SMALL}
     work = a_work(a_stream(storage, [*text_lines(120), "junk"]), **spec)
     run_extract(work, warm_models(**spec), str(tmp_path))
@@ -135,8 +133,8 @@ def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_model
     assert control.progress()["shards_done"] == len(shards)
 
 
-def test_a_shard_that_other_hardware_stored_meanwhile_is_told_as_it_is(storage, tmp_path, warm_models):
-    """Its last bits may differ: the summary has its checksum and its statistics, not those of what was not stored."""
+def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(storage, tmp_path, warm_models):
+    """Its last bits may differ: the summary has the checksum and the statistics of the stored bytes."""
     spec = {"shard_size_gb": SMALL, "max_seq_length": 64}
     work = a_work(a_stream(storage, text_lines(60, 10)), **spec)
     run_extract(work, warm_models(**spec), str(tmp_path))
@@ -155,7 +153,7 @@ def test_a_shard_that_other_hardware_stored_meanwhile_is_told_as_it_is(storage, 
 
 
 @pytest.mark.long
-def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
+def test_nothing_is_compiled_after_the_warm_up_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
     from build import a_model, a_spec
 
     spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"], "max_seq_length": 256}
@@ -173,9 +171,7 @@ def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(s
     assert min(lengths) < 32 and max(lengths) > 128
 
 
-def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_same(
-    storage, tmp_path, tiny_folder, monkeypatch
-):
+def test_a_cold_model_reports_that_it_compiles_and_computes(storage, tmp_path, tiny_folder, monkeypatch):
     from build import a_model, a_spec
     from gleaner_worker.model import model as model_module
 
@@ -193,7 +189,7 @@ def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_sam
     assert phases[0] == "compiling"
     run_extract(a_work(a_stream(storage, lines, stream="8"), stream="008", **spec), model, str(tmp_path))
     assert phases[-1] == "running"
-    # What the first run was compiling when it ended is not waited for, and may outlive the program that it was for.
+    # A compilation of the first run may outlive it, because its end is not waited for.
     for thread in threading.enumerate():
         if thread.name == "compile":
             thread.join()

@@ -23,9 +23,7 @@ SPECS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_preempted_shard_goes_on_where_it_was_and_comes_out_the_same(
-    storage, tmp_path, tiny_models, monkeypatch, clean, spec
-):
+def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, tiny_models, monkeypatch, clean, spec):
     resource = a_stream(storage, text_lines(600))
     model = tiny_models(**spec)
     with monkeypatch.context() as patch:
@@ -39,7 +37,7 @@ def test_a_preempted_shard_goes_on_where_it_was_and_comes_out_the_same(
             interruption = Interruption(patch, batches=2)
             outcome = run_extract(a_work(resource, epoch=epoch, **spec), model, str(tmp_path), interruption.control)
         computed += interruption.done
-        assert interruption.control.progress()["samples_done"] >= samples  # what was restored counts
+        assert interruption.control.progress()["samples_done"] >= samples  # restored batches count
         samples = interruption.control.progress()["samples_done"]
         if outcome == "completed":
             break
@@ -98,7 +96,7 @@ def spoil(storage, name, how):
         "model_fingerprint",
     ],
 )
-def test_a_partial_that_does_not_fit_is_passed_over(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
+def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
     resource = a_stream(storage, text_lines(600))
     spec = {"dtype": "int8"}
     with monkeypatch.context() as patch:
@@ -120,8 +118,8 @@ def test_a_partial_that_does_not_fit_is_passed_over(storage, tmp_path, tiny_mode
 
 
 @pytest.mark.long
-def test_partials_of_several_workers_are_put_together(storage, tmp_path, tiny_models, monkeypatch, clean):
-    """One of two was lost on its way: what is there is used, and only the rest computed again."""
+def test_partials_of_several_workers_are_combined(storage, tmp_path, tiny_models, monkeypatch, clean):
+    """A lost partial: the others are used, and only its batches are computed again."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
     resource = a_stream(storage, text_lines(600))
     with monkeypatch.context() as patch:

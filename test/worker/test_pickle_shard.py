@@ -12,7 +12,7 @@ import pytest
 from encoded_shards import DTYPES, a_plan, encode, some_rows
 from gleaner_worker.shards import pickle_shard
 
-# As in the guide that the format comes from, with nothing but numpy to help it.
+# The snippet of the format's guide, with numpy alone.
 SNIPPET = """
 import pickle, gzip, sys
 for name in ('ml_dtypes', 'gleaner_reader', 'gleaner_worker'):
@@ -45,7 +45,7 @@ print({layer: [facts(e) for e in entries] for layer, entries in data.items()})
         ),
     ],
 )
-def test_pickle_shards_load_with_the_seeds_own_snippet_and_numpy_alone(
+def test_pickle_shards_load_with_the_snippet_of_the_seeds_and_numpy_alone(
     tmp_path, monkeypatch, member_bytes, dtype, plan, rest
 ):
     monkeypatch.setattr(pickle_shard, "_MEMBER_BYTES", member_bytes)
@@ -60,10 +60,10 @@ def test_pickle_shards_load_with_the_seeds_own_snippet_and_numpy_alone(
             values = rows["resid_post"][number][plan.row_offsets[place] : plan.row_offsets[place + 1]]
             facts = (sample.index, values.shape, np.dtype(DTYPES[dtype]).name, values.shape, sample.preview)
             expected[layer].append((*facts, float(values.sum()), rest[place]))
-    assert eval(out) == expected  # our own output, a literal
+    assert eval(out) == expected  # a literal of our own output
 
 
-def test_gzip_members_are_whole_files_of_their_own_without_a_time(monkeypatch):
+def test_gzip_members_are_whole_files_without_a_time(monkeypatch):
     monkeypatch.setattr(pickle_shard, "_MEMBER_BYTES", 4096)
     plan = a_plan((40, 60))
     rows, _ = some_rows(plan, d_model=64)
@@ -80,7 +80,7 @@ def test_gzip_members_are_whole_files_of_their_own_without_a_time(monkeypatch):
     assert list(pickle.loads(whole)) == [0, 2]
 
 
-def test_a_pickle_does_not_depend_on_which_equal_values_are_one_object():
+def test_a_pickle_does_not_depend_on_shared_objects():
     one, other = a_plan((2, 2)), a_plan((2, 2))
     for plan, previews in ((one, ["same text"] * 2), (other, ["same text", "".join(["same", " text"])])):
         for sample, preview in zip(plan.samples, previews, strict=True):

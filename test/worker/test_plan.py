@@ -1,4 +1,4 @@
-"""The shard planner: every sample once, no gaps, capacity kept, the same plan whatever the machine."""
+"""The plan of shards: every sample once, no gaps, within the capacity, the same on every machine."""
 
 import dataclasses
 from itertools import pairwise
@@ -27,7 +27,7 @@ def rejected(index, samples=1):
 
 
 def stream(lines, per_line=1):
-    """One line per entry: None is a rejected line, (length, rows, kept) are the samples of one."""
+    """The items of these lines: None is a rejected line, (length, rows, kept) a line of samples."""
     items = []
     for number, line in enumerate(lines):
         first = number * per_line
@@ -50,7 +50,7 @@ capacities = st.tuples(st.integers(0, 2000), st.booleans()).map(lambda drawn: ca
 
 
 @given(streams, capacities)
-def test_every_sample_index_is_in_exactly_one_shard_and_every_sample_stored_once(items, size):
+def test_every_sample_index_is_in_exactly_one_shard_and_every_sample_is_stored_once(items, size):
     shards = list(plan_shards(items, size))
     assert [shard.number for shard in shards] == list(range(1, len(shards) + 1))
     covered = [index for shard in shards for index in range(shard.first_sample, shard.last_sample + 1)]
@@ -89,13 +89,13 @@ def test_a_shard_is_at_least_half_full_when_the_next_one_begins(items, size):
 
 
 def most_that_fit(samples, size):
-    """The first of the samples, and as many of those after it as a shard has room for."""
+    """The first sample, and the samples after it that fit into one shard."""
     ends = np.cumsum([size.sample_bytes(sample) for sample in samples])
     return samples[: max(1, int(np.searchsorted(ends, size.shard_bytes, "right")))]
 
 
 @given(streams, capacities)
-def test_what_a_shard_leaves_to_the_next_would_have_filled_its_batches_no_better(items, size):
+def test_samples_that_move_to_the_next_shard_would_fill_the_batches_no_better(items, size):
     stored = [item for item in items if isinstance(item, Sample)]
     begin = 0
     for shard in list(plan_shards(items, size))[:-1]:
@@ -118,7 +118,7 @@ def test_a_shard_ends_where_its_last_batch_is_full():
     assert [(shard.first_sample, shard.last_sample) for shard in shards] == [(0, 7), (8, 15), (16, 19)]
 
 
-def test_rejects_stay_with_the_samples_before_them_also_where_a_shard_is_cut():
+def test_rejects_stay_with_the_samples_before_them_where_a_shard_is_cut():
     room = 9 * (256 * ROW_BYTES + 4 * 256 + 16)
     items = [item for i in range(0, 40, 2) for item in (sample(i, 256), rejected(i + 1))]
     shards = list(plan_shards(items, capacity(room)))
@@ -129,7 +129,7 @@ def test_rejects_stay_with_the_samples_before_them_also_where_a_shard_is_cut():
     ]
 
 
-def test_a_shard_ends_at_its_most_tokens_however_small_its_rows_are(monkeypatch):
+def test_a_shard_ends_at_the_limit_of_tokens_with_rows_of_any_size(monkeypatch):
     monkeypatch.setattr(plan_module, "MAX_SHARD_TOKENS", 100)
     shards = list(plan_shards([sample(i, 30, positions=[0]) for i in range(10)], capacity(10**9)))
     assert [shard.tokens for shard in shards] == [90, 90, 90, 30]
@@ -143,8 +143,8 @@ def test_only_the_last_shard_is_final(items, size):
 
 
 @given(streams, capacities, st.integers(0, 180))
-def test_shards_that_are_followed_do_not_depend_on_what_follows(items, size, cut):
-    """What was stored before a kill is what the whole stream plans: only the tail may differ."""
+def test_a_shard_does_not_depend_on_the_lines_after_the_next_shard_begins(items, size, cut):
+    """Shards before a kill are those of the whole stream, except for the last."""
     whole, part = list(plan_shards(items, size)), list(plan_shards(items[:cut], size))
     for shard in part[:-1]:
         same = whole[shard.number - 1]
@@ -207,7 +207,7 @@ def test_a_sample_takes_its_rows_and_its_part_of_the_index(what, given, size):
     )
 
 
-def test_tokens_sha256_tells_samples_from_each_other():
+def test_tokens_sha256_differs_between_samples():
     digests = [
         tokens_sha256(samples)
         for samples in (

@@ -14,7 +14,7 @@ from pipeline_probes import until
 pytestmark = pytest.mark.slow
 
 
-def test_a_worker_that_lost_its_lease_writes_nothing_more(storage, tmp_path, tiny_models):
+def test_a_worker_without_its_lease_writes_nothing_more(storage, tmp_path, tiny_models):
     control = Control()
     asked = []
 
@@ -28,11 +28,11 @@ def test_a_worker_that_lost_its_lease_writes_nothing_more(storage, tmp_path, tin
     with pytest.raises(LeaseLost):
         run_extract(work, tiny_models(), str(tmp_path), control)
     stored = outputs(storage)
-    assert "metadata.json" not in stored and len(stored) == len(asked) <= 4  # those that were on their way
+    assert "metadata.json" not in stored and len(stored) == len(asked) <= 4  # uploads in progress
     assert storage.names(BUCKET, PARTIALS) == []
 
 
-def test_told_to_drain_it_ends_after_the_shard_in_hand(storage, tmp_path, tiny_models):
+def test_a_drained_extraction_ends_after_the_current_shard(storage, tmp_path, tiny_models):
     control = Control()
     storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
     work = a_work(a_stream(storage, text_lines(300)), shard_size_gb=SMALL)
@@ -45,7 +45,7 @@ def test_told_to_drain_it_ends_after_the_shard_in_hand(storage, tmp_path, tiny_m
     assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
 
 
-def test_told_to_drain_before_it_began_it_computes_nothing(storage, tmp_path, tiny_models):
+def test_an_extraction_drained_before_its_start_computes_nothing(storage, tmp_path, tiny_models):
     control = Control()
     control.request("drain")
     work = a_work(a_stream(storage, text_lines(30)))
@@ -56,7 +56,7 @@ def test_told_to_drain_before_it_began_it_computes_nothing(storage, tmp_path, ti
 def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
     storage, tmp_path, tiny_models, monkeypatch, clean
 ):
-    """A slow codec would take longer than the notice: its shards are kept as they are."""
+    """A slow codec takes longer than the notice, so its shards are saved unencoded."""
     resource = a_stream(storage, text_lines(300))
     run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     undisturbed = outputs(storage)
@@ -65,7 +65,7 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
 
     def slow(*arguments):
         encoded.append(1)
-        until(lambda: max(interruption.shards) > 1)  # there is one behind it
+        until(lambda: max(interruption.shards) > 1)  # a second shard waits behind it
         control.request("flush")
         until(lambda: storage.names(BUCKET, f"{PARTIALS}shard_0001."))
         return encode(*arguments)
@@ -76,7 +76,7 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
         assert run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path), control) == "preempted"
     numbers = {name.removeprefix(PARTIALS)[:10] for name in storage.names(BUCKET, PARTIALS)}
     assert "shard_0001" in numbers and len(numbers) > 1
-    assert len(encoded) == 1  # the one that it was at
+    assert len(encoded) == 1  # the shard of the encoder
     with monkeypatch.context() as patch:
         second = Interruption(patch)
         assert run_extract(a_work(resource, epoch=2, shard_size_gb=SMALL), tiny_models(), str(tmp_path)) == "completed"
@@ -88,14 +88,14 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
     assert interruption.done + second.done == calm.done
 
 
-def test_partials_are_stored_although_the_uploads_of_shards_hang(storage, tmp_path, tiny_models, monkeypatch):
-    """The uploads are many times slower than the device; what is told last must not wait for what was told first."""
+def test_partials_are_stored_while_uploads_of_shards_hang(storage, tmp_path, tiny_models, monkeypatch):
+    """Uploads are far slower than the device; partials must not wait behind the uploads of shards."""
     control, held, encode, encoded = Control(), threading.Event(), extract_module.encode_shard, []
     resource = a_stream(storage, text_lines(300))
     storage.before_create = lambda name: held.wait(60) if name.startswith("activations/") else None
 
     def encode_four(*arguments):
-        """What is in the way of the uploads stays as it was computed."""
+        """Encodes four shards, and holds all others."""
         encoded.append(1)
         if len(encoded) > 4:
             held.wait(60)
@@ -109,7 +109,7 @@ def test_partials_are_stored_although_the_uploads_of_shards_hang(storage, tmp_pa
         )
     )
     thread.start()
-    until(lambda: control.phase == "uploading")  # no memory for one more shard
+    until(lambda: control.phase == "uploading")  # memory is full
     control.request("flush")
     until(lambda: storage.names(BUCKET, PARTIALS))
     assert outputs(storage) == {}

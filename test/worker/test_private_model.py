@@ -30,7 +30,7 @@ def test_the_metadata_names_the_hub_and_the_secret(secrets, cloud, monkeypatch):
     identity = metadata.load_identity({})
     assert (identity.hf_endpoint, identity.hf_token_secret) == ("https://mirror.example", NAME)
     hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, metadata.Credentials())
-    assert secrets.requests == []  # nothing is read before it is needed
+    assert secrets.requests == []  # the secret is read on demand
     assert (hub.endpoint, hub.token()) == ("https://mirror.example", TOKEN)
     assert TOKEN not in repr(hub) + repr(identity)
 
@@ -46,7 +46,7 @@ def test_the_metadata_names_the_hub_and_the_secret(secrets, cloud, monkeypatch):
         ("gleaner-hf-token-secret", TOKEN, "gleaner-hf-token-secret is not named projects/P/secrets/S"),
     ],
 )
-def test_metadata_that_is_wrong_is_told_and_a_token_put_there_is_not_shown(secrets, cloud, attribute, value, problem):
+def test_wrong_metadata_is_reported_and_a_token_in_it_is_not_shown(secrets, cloud, attribute, value, problem):
     cloud.attributes |= {attribute: value}
     del cloud.attributes["gleaner-bucket"]
     with pytest.raises(SystemExit, match=f"gleaner-bucket is missing; metadata attribute {problem}") as error:
@@ -56,7 +56,7 @@ def test_metadata_that_is_wrong_is_told_and_a_token_put_there_is_not_shown(secre
 
 @pytest.fixture
 def private_hub(cloud, tiny_folder):
-    """A hub that shows its one model only to whoever has the token; the VM's metadata names it and the secret."""
+    """A hub whose only model needs the token; the VM's metadata name the hub and the secret."""
     server = FakeHub()
     files = {}
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -69,7 +69,7 @@ def private_hub(cloud, tiny_folder):
     server.close()
 
 
-def test_a_private_model_is_downloaded_with_the_secret_s_token(secrets, private_hub, storage, tmp_path, caplog):
+def test_a_private_model_is_downloaded_with_the_token_of_the_secret(secrets, private_hub, storage, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     identity = metadata.load_identity({})
     hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, metadata.Credentials())
@@ -78,13 +78,13 @@ def test_a_private_model_is_downloaded_with_the_secret_s_token(secrets, private_
     assert TOKEN not in caplog.text
     asked = len(secrets.requests)
     find_model("an-org/closed", str(tmp_path), bucket(), revision=found.revision, hub=hub)
-    assert len(secrets.requests) == asked == 1  # what is here needs no token
+    assert len(secrets.requests) == asked == 1  # a copy on the disk needs no token
     secrets.versions[f"{NAME}/versions/latest"] = 403
     with pytest.raises(Failure, match="secretAccessor"):
         find_model("an-org/closed", str(tmp_path), bucket(), hub=hub)
 
 
-def test_a_real_agent_extracts_with_a_private_model_and_shows_the_token_to_nobody(
+def test_an_agent_extracts_with_a_private_model_and_never_shows_the_token(
     secrets, private_hub, cloud, storage, tmp_path
 ):
     spec = {"model": "an-org/closed", "revision": None}

@@ -18,7 +18,7 @@ CHAT = [{"role": "user", "content": "hi"}]
 
 
 def record(data, **spec):
-    """What the tokenizer gets of the record, or why it gets nothing."""
+    """The input of the tokenizer for the record, or the reason of its rejection."""
     data = data if isinstance(data, bytes) else json.dumps(data).encode()
     found = parse_line(Line(0, data, len(data)))
     if isinstance(found, RejectReason):
@@ -47,13 +47,13 @@ def test_the_first_known_field_is_read(given_, expected):
     assert record(given_) == expected
 
 
-def test_messages_go_before_tokens_and_tasks():
+def test_messages_have_precedence_over_tokens_and_tasks():
     assert record({"messages": CHAT, "tokens": [1]} | TASK).text.startswith(
         "`messages` cannot be written with the chat"
     )
 
 
-def test_task_ids_may_be_equal_or_missing_because_nothing_is_keyed_by_them():
+def test_task_ids_may_be_equal_or_missing():
     assert record(TASK) == record(TASK | {"task_id": "one"}) == record(TASK | {"task_id": "another"})
 
 
@@ -103,7 +103,7 @@ def test_task_ids_may_be_equal_or_missing_because_nothing_is_keyed_by_them():
         ("many fields", json.dumps({str(n): n for n in range(99)}).encode(), "`7`, …; known are"),
     ],
 )
-def test_a_line_that_cannot_be_used_says_why(name, data, reason):
+def test_an_unusable_line_is_rejected_with_the_reason(name, data, reason):
     result = record(data)
     assert isinstance(result, RejectReason)
     assert re.search(reason, result.text), result.text
@@ -114,7 +114,7 @@ def test_a_pair_of_surrogates_is_one_character():
     assert record(b'{"text": "\\ud83d\\ude00"}') == "\U0001f600"
 
 
-def test_what_is_not_used_of_a_record_may_be_what_json_is_not():
+def test_unused_fields_may_hold_invalid_json_values():
     assert record(b'{"text": "a", "score": NaN, "x": [Infinity, "\\ud800"]}') == "a"
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
     "tokens, length, most",
     [("0:16", 10, 10), ("0:16", 100, 16), ("-8:", 100, 8), ("::3", 10, 4), ("-8:4", 100, 4), ("8:4", 100, 0)],
 )
-def test_a_slice_takes_so_many_at_most(tokens, length, most):
+def test_a_slice_has_a_most_number_of_tokens(tokens, length, most):
     assert most_rows(tokens, length) == most
     assert stored_width(a_spec(tokens=tokens), length) == most
 
@@ -40,7 +40,7 @@ def test_tokens_that_some_sample_may_have_are_accepted():
         check_tokens(a_spec(tokens=tokens), 512)
 
 
-def test_a_layer_that_does_not_exist_is_refused_with_the_range(tiny_folder):
+def test_a_missing_layer_is_refused_with_the_range(tiny_folder):
     with pytest.raises(Failure, match="layers 0 to 2"):
         a_model(a_spec(model=tiny_folder, layers=[3]))
 

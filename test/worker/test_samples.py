@@ -55,24 +55,24 @@ def make_folder(folder, vocabulary, post_processor=None, unknown="<unk>"):
     return str(folder)
 
 
-def test_the_special_tokens_that_a_tokenizer_adds_do_not_make_a_sample_of_an_empty_text(read_items, tmp_path):
+def test_special_tokens_of_a_tokenizer_do_not_make_a_sample_of_an_empty_text(read_items, tmp_path):
     added = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
     folder = make_folder(tmp_path, {"<unk>": 0, "<s>": 1, "</s>": 2, "a": 3}, added)
     empty, full, twice = read_items([{"text": ""}, {"text": "a a"}, {"tokens": [1, 1, 3]}], folder)
     assert empty.reason == "has no tokens"
     assert full.token_ids.tolist() == [1, 3, 3, 2]
-    assert twice.token_ids.tolist() == [1, 1, 3]  # token ids are taken as they are
+    assert twice.token_ids.tolist() == [1, 1, 3]  # token ids of a record stay unchanged
 
 
-def test_an_id_that_only_the_post_processor_knows_is_seen_before_the_model_gets_it(read_items, tmp_path):
+def test_an_id_that_only_the_post_processor_knows_is_found_before_the_model_gets_it(read_items, tmp_path):
     added = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 70_000)])
     folder = make_folder(tmp_path, {"<unk>": 0, "a": 1}, added)
     (item,) = read_items([{"text": "a a"}], folder)
     assert item.reason == "token id 70000 at position 2 is not in the vocabulary (0 to 599)"
 
 
-def test_an_added_token_without_an_embedding_spoils_only_the_records_that_have_it(read_items, tmp_path):
-    """As in Gemma 3 1B, whose tokenizer has a token for images that the model lacks."""
+def test_an_added_token_without_an_embedding_rejects_only_records_with_it(read_items, tmp_path):
+    """In Gemma 3 1B, the tokenizer has a token for images that the model lacks."""
     folder = make_folder(tmp_path, {"<unk>": 0, "a": 1, "b": 2})
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.add_special_tokens(["<image>"])
@@ -92,7 +92,7 @@ def test_a_text_that_the_tokenizer_cannot_encode_is_rejected_alone(read_items, t
     assert items[2].token_ids.tolist() == [0, 0]
 
 
-def test_over_long_samples_are_rejected_with_their_length_or_truncated_when_asked(read_items):
+def test_over_long_samples_are_rejected_with_their_length_or_truncated_on_request(read_items):
     lines = [{"tokens": [1] * 9}, {"tokens": [2] * 8}]
     rejected, kept = read_items(lines, max_seq_length=8)
     assert isinstance(rejected, Reject)
@@ -102,12 +102,12 @@ def test_over_long_samples_are_rejected_with_their_length_or_truncated_when_aske
     assert (cut.token_ids.tolist(), cut.truncated, kept.truncated) == ([1] * 8, True, False)
 
 
-def test_the_models_own_length_is_a_limit_too(read_items):
+def test_the_positions_of_the_model_are_a_limit_too(read_items):
     (item,) = read_items([{"tokens": [1] * 1025}], max_seq_length=4096)
     assert "is 1025 tokens long; the limit is 1024" in item.reason
 
 
-def test_truncation_and_padding_of_the_tokenizer_file_are_not_obeyed(tiny_folder, tmp_path, read_items):
+def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tiny_folder, tmp_path, read_items):
     tokenizer = Tokenizer.from_file(f"{tiny_folder}/tokenizer.json")
     tokenizer.enable_truncation(2)
     tokenizer.enable_padding(length=50)
@@ -131,7 +131,7 @@ def test_a_record_of_10_mb_is_rejected_and_the_next_is_read(read_items):
     assert isinstance(small, Sample)
 
 
-def test_the_two_halves_of_reading_give_what_reading_at_once_gives(tiny_folder, tmp_path):
+def test_the_two_halves_of_reading_equal_reading_at_once(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) if n % 7 else "bad" for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
@@ -144,7 +144,7 @@ def test_the_two_halves_of_reading_give_what_reading_at_once_gives(tiny_folder, 
     assert len(whole) == count_samples(str(path), "x", reader) == 2000
 
 
-def test_what_is_read_ahead_is_bounded_by_its_bytes(tiny_folder, tmp_path):
+def test_reading_ahead_is_bounded_by_bytes(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     sizes = [3_000_000, 3_000_000, 10, 1_000_000, 7_000_000, 5]
     path.write_text("".join(json.dumps({"text": "x" * size}) + "\n" for size in sizes))

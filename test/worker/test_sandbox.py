@@ -1,4 +1,4 @@
-"""Templates that would take too much time or memory, each stopped by a count."""
+"""Templates that take too much time or memory, each stopped by a count."""
 
 import threading
 import time
@@ -81,7 +81,7 @@ GROWS = (
         ),
     ],
 )
-def test_a_template_that_would_take_for_ever_or_all_memory_rejects_the_record(monkeypatch, template):
+def test_a_template_without_end_or_limit_rejects_the_record(monkeypatch, template):
     monkeypatch.setattr(sandbox, "MAX_STEPS", sandbox.MAX_STEPS // 16)
     monkeypatch.setattr(sandbox, "MAX_CHARS", sandbox.MAX_CHARS // 16)
     bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
@@ -105,14 +105,14 @@ def test_a_template_is_stopped_within_seconds(template):
 
 
 @pytest.mark.long
-def test_what_a_template_uses_up_is_counted_anew_for_each_record():
+def test_counts_start_again_for_each_record():
     template = Template(
         "{% for i in range(99999) %}{% for j in 'abcd' %}{{ j }}{% endfor %}{% endfor %}", is_chat=False
     )
     assert {template.render({}) for _ in range(4)} == {"abcd" * 99_999}
 
 
-def test_one_template_serves_several_threads_each_with_all_that_it_may_use_up(monkeypatch):
+def test_threads_share_a_template_and_each_has_its_own_counts(monkeypatch):
     monkeypatch.setattr(sandbox, "MAX_STEPS", 300_000)
     template = Template(
         "{% for i in range(99999) %}{% for j in 'a' %}{% endfor %}{% endfor %}{{ text }}", is_chat=False

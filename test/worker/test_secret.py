@@ -18,17 +18,17 @@ def read(name=NAME):
     return read_token(name, metadata.Credentials())
 
 
-def test_the_latest_version_is_read_as_the_vm_s_own_service_account(secrets):
+def test_the_latest_version_is_read_with_the_service_account_of_the_vm(secrets):
     assert read() == TOKEN
     assert secrets.requests == [(f"/v1/{NAME}/versions/latest:access", "Bearer t")]
 
 
-def test_a_version_that_is_named_is_read(secrets):
+def test_a_named_version_is_read(secrets):
     secrets.versions[f"{NAME}/versions/7"] = b"hf_seventh"
     assert read(f"{NAME}/versions/7") == "hf_seventh"
 
 
-def test_a_newline_at_its_end_is_no_part_of_a_token(secrets):
+def test_a_newline_at_the_end_is_no_part_of_a_token(secrets):
     secrets.versions[f"{NAME}/versions/latest"] = f"{TOKEN}\n".encode()
     assert read() == TOKEN
 
@@ -46,14 +46,14 @@ def test_a_newline_at_its_end_is_no_part_of_a_token(secrets):
         b'{"payload": 1}',
     ],
 )
-def test_what_passes_is_waited_for(secrets, fault):
+def test_temporary_errors_are_waited_out(secrets, fault):
     secrets.faults = lambda path: fault if len(secrets.requests) < 3 else None
     assert read() == TOKEN
     assert len(secrets.requests) == 3
 
 
 @pytest.mark.parametrize("crc", ["1", None, "x"])
-def test_bytes_that_do_not_match_their_checksum_are_not_a_token(secrets, crc, monkeypatch):
+def test_bytes_with_a_wrong_checksum_are_no_token(secrets, crc, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     secrets.faults = lambda path: secrets.answer(TOKEN.encode(), dataCrc32c=crc)
     with pytest.raises(
@@ -83,7 +83,7 @@ def test_bytes_that_do_not_match_their_checksum_are_not_a_token(secrets, crc, mo
         (b"h" * 70_000, "model", "its 70000 bytes"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_what_to_do(secrets, answer, kind, reason, monkeypatch, caplog):
+def test_an_unreadable_secret_is_reported_with_the_remedy(secrets, answer, kind, reason, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     secrets.versions[f"{NAME}/versions/latest"] = answer
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_told_with_what_to_do(secrets, answer, kind, reas
     assert base64.b64encode(TOKEN.encode())[:20].decode() not in shown
 
 
-def test_a_manager_that_does_not_answer_is_given_up(secrets, monkeypatch):
+def test_a_manager_without_an_answer_is_a_failure(secrets, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     monkeypatch.setenv("SECRETMANAGER_EMULATOR_HOST", "http://127.0.0.1:9")
     with pytest.raises(Failure, match="Secret Manager does not answer .ConnectionError.; gave up") as failure:
@@ -105,7 +105,7 @@ def test_a_manager_that_does_not_answer_is_given_up(secrets, monkeypatch):
     assert failure.value.kind == "infrastructure"
 
 
-def test_a_vm_without_an_access_token_says_so(secrets, monkeypatch):
+def test_a_vm_without_an_access_token_is_a_failure(secrets, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
     with pytest.raises(Failure, match="this VM gets no access token; gave up") as failure:
@@ -145,7 +145,7 @@ def test_a_lost_lease_ends_the_waiting(secrets):
         ("", False),
     ],
 )
-def test_a_secret_s_name_is_told_from_anything_else(secrets, name, expected):
+def test_names_of_secrets_are_recognised(secrets, name, expected):
     assert is_secret_name(name) is expected
     if not expected:
         with pytest.raises(Failure, match="its name is not projects/P/secrets/S") as failure:

@@ -59,7 +59,7 @@ def test_safetensors_shards_load_with_the_library(tmp_path, file_format, dtype):
         ("no samples", a_plan(()), {}),
     ],
 )
-def test_the_index_says_which_tokens_have_rows_and_what_was_kept(tmp_path, name, plan, expected):
+def test_the_index_has_the_positions_of_rows_and_the_kept_fields(tmp_path, name, plan, expected):
     rows, _ = some_rows(plan)
     loaded = safetensors.numpy.load(encode("safetensors", plan, rows).read())
     index = {key: values.tolist() for key, values in loaded.items() if not key.startswith("resid_post")}
@@ -103,14 +103,14 @@ def test_the_rows_are_not_copied():
     assert np.float32(1234.5).tobytes() == shard._buffers[-1][-4:]
 
 
-def test_a_layout_that_would_need_a_copy_is_refused():
+def test_an_array_that_would_need_a_copy_is_refused():
     with pytest.raises(ValueError, match="only a contiguous array"):
         encode_tensors({"a": np.zeros((4, 4), np.float32).T}, {})
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_shards_of_any_number_of_samples_tell_their_facts_by_a_small_read(file_format, count):
+def test_shards_of_any_number_of_samples_state_their_facts_in_a_small_read(file_format, count):
     plan = a_plan((5,) * count)
     rows, _ = some_rows(plan)
     data = encode(file_format, plan, rows).read()
@@ -119,7 +119,7 @@ def test_shards_of_any_number_of_samples_tell_their_facts_by_a_small_read(file_f
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_resumed_worker_reads_little_of_a_large_shard_to_know_its_facts(file_format):
+def test_the_facts_of_a_large_shard_need_little_reading(file_format):
     plan = a_plan((2000,) * 4)
     rows, _ = some_rows(plan, d_model=128)
     data = encode(file_format, plan, rows).read()
@@ -142,7 +142,7 @@ def test_damaged_facts_are_refused(file_format):
             read_metadata(lambda begin, end, part=part: part[begin:end], len(part), file_format)
 
 
-def test_tensors_come_back_as_they_were_written():
+def test_tensors_are_read_as_they_were_written():
     tensors = {
         "a": np.arange(6, dtype=np.int64).reshape(2, 3),
         "sums": np.random.default_rng(0).standard_normal((3, 2)),
@@ -163,7 +163,7 @@ def test_tensors_come_back_as_they_were_written():
 
 @pytest.mark.long
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_the_same_values_make_the_same_bytes_in_every_process_and_with_any_number_of_threads(tmp_path, file_format):
+def test_the_same_values_make_the_same_bytes_in_every_process_with_any_number_of_threads(tmp_path, file_format):
     script = f"""
 import sys; sys.path[:0] = {[WORKER, HERE]!r}
 from encoded_shards import a_plan, encode, some_rows

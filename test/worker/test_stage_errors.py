@@ -58,7 +58,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
     assert "metadata.json" not in outputs(storage)
 
 
-def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_models):
+def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
     storage.faults = lambda what: 403 if "/upload/" in what and storage.names(BUCKET, PREFIX) else None
     spec = {"shard_size_gb": SMALL}
     control = Control()
@@ -69,15 +69,15 @@ def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_m
     assert 1 <= len(outputs(storage)) <= 4
 
 
-def test_an_error_ends_an_upload_that_is_on_its_way(storage, tmp_path, warm_models, monkeypatch):
-    """A large shard on a slow network is not sent to its end when the stream has failed meanwhile."""
+def test_an_error_ends_a_running_upload(storage, tmp_path, warm_models, monkeypatch):
+    """The upload of a large shard on a slow network ends when a stage has failed."""
     began, asked = threading.Event(), []
 
     def endless(self, shard, pipeline):
         if shard.plan.number == 1:
             while True:
                 began.set()
-                asked.append(self._bucket.check())  # as before each part of an upload
+                asked.append(self._bucket.check())  # as between the parts of an upload
                 time.sleep(0.01)
         began.wait(10)
         raise RuntimeError("broken")

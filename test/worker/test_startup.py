@@ -14,19 +14,19 @@ from startup_script import SCRIPT, a_bundle, bash, start
 pytestmark = pytest.mark.slow
 
 
-def test_the_script_is_clean_for_shellcheck():
+def test_the_script_has_no_finding_of_shellcheck():
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
     result = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 
 
-def test_sourced_it_only_defines_its_functions():
+def test_the_sourced_script_only_defines_its_functions():
     result = bash(f"source {SCRIPT}; declare -F main make_environment")
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["main", "make_environment"], "")
 
 
-def test_memory_that_is_freed_is_used_again_and_asks_the_kernel_for_nothing():
+def test_freed_memory_is_used_again_without_the_kernel():
     faults = """
 import resource
 for size in [100_000_000] * 3:
@@ -39,7 +39,7 @@ for size in [100_000_000] * 3:
     assert first > 10_000 and max(others) < 1000, kept.stdout + kept.stderr
 
 
-def test_it_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
+def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
     digest = a_bundle(storage, cloud)
     result = start(cloud, storage, home, PYTHONDONTWRITEBYTECODE="1", UV_SLOW="2")  # time for a heartbeat
     assert result.returncode == 0, result.stderr
@@ -57,7 +57,7 @@ def test_it_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):
     assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent.py").exists()
     requests = len(storage.requests)
     assert start(cloud, storage, home).returncode == 0
-    assert len(storage.requests) == requests  # at the next boot everything is there
+    assert len(storage.requests) == requests  # the next boot finds everything
 
 
 def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_server(cloud, storage, home, tmp_path):
@@ -85,7 +85,7 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
         "gleaner-bundle",
     ],
 )
-def test_an_attribute_that_is_missing_is_named(cloud, storage, home, missing):
+def test_a_missing_attribute_is_named(cloud, storage, home, missing):
     a_bundle(storage, cloud)
     del cloud.attributes[missing]
     result = start(cloud, storage, home)
@@ -102,7 +102,7 @@ def test_an_attribute_that_is_missing_is_named(cloud, storage, home, missing):
         ("gleaner-bucket", "b/../c"),
     ],
 )
-def test_an_attribute_that_could_not_be_right_is_refused(cloud, storage, home, name, value):
+def test_an_impossible_attribute_is_refused(cloud, storage, home, name, value):
     a_bundle(storage, cloud)
     cloud.attributes[name] = value
     result = start(cloud, storage, home)
@@ -127,7 +127,7 @@ def link(tar):
 
 
 def many_after(add):
-    """So many that what lists them is not done when the first is found."""
+    """Adds so many members that the listing goes on after the first finding."""
 
     def change(tar):
         add(tar)
@@ -148,7 +148,7 @@ def many_after(add):
         (many_after(lambda tar: tar.addfile(tarfile.TarInfo("../outside"))), "a path that leads out of it"),
     ],
 )
-def test_a_bundle_that_reaches_outside_is_not_unpacked(cloud, storage, home, change, reason):
+def test_a_bundle_with_a_path_outside_is_not_unpacked(cloud, storage, home, change, reason):
     digest = a_bundle(storage, cloud, change)
     result = start(cloud, storage, home)
     assert result.returncode != 0
@@ -156,7 +156,7 @@ def test_a_bundle_that_reaches_outside_is_not_unpacked(cloud, storage, home, cha
     assert not (home / f"bundle-{digest}").exists()
 
 
-def test_a_vm_that_is_not_wanted_stops_setting_up(cloud, storage, home):
+def test_an_unwanted_vm_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.on_heartbeat = lambda body: {"action": "exit", "reason": "gone"}
     result = start(cloud, storage, home, UV_SLOW="5")
@@ -166,7 +166,7 @@ def test_a_vm_that_is_not_wanted_stops_setting_up(cloud, storage, home):
 
 
 @pytest.mark.skipif(os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio"), reason="this machine has a TPU")
-def test_a_vm_without_a_tpu_does_not_fall_back_to_its_cpu(cloud, storage, home):
+def test_a_vm_without_a_tpu_does_not_use_its_cpu(cloud, storage, home):
     a_bundle(storage, cloud)
     result = start(cloud, storage, home, GLEANER_PLATFORM="")
     assert result.returncode != 0

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def computed_alone(model, sample):
-    """{"site.layer": [rows, d_model] fp32} of the sample in a batch that holds nothing else, as it would be stored."""
+    """{"site.layer": [rows, d_model] fp32} of the sample in a batch of its own, as it would be stored."""
     width = batch_width(len(sample.token_ids), model.max_length)
     host = model.start([[sample]], batch_height(width), width).collect()[0]
     found = {}
@@ -84,7 +84,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     assert (progress["samples_done"], progress["samples_total"]) == (60, 60)
     assert progress["shards_done"] == len(shards)
     assert progress["tokens_done"] == sum(len(sample.token_ids) for sample in samples.values())
-    # What is stored for a sample is what the model computes for it alone.
+    # A stored sample equals the results of the model for the sample alone.
     tolerance = {"fp32": 1e-5, "int8": 4e-2}.get(spec["dtype"], 2e-2)
     for index in (0, 7, 37, 59):
         if index not in samples:
@@ -107,7 +107,7 @@ def check_sample(found, sample, kept, alone, tolerance):
 
 
 @pytest.mark.long
-def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
+def test_stated_statistics_are_true(storage, tmp_path, tiny_models):
     for dtype in ("fp32", "int8"):
         spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
         exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
@@ -142,8 +142,8 @@ def test_what_is_said_of_the_values_is_true(storage, tmp_path, tiny_models):
 @pytest.mark.parametrize(
     ("dtype", "scale", "hint"), [("fp16", 1e6, "bf16 or fp32"), ("bf16", float("nan"), "the model's weights")]
 )
-def test_a_value_that_is_not_finite_stops_the_stream_by_its_name(storage, tmp_path, tiny_folder, dtype, scale, hint):
-    """The embedding of one token is spoilt: the sample that has it is named, and nothing of its shard is stored."""
+def test_a_value_that_is_not_finite_stops_the_stream_with_its_place(storage, tmp_path, tiny_folder, dtype, scale, hint):
+    """The embedding of one token is changed: the error names the sample with the token, and its shard is not stored."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     tensors = safetensors.numpy.load_file(folder / "model.safetensors")

@@ -75,21 +75,21 @@ def test_a_template_that_fails_on_a_record_rejects_it_with_the_reason(template, 
         ("x" * 2_000_000, "it is 2000000 characters long; the limit is 1048576"),
     ],
 )
-def test_a_template_that_cannot_be_read_fails_the_run_with_its_line(template, reason):
+def test_an_unreadable_template_fails_the_run_with_its_line(template, reason):
     with pytest.raises(Failure) as failure:
         write(template, {})
     assert failure.value.kind == "model"
     assert f"Failed to use record.template of run.json: {reason}" in failure.value.reason
 
 
-def test_text_of_8_mib_is_written_and_a_longer_one_refused():
+def test_text_of_8_mib_is_written_and_a_longer_text_refused():
     template = Template("{{ text }}", is_chat=False)
     assert len(template.render({"text": "a" * (8 << 20)})) == 8 << 20
     with pytest.raises(TemplateProblem, match="it makes 8388609 characters; the limit is 8388608"):
         template.render({"text": "a" * ((8 << 20) + 1)})
 
 
-def test_a_lone_surrogate_of_a_field_is_found_in_what_the_template_makes_of_it():
+def test_a_lone_surrogate_in_the_text_of_a_template_is_found():
     assert write("ab{{ x }}", {"x": "\ud800"}).text == "`record.template` has a lone surrogate, \\ud800, at character 3"
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: right where it is right, and every other problem found and named."""
+"""The verdict on a run: verified where it is right, and every problem found and named."""
 
 import json
 import queue
@@ -28,7 +28,7 @@ from verified_run import LINES, PREFIX, SPEC
 pytestmark = pytest.mark.slow
 
 
-def test_a_run_that_is_right(stored, verify):
+def test_a_right_run_is_verified(stored, verify):
     report, problems = verify()
     assert report["ok"], problems
     shards = [name for name in outputs(stored) if name.startswith("shard_")]
@@ -47,7 +47,7 @@ def test_a_run_that_is_right(stored, verify):
     assert report["bytes"] == sum(len(outputs(stored)[name]) for name in shards)
 
 
-def test_a_stream_that_was_changed_afterwards(stored, verify):
+def test_a_changed_stream_is_found(stored, verify):
     a_stream(stored, [*LINES[:5], json.dumps({"text": "another"}), *LINES[6:]])
     report, problems = verify()
     assert not report["ok"]
@@ -87,7 +87,7 @@ def test_a_stream_without_a_record_is_called_empty(storage, verify, tiny_folder)
         ),
     ],
 )
-def test_rejects_that_are_wrong(stored, verify, name, text, problem):
+def test_wrong_rejects_are_found(stored, verify, name, text, problem):
     if text is None:
         stored.delete(BUCKET, PREFIX + "rejects.jsonl")
     else:
@@ -98,7 +98,7 @@ def test_rejects_that_are_wrong(stored, verify, name, text, problem):
     assert f"{PREFIX}rejects.jsonl" in problems or name == "twice"
 
 
-def test_a_summary_that_is_wrong_or_missing(stored, verify):
+def test_a_wrong_or_missing_summary_is_found(stored, verify):
     summary = json.loads(stored.data(BUCKET, PREFIX + "metadata.json"))
     for change in ({"total_samples": 7}, {"shards": summary["shards"][1:]}, {"total_tokens": 0}):
         stored.put(BUCKET, PREFIX + "metadata.json", json.dumps(summary | change).encode())
@@ -109,7 +109,7 @@ def test_a_summary_that_is_wrong_or_missing(stored, verify):
     assert "metadata.json is missing" in verify()[1]
 
 
-def test_a_second_stream_of_one_number_and_shards_of_no_stream(stored, verify):
+def test_a_second_stream_of_one_number_and_shards_without_a_stream_are_found(stored, verify):
     a_stream(stored, ["x"], name="datasets/my-run/stream_007.jsonl.gz")
     stored.put(BUCKET, "activations/my-run/tpu_9/shard_0001.safetensors", b"x")
     stored.put(BUCKET, "datasets/my-run/notes.txt", b"no stream")
@@ -126,7 +126,7 @@ def command(*arguments):
     return subprocess.run([sys.executable, "-m", "gleaner_worker.verify", *arguments], capture_output=True, text=True)
 
 
-def test_the_command_says_it_as_json_and_by_its_exit_status(stored):
+def test_the_command_prints_json_and_sets_its_exit_status(stored):
     right = command("--bucket", BUCKET, "--run", "my-run", "--json")
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["ok"] is True
@@ -140,13 +140,13 @@ def test_the_command_says_it_as_json_and_by_its_exit_status(stored):
 
 
 @pytest.mark.parametrize("module", ["verify.__main__", "model.tiny"])
-def test_commands_that_compute_nothing_start_without_jax(module):
+def test_commands_without_computation_start_without_jax(module):
     """JAX takes seconds to import."""
     code = f"import sys, gleaner_worker.{module}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_the_run_without_a_name_is_found_where_its_streams_are(storage, tmp_path, tiny_models, tiny_folder):
+def test_the_default_run_is_found_by_its_streams(storage, tmp_path, tiny_models, tiny_folder):
     resource = a_stream(storage, LINES, name="datasets/stream_007.jsonl")
     a_stream(storage, ["x"], name="datasets/other-run/stream_007.jsonl")
     from build import a_work_answer, parse_work
@@ -179,7 +179,7 @@ def test_the_progress_of_a_long_verification_names_stream_shards_and_time():
     assert said.get(timeout=60).startswith("Verifying my-run, stream 002")
 
 
-def test_a_summary_with_untrue_statistics(stored, verify):
+def test_a_summary_with_false_statistics_is_found(stored, verify):
     name = PREFIX + "metadata.json"
     summary = json.loads(stored.data(BUCKET, name))
     summary["shards"][0]["stats"]["resid_post.0"]["mean"] = 0.5
@@ -191,7 +191,7 @@ def test_a_summary_with_untrue_statistics(stored, verify):
 
 
 @pytest.mark.long
-def test_several_samples_of_a_line_are_counted_each(storage, tmp_path, tiny_folder, verify):
+def test_each_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder, verify):
     folder = str(tmp_path / "model")
     shutil.copytree(tiny_folder, folder)
     (tmp_path / "model/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.long
-def test_a_pickle_shard_with_other_samples_or_a_program_in_it(storage, tmp_path, tiny_models, tiny_folder, verify):
+def test_a_pickle_shard_with_other_samples_or_a_program_is_found(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
     run_extract(a_work(a_stream(storage, LINES), **spec), tiny_models(**spec), str(tmp_path))
     put_manifest(storage, model=tiny_folder, **spec)
@@ -114,9 +114,7 @@ KINDS = [
 @pytest.mark.parametrize(
     ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
 )
-def test_every_kind_of_run_is_verified_and_its_damage_found(
-    storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes
-):
+def test_damage_in_every_kind_of_run_is_found(storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes):
     spec = spec | {"max_seq_length": 32}  # one batch shape
     lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12, 5)]
     run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
@@ -141,7 +139,7 @@ def shard_of(storage):
 
 
 @pytest.mark.long
-def test_a_pickle_of_a_selection_is_verified_too(storage, tmp_path, tiny_models, tiny_folder, verify):
+def test_a_pickle_of_a_selection_is_verified(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
     spec["max_seq_length"] = 32
     lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12, 5))]

@@ -18,7 +18,7 @@ from verified_run import PREFIX, rewrite
 pytestmark = pytest.mark.slow
 
 
-def test_a_shard_that_is_missing(stored, verify):
+def test_a_missing_shard_is_found(stored, verify):
     held = stored.metadata(BUCKET, PREFIX + "shard_0002.safetensors")
     stored.delete(BUCKET, PREFIX + "shard_0002.safetensors")
     report, problems = verify()
@@ -29,7 +29,7 @@ def test_a_shard_that_is_missing(stored, verify):
     assert f"samples missing, the first at line {int(held['first_sample']) + 1}" in problems
 
 
-def test_a_last_shard_that_is_missing(stored, verify):
+def test_a_missing_last_shard_is_found(stored, verify):
     last = max(name for name in outputs(stored) if name.startswith("shard_"))
     left = int(stored.metadata(BUCKET, PREFIX + last)["first_sample"])
     stored.delete(BUCKET, PREFIX + last)
@@ -100,7 +100,7 @@ def set_value(tensors, value):
         ),
     ],
 )
-def test_a_shard_whose_content_is_wrong(stored, verify, tmp_path, name, change, problem, count):
+def test_a_shard_with_wrong_content_is_found(stored, verify, tmp_path, name, change, problem, count):
     rewrite(stored, "shard_0001.safetensors", change)
     report, problems = verify()
     assert not report["ok"]
@@ -129,14 +129,14 @@ def test_a_shard_whose_content_is_wrong(stored, verify, tmp_path, name, change, 
         ({"stream_crc32c": "AAAAAA=="}, "was made from other content of datasets/my-run/stream_007.jsonl"),
     ],
 )
-def test_a_shard_whose_metadata_is_wrong(stored, verify, tmp_path, changes, problem):
+def test_a_shard_with_wrong_metadata_is_found(stored, verify, tmp_path, changes, problem):
     rewrite(stored, "shard_0001.safetensors", lambda t: None, **changes)
     report, problems = verify()
     assert not report["ok"]
     assert any(part in problems for part in problem.split("|")), problems
 
 
-def test_a_shard_that_is_damaged(stored, verify):
+def test_a_damaged_shard_is_found(stored, verify):
     name = PREFIX + "shard_0001.safetensors"
     stored.put(BUCKET, name, stored.data(BUCKET, name)[:-5], stored.metadata(BUCKET, name))
     report, problems = verify()
@@ -144,7 +144,7 @@ def test_a_shard_that_is_damaged(stored, verify):
     assert "shard_0001.safetensors cannot be read" in problems
 
 
-def test_a_shard_of_another_model(stored, verify, tmp_path):
+def test_a_shard_of_another_model_is_found(stored, verify, tmp_path):
     rewrite(stored, "shard_0001.safetensors", lambda t: None, model_fingerprint="0" * 16)
     assert "the shards of my-run were made with 2 different models" in verify()[1]
 
@@ -188,7 +188,7 @@ def stats_without(name, **changes):
         ("none", lambda stats: {}, "says of resid_post.0 none"),
     ],
 )
-def test_a_shard_that_tells_untrue_statistics(stored, verify, name, change, problem):
+def test_a_shard_with_false_statistics_is_found(stored, verify, name, change, problem):
     _, inside = parse_tensors(stored.data(BUCKET, PREFIX + "shard_0001.safetensors"))
     rewrite(stored, "shard_0001.safetensors", inside={"stats": json.dumps(change(json.loads(inside["stats"])))})
     report, problems = verify()
@@ -197,7 +197,7 @@ def test_a_shard_that_tells_untrue_statistics(stored, verify, name, change, prob
     assert "metadata.json tells other statistics of" in problems
 
 
-def test_a_tensor_whose_checksum_is_another(stored, verify):
+def test_a_tensor_with_another_checksum_is_found(stored, verify):
     name = PREFIX + "shard_0001.safetensors"
     data = bytearray(stored.data(BUCKET, name))
     data[-1] ^= 1
@@ -212,7 +212,7 @@ def test_a_tensor_whose_checksum_is_another(stored, verify):
     assert f"{name} is damaged: token_ids has the checksum" in verify()[1]
 
 
-def test_shards_that_were_not_made_with_the_model_that_the_run_was_begun_with(stored, verify, tiny_models):
+def test_shards_of_another_model_than_the_lock_are_found(stored, verify, tiny_models):
     write_model_lock(bucket(), "my-run", tiny_models().files)
     assert verify()[0]["ok"], verify()
     lock = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))

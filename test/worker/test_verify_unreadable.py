@@ -1,4 +1,4 @@
-"""Objects that rotted or cannot be read: named, while verify reads all others."""
+"""Objects that rotted or cannot be read: named, while verify reads all other objects."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from verified_run import PREFIX, rot
 pytestmark = pytest.mark.slow
 
 
-def test_a_shard_whose_bytes_rotted_is_told_at_once_and_the_other_shards_are_read(stored, verify):
+def test_a_rotten_shard_is_reported_and_the_other_shards_are_read(stored, verify):
     name = PREFIX + "shard_0002.safetensors"
     kept = stored.objects[BUCKET, name]
     kept["data"] = kept["data"][:-5] + bytes([kept["data"][-5] ^ 1]) + kept["data"][-4:]
@@ -52,7 +52,7 @@ def test_a_shard_that_cannot_be_downloaded_is_named_and_the_other_shards_are_rea
     assert "metadata.json" not in problems
 
 
-def test_a_stream_whose_bytes_rotted_has_the_numbers_of_its_shards_and_every_sample_missing(stored, verify):
+def test_a_rotten_stream_has_the_numbers_of_its_shards_and_every_sample_missing(stored, verify):
     right = verify()[0]
     name = "datasets/my-run/stream_007.jsonl"
     rot(stored, name)
@@ -66,7 +66,7 @@ def test_a_stream_whose_bytes_rotted_has_the_numbers_of_its_shards_and_every_sam
     ]
 
 
-def test_a_stream_that_is_deleted_while_verify_reads_is_named(stored, verify):
+def test_a_stream_that_is_deleted_during_verify_is_named(stored, verify):
     name = "datasets/my-run/stream_007.jsonl"
     stored.faults = lambda request: stored.delete(BUCKET, name) if f"{name}?" in request else None
     report, problems = verify()
@@ -74,7 +74,7 @@ def test_a_stream_that_is_deleted_while_verify_reads_is_named(stored, verify):
     assert f"{name} cannot be read: Failed to download gs://{BUCKET}/{name}: it is not there" in problems
 
 
-def test_a_model_json_whose_bytes_rotted_is_named_and_the_shards_are_read(stored, verify, tiny_models):
+def test_a_rotten_model_json_is_named_and_the_shards_are_read(stored, verify, tiny_models):
     write_model_lock(bucket(), "my-run", tiny_models().files)
     rot(stored, "activations/my-run/model.json")
     report, problems = verify()
@@ -85,14 +85,14 @@ def test_a_model_json_whose_bytes_rotted_is_named_and_the_shards_are_read(stored
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["metadata.json", "rejects.jsonl"])
-def test_a_summary_or_rejects_whose_bytes_rotted_leave_the_shards_counted(stored, verify, name):
+def test_rotten_rejects_or_summary_leave_the_shards_counted(stored, verify, name):
     rot(stored, PREFIX + name)
     report, problems = verify()
     assert (report["ok"], report["stored_once"]) == (False, 41)
     assert f"{PREFIX}{name} is damaged: its bytes differ from its checksum" in problems
 
 
-def test_a_damaged_shard_is_told_while_later_shards_are_still_to_be_read(stored, tmp_path):
+def test_a_damaged_shard_is_reported_before_later_shards_are_read(stored, tmp_path):
     rot(stored, PREFIX + "shard_0001.safetensors")
     said, told = [], []
     progress = Progress("my-run\x1b[2J", said.append)
@@ -104,7 +104,7 @@ def test_a_damaged_shard_is_told_while_later_shards_are_still_to_be_read(stored,
     assert said[-1] == "problem: x\ufffd[2J\ufffd\ufffd"
 
 
-def test_a_stream_that_cannot_be_read_leaves_the_others_counted(stored, verify):
+def test_an_unreadable_stream_leaves_the_others_counted(stored, verify):
     a_stream(stored, ["x"], name="datasets/my-run/stream_008.jsonl.gz")
     stored.put(BUCKET, "datasets/my-run/stream_008.jsonl.gz", b"\x1f\x8b\x08 damaged")
     report, problems = verify()

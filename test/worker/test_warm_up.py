@@ -10,7 +10,7 @@ from gleaner_worker.model.warm_up import Programs, WarmUp
 pytestmark = pytest.mark.slow
 
 
-def test_a_shape_is_compiled_once_however_many_ask():
+def test_a_shape_is_compiled_once_for_any_number_of_threads():
     begun, go = [], threading.Event()
 
     def compile_shape(shape):
@@ -30,7 +30,7 @@ def test_a_shape_is_compiled_once_however_many_ask():
     assert begun == [(1, 32)] and answers == ["program (1, 32)"] * 4 and programs.is_ready((1, 32))
 
 
-def test_a_shape_that_fails_fails_whoever_uses_it_and_nobody_else():
+def test_a_failed_shape_fails_every_use_and_no_other_shape():
     def compile_shape(shape):
         if shape[1] == 64:
             raise Failure("model", "Failed to fit a batch")
@@ -44,7 +44,7 @@ def test_a_shape_that_fails_fails_whoever_uses_it_and_nobody_else():
             programs.get((1, 64))
 
 
-def test_a_cancelled_warm_up_begins_nothing_more():
+def test_a_cancelled_warm_up_begins_no_further_shape():
     begun, go = [], threading.Event()
 
     def compile_shape(shape):
@@ -59,7 +59,7 @@ def test_a_cancelled_warm_up_begins_nothing_more():
     assert len(begun) <= 4
 
 
-def test_shapes_are_compiled_once_each_in_the_order_in_which_they_are_added(monkeypatch):
+def test_shapes_are_compiled_once_in_the_order_of_their_addition(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     begun, go = [], threading.Event()
 
@@ -72,7 +72,7 @@ def test_shapes_are_compiled_once_each_in_the_order_in_which_they_are_added(monk
     warm_up.add([(1, 64), (1, 32)])
     go.set()
     warm_up.wait()
-    warm_up.add([(1, 96), (1, 128)])  # after its thread has ended
+    warm_up.add([(1, 96), (1, 128)])  # after the end of its thread
     warm_up.wait()
     assert begun == [(1, 96), (1, 32), (1, 64), (1, 128)]
     WarmUp(programs, begun).wait()

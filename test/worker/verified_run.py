@@ -31,7 +31,7 @@ LINES = [*text_lines(40), "junk", json.dumps({"text": "last"})]
 
 @pytest.fixture
 def stored(storage, tmp_path, tiny_models, tiny_folder):
-    """The run, finished: change something, then verify()."""
+    """The finished run, to change before verify()."""
     run_extract(a_work(a_stream(storage, LINES), **SPEC), tiny_models(), str(tmp_path))
     put_manifest(storage, model=tiny_folder, **SPEC)
     return storage
@@ -47,9 +47,9 @@ def verify(tmp_path):
 
 
 def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=False, **metadata):
-    """Changes what is in a safetensors shard, checksums and all; its custom metadata stay, or get some of them anew.
+    """Changes the tensors of a safetensors shard and their checksums; custom metadata stay, except for `metadata`.
 
-    inside: what the header says otherwise than before. signed: nothing tells that the bytes are others.
+    inside: changes of the header. signed: the metadata state the checksum of the new bytes.
     """
     data = storage.data(BUCKET, PREFIX + name)
     is_packed = name.endswith(".zst")
@@ -72,6 +72,6 @@ def unpacked(data):
 
 
 def rot(storage, name):
-    """Changes the first byte of an object, whose checksum stays."""
+    """Changes the first byte of an object, but not its checksum."""
     kept = storage.objects[BUCKET, name]
     kept["data"] = bytes([kept["data"][0] ^ 1]) + kept["data"][1:]
