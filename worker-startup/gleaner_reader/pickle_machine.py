@@ -1,7 +1,7 @@
 """A pickle machine of our own, because Python's machine calls every name that a pickle holds.
 
-This machine knows only the opcodes of plain values. It has three names, for which it makes an array or an array's type
-itself, and it calls nothing.
+This machine knows only the opcodes of plain values. For a few names of numpy it makes an array or an array's type
+itself. Other names are refused, and nothing is called.
 """
 
 import io

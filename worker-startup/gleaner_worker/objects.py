@@ -1,4 +1,4 @@
-"""The bucket, as the worker needs it: list, read one generation, and create new objects. It never deletes."""
+"""The bucket, as the worker needs it: list, read one generation, and create new objects. Objects are never deleted."""
 
 import http.client
 import os

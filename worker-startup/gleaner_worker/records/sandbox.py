@@ -1,7 +1,7 @@
 """Runs untrusted Jinja templates on untrusted records.
 
 Jinja's own sandbox keeps a template away from Python. This sandbox also limits time and memory: it counts all work, and
-a template that exceeds the count ends with an error. Counts, unlike a clock, are the same on every machine. It counts:
+a template that exceeds the count ends with an error. Counts, unlike a clock, are the same on every machine. The counts:
 
   steps   rounds of loops, calls, filters, tests, comparisons
   chars   of every string that is made, which limits memory too; containers count by their size

@@ -2,7 +2,7 @@
 
     python -m gleaner_worker.verify --bucket B --run RUN --json
 
-Exit status: 0 for a verified run, 1 for problems, 2 when verify itself failed. It writes nothing to the bucket.
+Exit status: 0 for a verified run, 1 for problems, 2 when verify itself failed. Writes nothing to the bucket.
 """
 
 import argparse
