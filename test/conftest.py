@@ -1,11 +1,11 @@
-"""What the tests of the worker and of the reader share."""
+"""Hooks for the tests of the worker and of the reader."""
 
 import pytest
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leaves the cases of `sample(n)` that are not among the n for the tier long."""
+    """Moves all cases of `sample(n)` but n of them to the tier long."""
     cases = {}
     for item in items:
         if mark := item.get_closest_marker("sample"):

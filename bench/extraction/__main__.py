@@ -15,7 +15,7 @@ from .workplace import Workplace
 
 NAMES = ("forward", "saved", "seed", "libraries", "depth", "sink", "memory", "reader")
 _MODULES = {"sink": "upload"}
-# No bench needs a network, and no progress bar belongs into what it prints.
+# No bench needs a network, and its output has no progress bar.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tiny model: whether they work, not how fast")
     parser.add_argument("--rounds", type=int, help="at most so many of what is measured several times")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
-    parser.add_argument("--folder", help=argparse.SUPPRESS)  # of a bench's own process
+    parser.add_argument("--folder", help=argparse.SUPPRESS)  # for the process of one bench
     args = parser.parse_args()
     if unknown := set(args.names) - set(NAMES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
@@ -62,12 +62,12 @@ def _run(name: str, place: Workplace) -> Report:
     report = importlib.import_module(f".{_MODULES.get(name, name)}", __package__).run(place)
     if not place.is_quick:
         return report
-    # Of a tiny model no speed is promised.
+    # The speed of a tiny model has no target.
     return dataclasses.replace(report, figures=[dataclasses.replace(f, target=None) for f in report.figures])
 
 
 def _in_own_process(name: str, folder: str, args: argparse.Namespace) -> Report | None:
-    """None when it failed. Of its own, so that one bench's threads and memory are not another's."""
+    """The report, or None for a failure. A process of its own keeps one bench's threads and memory from the next."""
     result = os.path.join(folder, f"{name}.json")
     command = [sys.executable, "-m", __package__, name, "--folder", folder, "--json", result]
     command += ["--quick"] if args.quick else []

@@ -1,4 +1,4 @@
-"""Time against the deepest layer asked for: no block after it is computed, so time grows in proportion."""
+"""Time by the deepest requested layer: no later block is computed, so time grows in proportion."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The forward pass alone, without logits, against transformers: the same weights, batches and lengths."""
+"""The forward pass alone, without logits, compared with transformers: the same weights, batches and lengths."""
 
 import os
 from functools import partial
@@ -43,7 +43,7 @@ def run(place: Workplace) -> Report:
 
 
 def _theirs(place: Workplace, dtype: str, attention: str) -> torch.nn.Module:
-    """Without the head, as the residual stream needs none."""
+    """The model without its head, which the residual stream does not need."""
     return transformers.AutoModel.from_pretrained(
         place.model, dtype=_DTYPES[dtype], attn_implementation=attention, use_cache=False
     ).eval()

@@ -1,4 +1,4 @@
-"""The worker's own pieces, put together as the agent does it, without a control plane."""
+"""The worker's own parts, connected as in the agent, without a control plane."""
 
 import itertools
 import json
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gleaner_worker.batching import plan_batches
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
-from gleaner_worker.model.loaded import Model, load_model
-from gleaner_worker.objects import Bucket, BytesContent
-from gleaner_worker.records.samples import Sample
-from gleaner_worker.shards.plan import plan_batches
+from gleaner_worker.model.model import Model, find_files, load_model
+from gleaner_worker.objects import Bucket
+from gleaner_worker.records.samples import Sample, make_reader
 from gleaner_worker.spec import Spec
+from gleaner_worker.upload_content import BytesContent
 from gleaner_worker.work import Work
 
 from .workplace import Workplace
@@ -22,20 +23,20 @@ _NUMBERS = itertools.count()
 
 
 def load(place: Workplace, spec: Spec) -> Model:
-    """With every batch shape compiled."""
-    model = load_model(spec, place.path("home"), None)
+    """The model with every batch shape compiled."""
+    model = load_model(spec, find_files(spec, place.path("home"), None))
     model.warm_up().wait()
     return model
 
 
 def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
-    """Runs all blocks up to the deepest (default: the last) and returns one row per sample, the least possible."""
+    """Runs all blocks up to the deepest (default: the last) and returns a single row per sample."""
     layer = place.layers - 1 if deepest is None else deepest
     return load(place, place.spec(layers=[layer], tokens="last", **spec))
 
 
 def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Sample]:
-    """Of token ids [length] each; positions: "last" or "all"."""
+    """Samples of token ids [length] each; positions: "last" or "all"."""
     return [
         Sample(
             i, np.asarray(ids, np.int32), np.array([len(ids) - 1], np.int32) if positions == "last" else None, "", False
@@ -45,9 +46,9 @@ def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Samp
 
 
 def compute(model: Model, samples: list[Sample]) -> None:
-    """Every batch of `samples`, the next one started before the last one is collected."""
+    """Computes every batch of `samples`; the next batch starts before the last one is collected."""
     waiting = None
-    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.reader.max_length):
+    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.max_length):
         pending = model.start([[samples[row] for row in batch.rows]], batch.height, batch.width)
         if waiting is not None:
             waiting.collect()
@@ -57,7 +58,7 @@ def compute(model: Model, samples: list[Sample]) -> None:
 
 
 def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
-    """Uploads a stream; its name, generation and checksum."""
+    """Uploads a stream; returns its name, generation and checksum."""
     content = BytesContent("".join(json.dumps(record) + "\n" for record in records).encode())
     name = f"datasets/bench/stream_{next(_NUMBERS):03}.jsonl"
     bucket.create(name, content, {}, "application/x-ndjson")
@@ -65,12 +66,14 @@ def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
 
 
 def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int, str]) -> Control:
-    """The whole pipeline, from the stream's lines to shards in the bucket; under a new run, so nothing is there yet."""
+    """Runs the whole pipeline, from the stream's lines to shards in the bucket, under a new run."""
     run = f"bench-{next(_NUMBERS)}"
     name, generation, crc32c = stream
     work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)
     control = Control()
-    outcome = extract(work, model, bucket.checked(control.check_lease), os.path.join(place.folder, "scratch"), control)
+    reader = make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
+    folder = os.path.join(place.folder, "scratch")
+    outcome = extract(work, model, reader, bucket.checked(control.check_lease), folder, control)
     if outcome != "completed":
         raise RuntimeError(f"Failed to measure: the extraction ended as {outcome}")
     return control

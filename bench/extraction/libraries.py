@@ -1,8 +1,8 @@
-"""One layer's residual stream of the same token rows, computed and stored, against the libraries people use for it.
+"""One layer's residual stream of the same token rows, computed and stored, compared with common libraries.
 
-Every side makes fp32 activations of fp32 weights in batches of 2,048 tokens, and what it stored is compared with ours.
-SAELens writes an Arrow dataset, as its runner does; TransformerLens and nnsight leave storing to their users, and get
-safetensors.
+Every side makes fp32 activations of fp32 weights in batches of 2,048 tokens, and its stored rows are compared with
+ours. SAELens writes an Arrow dataset, as its runner does. TransformerLens and nnsight leave storage to their users, and
+get safetensors.
 """
 
 import os
@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
 
-from gleaner_reader.facts import parse_tensors
+from gleaner_reader.header import parse_tensors
 
 from .job import load, put_stream, store
 from .sink import running_sink
@@ -28,7 +28,7 @@ from .workplace import HUB_NAME, Workplace
 
 CLAIM = "one layer's resid_post, computed and stored: SAELens, TransformerLens and nnsight over ours"
 _BATCH_TOKENS = 2048
-_CLOSE = 1e-4  # relative error, fp32: the same output
+_CLOSE = 1e-4  # relative error, fp32: equal outputs
 
 
 def run(place: Workplace) -> Report:
@@ -97,7 +97,7 @@ def _sae_lens(place: Workplace, ids: np.ndarray, layer: int) -> Callable[[], np.
             shuffle=False,
             dtype="float32",
             device="cpu",
-            # Exactly what there is: it would begin again from the first row to fill more.
+            # Exactly the available rows: for more rows SAELens starts again from the first.
             buffer_size_gb=ids.size * d_model * 4 / 1e9,
             prepend_bos=False,
             streaming=False,

@@ -1,4 +1,4 @@
-"""Where it was measured, for every report to say."""
+"""The machine of a measurement, for every report."""
 
 import importlib.metadata
 import os
@@ -33,7 +33,7 @@ def _cpu() -> tuple[set[str], str]:
                 elif key.strip() == "model name":
                     model = value.strip()
     except OSError:
-        pass  # not Linux: the architecture must do
+        pass  # not Linux: the architecture is enough
     return flags, model
 
 

@@ -1,4 +1,4 @@
-"""Memory of the extraction over 10,000 samples: it must not grow with the stream."""
+"""Memory of the extraction over 10,000 samples, which must not grow with the stream."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 def run(place: Workplace) -> Report:
     report = Report("memory", CLAIM)
     samples = 300 if place.is_quick else 10_000
-    small = Workplace(place.folder, True)  # of the tiny model: it is the stream that has to be long
+    small = Workplace(place.folder, True)  # of the tiny model, because only the stream must be long
     lengths = np.random.default_rng(0).integers(20, 200, samples)
     ids = small.token_rows(1, int(lengths.max()))[0]
     with running_sink() as bucket:

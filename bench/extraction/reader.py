@@ -1,4 +1,4 @@
-"""Shuffled batches of one layer through gleaner_reader, against numpy picking as many rows from the same file."""
+"""Shuffled batches of one layer through gleaner_reader, compared with numpy picking as many rows from the same file."""
 
 import os
 
@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 
 import gleaner_reader
+from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
-from gleaner_worker.shards.write import encode_shard
 
 from .job import samples_of
 from .timing import Report, speed_up, take_turns
@@ -27,7 +27,7 @@ def run(place: Workplace) -> Report:
     path = place.path("shard_0001.safetensors")
     with open(path, "wb") as file:
         file.write(data.read())
-    begin = os.path.getsize(path) - values.nbytes + values[0].nbytes  # the layers come last, in order
+    begin = os.path.getsize(path) - values.nbytes + values[0].nbytes  # the layers are the last tensors, in order
     mapped = np.memmap(path, np.uint16, "r", begin, values.shape[1:])
     rng = np.random.default_rng(1)
 

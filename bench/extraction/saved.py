@@ -1,4 +1,4 @@
-"""The whole pipeline, every row stored in a bucket on the loopback, against the same batches with nothing stored."""
+"""The whole pipeline with every row stored in a bucket on the loopback, compared with the same batches unstored."""
 
 import gleaner_worker.extract  # noqa: F401  (its import is not what is measured)
 

@@ -1,7 +1,7 @@
-"""End to end against the way extraction was done before: what SEED_WAY says, made again here for this comparison.
+"""End to end compared with the seeds' way of extraction: SEED_WAY describes that way, rebuilt here for the comparison.
 
-Both sides take the same token ids of real records and store into the same bucket on the loopback. The older way
-costs the same for every batch of four, all padded alike: the bench measures one batch and extrapolates the rest.
+Both sides take the same token ids of real records and store into the same bucket on the loopback. Every batch of four
+costs the older way the same, because all are padded alike: the bench measures one batch and extrapolates.
 """
 
 import gzip
@@ -16,8 +16,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.weights import load_params
-from gleaner_worker.objects import Bucket, FileContent
+from gleaner_worker.objects import Bucket
 from gleaner_worker.records.arc import encode_task
+from gleaner_worker.upload_content import FileContent
 
 from .job import load, put_stream, store
 from .sink import running_sink
@@ -47,7 +48,7 @@ def run(place: Workplace) -> Report:
     with running_sink() as bucket:
         models_ = {dtype: load(place, place.spec(dtype=dtype, max_seq_length=length)) for dtype in ("bf16", "fp32")}
         for name, count, weight in (("GSM8K", 64, 1), ("ARC", 8, _PROMPTS_PER_TASK)):
-            # Every nth, so that short and long ones are there as in the whole.
+            # Every nth, so that the share of short and long prompts stays the same.
             chosen = ids[name][:: max(1, len(ids[name]) // count)][:count]
             stream = put_stream(bucket, [{"tokens": sample} for sample in chosen])
             sides = {"seed": partial(seed.run, chosen[:_BATCH], bucket)}
@@ -133,7 +134,7 @@ def _residuals(params: dict, ids: jax.Array, config) -> list[jax.Array]:
 
 
 def _tokenize(texts: dict[str, list[str]], vocab_size: int) -> dict[str, list[list[int]]]:
-    """Encodes with a byte-level BPE of these texts in which every digit is a token, as in Qwen's."""
+    """Encodes with a byte-level BPE of these texts. Every digit is a token, as in Qwen's."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

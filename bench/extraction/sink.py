@@ -1,7 +1,7 @@
-"""A bucket on the loopback that takes what it is sent at memory speed: `python -m extraction.sink` prints its URL.
+"""A bucket on the loopback that receives at memory speed: `python -m extraction.sink` prints its URL.
 
-It speaks the part of Cloud Storage's JSON API that an upload needs, in a process of its own. Large objects are counted
-and dropped, so that neither its disk nor a checksum of its own is what is measured; small ones can be read again.
+The sink has the part of Cloud Storage's JSON API that an upload needs, in a process of its own. Large objects are
+counted and dropped, so that no disk and no second checksum is measured; small objects can be read again.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _PIECE_BYTES = 1 << 20
 
 @contextmanager
 def running_sink():
-    """Yields a Bucket whose uploads a sink takes."""
+    """Yields a Bucket that uploads to a sink."""
     child = subprocess.Popen([sys.executable, "-m", "extraction.sink"], stdout=subprocess.PIPE, text=True)
     try:
         os.environ["STORAGE_EMULATOR_HOST"] = child.stdout.readline().strip()

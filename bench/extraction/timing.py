@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 def take_turns(sides: dict[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
-    """Seconds of each side in each round. With `warm_up` each runs once before, uncounted."""
+    """The seconds of each side in each round. With `warm_up` each side runs once before, uncounted."""
     if warm_up:
         for side in sides.values():
             side()
@@ -24,7 +24,7 @@ def take_turns(sides: dict[str, Callable[[], object]], rounds: int, warm_up: boo
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of a report: how many times faster (or, for a share, how much of the other's speed)."""
+    """One line of a report: the factor of speed, or for a share the part of the other side's speed."""
 
     what: str
     value: float
@@ -55,7 +55,7 @@ class Report:
 def speed_up(
     what: str, base: Sequence[float], ours: Sequence[float], target: float | None = None, detail: str = ""
 ) -> Figure:
-    """base / ours: the median over rounds of the two sides' ratio within a round, and its range."""
+    """base / ours: the median over rounds of the ratio of both sides within a round, and its range."""
     ratios = [b / o for b, o in zip(base, ours, strict=True)]
     best = f"best of each {min(base) / min(ours):.2f}"
     return Figure(

@@ -1,4 +1,4 @@
-"""Encoding and uploading shards, against the same client sending ready bytes to a bucket that takes anything."""
+"""Encoding and uploading shards, compared with the same client sending ready bytes to a sink."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -9,8 +9,9 @@ import numpy as np
 from gleaner_reader.checksums import crc32c
 from gleaner_worker.objects import Bucket
 from gleaner_worker.pipeline import Pipeline
+from gleaner_worker.shards.encode import CONTENT_TYPES, encode_shard
 from gleaner_worker.shards.plan import ShardPlan
-from gleaner_worker.shards.write import CONTENT_TYPES, ShardBytes, encode_shard
+from gleaner_worker.shards.shard_bytes import ShardBytes
 
 from .job import samples_of
 from .sink import running_sink
@@ -19,7 +20,7 @@ from .workplace import Workplace
 
 CLAIM = "encode and upload into a bucket on the loopback against the same bytes sent raw, as a share of its speed"
 _SHARDS = 4
-_UPLOADS = 4  # at once, as the extraction has it
+_UPLOADS = 4  # at once, as in the extraction
 _STATS = {"mean": 0.0, "norm": 1.0, "max_abs": 1.0, "non_finite": 0}
 _names = itertools.count()
 
@@ -79,7 +80,7 @@ def _measure(
 
 
 def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes]) -> None:
-    """Several uploads at once beside the next encoding, as the extraction does it."""
+    """Uploads several shards at once beside the next encoding, as the extraction does."""
 
     def shards() -> Iterator[ShardBytes]:
         for _ in range(_SHARDS):

@@ -1,4 +1,4 @@
-"""What every bench starts from: a folder, a model of the Qwen2.5-0.5B shape with random weights, and real texts."""
+"""The start of every bench: a folder, a model of the Qwen2.5-0.5B shape with random weights, and real texts."""
 
 import json
 import os
@@ -19,14 +19,14 @@ _SHAPE = {
     "num_key_value_heads": 2,
     "vocab_size": 151_936,
 }
-HUB_NAME = "Qwen/Qwen2.5-0.5B"  # what libraries call a model of that shape
+HUB_NAME = "Qwen/Qwen2.5-0.5B"  # the libraries' name of a model of that shape
 _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
 
 
 @dataclass(frozen=True)
 class Workplace:
     folder: str
-    is_quick: bool  # a tiny model and little input: whether it works, not how fast
+    is_quick: bool  # a tiny model and little input, to test a bench instead of a speed
     most_rounds: int | None = None
 
     @cached_property
@@ -43,7 +43,7 @@ class Workplace:
         return folder
 
     def put_in_hub_cache(self) -> None:
-        """For libraries that know models by hub names: HUB_NAME is ours, as if it had been downloaded (to HF_HOME)."""
+        """Makes our model available as HUB_NAME in HF_HOME, for libraries that load models by hub names."""
         revision = "0" * 40
         folder = os.path.join(os.environ["HF_HOME"], "hub", f"models--{HUB_NAME.replace('/', '--')}")
         os.makedirs(os.path.join(folder, "refs"))
@@ -63,7 +63,7 @@ class Workplace:
         return os.path.join(self.folder, name)
 
     def token_rows(self, rows: int, width: int, seed: int = 0) -> np.ndarray:
-        """Random token ids, int32 [rows, width]; the tokenizer knows them all."""
+        """Random token ids of the tokenizer, int32 [rows, width]."""
         known = Tokenizer.from_file(os.path.join(self.model, "tokenizer.json")).get_vocab_size()
         return np.random.default_rng(seed).integers(1, known, (rows, width), dtype=np.int32)
 
@@ -81,7 +81,7 @@ class Workplace:
 
 
 def read_data(name: str) -> list[dict] | None:
-    """The records of shared/data/{name}, or None where that folder is not there."""
+    """The records of shared/data/{name}, or None without that folder."""
     path = os.path.join(_DATA, name)
     if not os.path.exists(path):
         return None

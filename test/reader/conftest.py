@@ -1,4 +1,4 @@
-"""The reader's tests. Run with the environment that test/worker/requirements.lock describes:
+"""Fixtures of the reader's tests. Run with the environment that test/worker/requirements.lock describes:
 
 ENV/bin/python -m pytest test/reader
 """
@@ -10,7 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import hypothesis
 import pytest
 
-import environment  # noqa: F401  where the packages are, and where bytecode goes
+import environment  # noqa: F401  (where the packages are, and where bytecode goes)
+from shuffled_runs import runs  # noqa: F401
 
 hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("gleaner")

@@ -1,4 +1,4 @@
-"""Builders: `store_run(folder, …)` writes a run as the worker does, and answers what must be read from it."""
+"""Builders: `store_run(folder, …)` writes a run as the worker does, and returns the values that it stored."""
 
 import json
 import os
@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from gleaner_worker.records.samples import Sample
+from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes
-from gleaner_worker.shards.write import encode_shard
 
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
-SAMPLES = 40  # in a shard, of which every seventh is rejected
+SAMPLES = 40  # in a shard; every seventh is rejected
 
 
 @dataclass
@@ -48,7 +48,7 @@ def a_plan(number=1, first=0, count=SAMPLES, final=True, tokens="all", keep=Fals
 
 
 def some_rows(plan: ShardPlan, sites, layers, d_model, dtype, seed=0):
-    """(rows, scale, fp32 values by name) as they come from the device."""
+    """(rows, scale, fp32 values by name) as the device returns them."""
     random = np.random.default_rng([seed, plan.number])
     rows, scale, values = {}, {}, {}
     for site in sites:

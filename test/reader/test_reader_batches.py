@@ -1,4 +1,4 @@
-"""Shuffled batches: every row once, mixed, the same from the same seed, and going on exactly where they stopped."""
+"""Shuffled batches: every row once, mixed, the same from the same seed, and exact after an interruption."""
 
 import itertools
 import json
@@ -9,42 +9,12 @@ import numpy as np
 import pytest
 
 import gleaner_reader
-from gleaner_reader import ShardError, groups
+from gleaner_reader import ShardError, shuffle
 from gleaner_reader.files import LocalFile
+from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """runs(**options of store_run) -> (run, what is stored), shared between tests."""
-    made = {}
-
-    def get(**options):
-        key = repr(sorted(options.items()))
-        if key not in made:
-            stored = store_run(tmp_path_factory.mktemp("run"), **options)
-            made[key] = (gleaner_reader.open(stored.folder), stored)
-        return made[key]
-
-    return get
-
-
-def as_rows(batches):
-    return [np.asarray(batch, np.float32) for batch in batches]
-
-
-def as_set(rows):
-    return {row.tobytes() for row in rows}
-
-
-ALL = [
-    {"file_format": "safetensors", "dtype": "bf16"},
-    {"file_format": "safetensors", "dtype": "int8"},
-    {"file_format": "safetensors.zst", "dtype": "fp16"},
-    {"file_format": "pkl.gz", "dtype": "fp32"},
-]
 
 
 @pytest.mark.sample(1)
@@ -63,13 +33,13 @@ def test_an_epoch_gives_every_row_once(runs, options, buffer_rows):
     assert not np.array_equal(batches[0], other[0])
 
 
-def test_every_epoch_has_an_order_of_its_own(runs):
+def test_each_epoch_has_its_own_order(runs):
     run, stored = runs(**ALL[0])
     one = as_rows(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False))
     three = as_rows(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False, epochs=3))
     assert len(three) == 3 * len(one)
     assert np.array_equal(three[0], one[0]) and not np.array_equal(three[len(one)], one[0])
-    # Other rows are mixed with each other, too.
+    # The rows that are mixed with each other differ too.
     first, second = (as_set(np.concatenate(three[begin : begin + 4])) for begin in (0, len(one)))
     assert len(first & second) < 100
     for epoch in range(3):
@@ -82,7 +52,7 @@ def test_every_epoch_has_an_order_of_its_own(runs):
     assert all(np.array_equal(first, second) for first, second in zip(forever, map(np.asarray, three), strict=False))
 
 
-def test_rows_are_mixed_over_the_whole_run_though_few_are_in_memory(runs):
+def test_rows_are_mixed_over_the_whole_run_with_few_rows_in_memory(runs):
     run, stored = runs(count=120, shards=4)
     expected = stored.rows("resid_post.0")
     place = {row.tobytes(): number for number, row in enumerate(expected)}
@@ -90,7 +60,7 @@ def test_rows_are_mixed_over_the_whole_run_though_few_are_in_memory(runs):
     quarter = len(expected) / 4
     for batch in batches:
         places = np.array([place[row.tobytes()] for row in batch])
-        # Rows from every quarter of the run, and no runs of neighbours.
+        # Rows from every quarter of the run, and few neighbours.
         assert np.bincount((places // quarter).astype(int), minlength=4).min() >= 5
         assert np.mean(np.diff(places) == 1) < 0.1
 
@@ -107,7 +77,7 @@ def test_rows_are_mixed_over_the_whole_run_though_few_are_in_memory(runs):
     ],
     ids=str,
 )
-def test_going_on_from_a_state_gives_the_batches_that_would_have_come(runs, options, more):
+def test_batches_after_a_state_equal_the_batches_of_an_uninterrupted_iteration(runs, options, more):
     run, _ = runs(**options)
     more = {"batch_rows": 64, "seed": 5, "dtype": "float32"} | more
     expected = as_rows(run.batches(0, **more))
@@ -144,72 +114,24 @@ def test_a_state_of_other_batches_is_refused(runs, change, says):
 @pytest.mark.parametrize(
     "state", [{"epoch": 0}, {"epoch": -1, "group": 0, "row": 0, "of": {}}, {"of": {}, "epoch": "0"}]
 )
-def test_what_is_no_state_is_refused(runs, state):
+def test_a_malformed_state_is_refused(runs, state):
     run, _ = runs(**ALL[0])
     with pytest.raises(ValueError, match="Failed to go on"):
         run.batches(0, batch_rows=64, state=state)
 
 
-@pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
-def test_rows_are_left_out_by_token_and_by_position(runs, tokens):
-    run, stored = runs(tokens=tokens)
-    excluded = {3, 9, 60}
-    expected = []
-    for sample in stored.samples.values():
-        for row, position in zip(sample["activations"]["resid_post.0"], sample["positions"], strict=True):
-            if position != 1 and int(sample["token_ids"][position]) not in excluded:
-                expected.append(row.tobytes())
-    batches = run.batches(
-        0, batch_rows=16, buffer_rows=100, drop_last=False, exclude_ids=excluded, exclude_positions=[1], dtype="float32"
-    )
-    assert sorted(row.tobytes() for batch in batches for row in batch) == sorted(expected)
-    assert 0 < len(expected) < len(stored.rows("resid_post.0"))
-
-
-def test_rows_of_an_unusual_norm_are_left_out(runs, tmp_path):
-    run, stored = runs(dtype="fp32")
-    rows = stored.rows("resid_post.0")
-    norms = np.linalg.norm(rows, axis=1)
-    kept = rows[norms <= 1.25 * np.median(norms)]
-    batches = as_rows(run.batches(0, batch_rows=16, drop_last=False, max_norm_multiple=1.25))
-    assert as_set(np.concatenate(batches)) == as_set(kept)
-    assert 0 < len(kept) < len(rows)
-
-
-@pytest.mark.parametrize(
-    ("options", "more", "says"),
-    [
-        ({"tokens": "mean"}, {"exclude_ids": [1]}, "exclude_ids needs the token id of each row"),
-        ({"tokens": "mean"}, {"exclude_positions": [0]}, "exclude_positions needs rows that are of one token each"),
-        (
-            {"file_format": "pkl.gz", "dtype": "fp32"},
-            {"exclude_ids": [1]},
-            "exclude_ids needs the token id of each row",
-        ),
-        ({}, {"batch_rows": 0}, "batch_rows is 0"),
-        ({}, {"buffer_rows": 10}, "buffer_rows 10"),
-        ({}, {"batch_rows": 100_000}, "no batch of 100000 rows can be made"),
-        ({}, {"exclude_positions": range(100), "drop_last": False, "epochs": None}, "no batch of 16 rows can be made"),
-    ],
-)
-def test_what_cannot_be_done_is_said(runs, options, more, says):
-    run, _ = runs(**options)
-    with pytest.raises(ValueError, match=says):
-        next(run.batches(0, **({"batch_rows": 16} | more)))
-
-
-def test_what_is_in_memory_is_bounded_by_the_buffer(runs, monkeypatch):
+def test_memory_is_bounded_by_the_buffer(runs, monkeypatch):
     run, stored = runs(count=200, d_model=64, shards=6)
     held = []
-    read_chunks = groups.read_chunks
-    monkeypatch.setattr(groups, "read_chunks", lambda *of: held.append(read_chunks(*of)) or held[-1])
+    read_chunks = shuffle.read_chunks
+    monkeypatch.setattr(shuffle, "read_chunks", lambda *of: held.append(read_chunks(*of)) or held[-1])
     total = sum(len(batch) for batch in run.batches(0, batch_rows=32, buffer_rows=1000, drop_last=False))
     sizes = [len(rows.stored) for rows in held]
     assert total == sum(sizes) == len(stored.rows("resid_post.0"))
     assert len(sizes) > 10 and max(sizes) <= 1000 + 1000 // 64
 
 
-def test_the_next_rows_are_read_while_these_are_used(runs, monkeypatch):
+def test_the_next_rows_are_read_while_the_current_rows_are_used(runs, monkeypatch):
     run, _ = runs(count=100, shards=4)
     readers = set()
     read = LocalFile.read
@@ -230,7 +152,7 @@ def test_the_next_rows_are_read_while_these_are_used(runs, monkeypatch):
     batches.close()
 
 
-def test_a_shard_that_cannot_be_read_ends_the_iteration_with_its_name(tmp_path):
+def test_an_unreadable_shard_ends_the_iteration_with_its_name(tmp_path):
     stored = store_run(tmp_path)
     run = gleaner_reader.open(stored.folder)
     _ = run.num_rows
@@ -248,7 +170,7 @@ def test_batches_of_jax_arrays(runs):
     assert isinstance(batch, jnp.ndarray) and batch.dtype == jnp.bfloat16 and batch.shape == (16, 16)
 
 
-def test_one_shard_gives_batches_too(tmp_path):
+def test_a_single_shard_gives_batches_too(tmp_path):
     stored = store_run(tmp_path, streams=(0,), shards=1)
     shard = gleaner_reader.open(tmp_path / "tpu_0/shard_0001.safetensors")
     batches = as_rows(shard.batches(2, batch_rows=20, drop_last=False))

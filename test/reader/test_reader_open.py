@@ -1,4 +1,4 @@
-"""Opening: what is known without reading a body, where runs may be, and what is said of one that is not whole."""
+"""Opening a run: its facts without reading bodies, its place in a folder or a bucket, and incomplete runs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 class Counted:
-    """Counts the bytes that are read of files of any kind."""
+    """Counts the bytes that are read from files of any kind."""
 
     def __init__(self, monkeypatch):
         self.bytes, self.reads = 0, 0
@@ -45,7 +45,7 @@ def warnings_are_errors():
 
 
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst", "pkl.gz"])
-def test_a_run_says_what_it_holds_without_its_bodies_being_read(tmp_path, counted, file_format):
+def test_a_run_states_its_facts_without_reading_a_body(tmp_path, counted, file_format):
     stored = store_run(tmp_path, file_format, "fp32", d_model=512, layers=(0, 2, 5))
     size = sum(file.stat().st_size for file in tmp_path.rglob("shard_*"))
     run = gleaner_reader.open(tmp_path)
@@ -60,14 +60,14 @@ def test_a_run_says_what_it_holds_without_its_bodies_being_read(tmp_path, counte
     assert counted.bytes < min(size / 4, 6 * 150_000)
 
 
-def test_shards_are_in_the_order_of_their_numbers_not_of_their_names(tmp_path):
+def test_shards_are_ordered_by_number_instead_of_name(tmp_path):
     store_run(tmp_path, streams=(2, 10), shards=11, count=4)
     run = gleaner_reader.open(tmp_path)
     assert list(run.streams) == [2, 10]
     assert [shard.metadata["shard"] for shard in run.shards] == [str(number) for number in range(1, 12)] * 2
 
 
-def test_a_run_in_a_bucket_is_the_run_in_a_folder(tmp_path, storage):
+def test_a_run_in_a_bucket_equals_the_run_in_a_folder(tmp_path, storage):
     stored = store_run(tmp_path, keep=True)
     put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
     storage.put("a-bucket", "activations/my-run-2/tpu_0/shard_0001.safetensors", b"not of this run")
@@ -81,7 +81,7 @@ def test_a_run_in_a_bucket_is_the_run_in_a_folder(tmp_path, storage):
     assert shard.num_rows == stored.plans[4].rows
 
 
-def test_a_shard_that_is_replaced_is_not_read_as_a_part_of_the_one_before(tmp_path, storage):
+def test_a_replaced_shard_is_never_read_as_a_part_of_the_earlier_one(tmp_path, storage):
     stored = store_run(tmp_path, shards=1, streams=(0,))
     put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
     run = gleaner_reader.open("gs://a-bucket/activations/my-run")
@@ -91,7 +91,7 @@ def test_a_shard_that_is_replaced_is_not_read_as_a_part_of_the_one_before(tmp_pa
         run.layer(0)[0]
 
 
-def test_one_streams_folder_is_a_run_too(tmp_path):
+def test_the_folder_of_one_stream_is_a_run_too(tmp_path):
     stored = store_run(tmp_path)
     shutil.copy(tmp_path / "manifest.json", tmp_path / "tpu_7")
     with pytest.warns(UserWarning, match="3 of its 6 shards are here"):
@@ -119,7 +119,7 @@ def remove(folder, *names):
         ("no stream", lambda f: shutil.rmtree(f / "tpu_0"), "3 of its 6 shards are here"),
     ],
 )
-def test_a_run_that_is_not_complete_opens_with_a_warning_that_says_what_is_missing(tmp_path, name, change, problem):
+def test_an_incomplete_run_opens_with_a_warning_that_names_the_missing_parts(tmp_path, name, change, problem):
     stored = store_run(tmp_path)
     change(tmp_path)
     with pytest.warns(UserWarning, match=problem):
@@ -138,12 +138,12 @@ def test_a_run_that_is_not_complete_opens_with_a_warning_that_says_what_is_missi
         ("no shard", "absent.safetensors", FileNotFoundError, "absent.safetensors"),
     ],
 )
-def test_what_is_not_there_is_said(tmp_path, name, where, error, says):
+def test_a_missing_folder_file_or_shard_is_named(tmp_path, name, where, error, says):
     with pytest.raises(error, match=says):
         gleaner_reader.open(tmp_path / where)
 
 
-def test_what_is_not_in_the_bucket_is_said(storage):
+def test_a_missing_object_in_a_bucket_is_named(storage):
     with pytest.raises(FileNotFoundError, match="there are no objects of that name"):
         gleaner_reader.open("gs://a-bucket/activations/absent")
     with pytest.raises(FileNotFoundError, match="there is no such object"):
@@ -151,7 +151,7 @@ def test_what_is_not_in_the_bucket_is_said(storage):
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '"x"', "[" * 100_000])
-def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+def test_a_malformed_manifest_is_refused(tmp_path, text):
     store_run(tmp_path)
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(ShardError, match="manifest.json is no manifest"):
@@ -195,7 +195,7 @@ def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
     assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.01
 
 
-def test_rows_that_are_verified_cost_each_layer_once(tmp_path, counted):
+def test_verified_rows_cost_each_layer_once(tmp_path, counted):
     store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
     run = gleaner_reader.open(tmp_path)
     size = next(iter(run.layer(0))).nbytes
@@ -215,7 +215,7 @@ def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
 
 
 @pytest.mark.long
-def test_one_layer_of_zstd_costs_the_frames_of_one_layer(tmp_path, counted):
+def test_one_layer_of_zstd_costs_the_frames_of_that_layer(tmp_path, counted):
     layers = tuple(range(8))
     store_run(tmp_path, "safetensors.zst", layers=layers, d_model=2048, streams=(0,), shards=1, count=300)
     size = next(tmp_path.rglob("shard_*")).stat().st_size

@@ -1,4 +1,4 @@
-"""The reader as others get it: installed by itself, from its folder, with numpy and nothing else."""
+"""The reader as a package of its own: installed from its folder, with numpy and nothing else."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def uv(*arguments):
     )
 
 
-def test_it_installs_into_an_environment_of_its_own(tmp_path):
+def test_the_package_installs_into_an_environment_of_its_own(tmp_path):
     stored = store_run(tmp_path / "run")
     before = sorted(os.listdir(PACKAGE))
     made = uv("venv", "--quiet", "--python", sys.executable, str(tmp_path / "env"))

@@ -1,9 +1,9 @@
-"""The decoder against transformers, live: random models of every family, of random shapes, run by both.
+"""Compares the decoder with transformers: both run random models of every family and of random shapes.
 
     PYTHON test/reference/compare.py [--seed N] [--rounds N]
 
-Prints the largest relative L2 error over all layers for each site in fp32, and in bf16 beside what transformers' own
-bf16 is away from its fp32. Exits with 1 when anything in fp32 is further away than 1e-5.
+Prints for each site the largest relative L2 error over all layers in fp32, and in bf16 beside the distance of
+transformers' own bf16 from its fp32. Exits with 1 for an fp32 error above 1e-5.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def compare(name: str, rng: random.Random) -> float:
     length = rng.randint(4 * 32 + 1, 520)
     token_ids = np.random.default_rng(rng.randrange(2**32)).integers(0, text["vocab_size"] - 1, length).astype(np.int32)
     with tempfile.TemporaryDirectory() as folder:
-        # What both compute with in bf16 and in fp32 are the same numbers: the files hold bf16.
+        # Both compute in bf16 and in fp32 with the same numbers, because the files hold bf16.
         reference.make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
         wanted = reference.run(reference.load(folder), token_ids)
         in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)

@@ -1,4 +1,4 @@
-"""What the reader gives to torch, SAELens and dictionary_learning, taken by their own code."""
+"""The reader's output for torch, SAELens and dictionary_learning, taken by their own code."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ def stored(request, tmp_path):
     return made
 
 
-def test_tensors_of_torch(stored):
+def test_layers_are_read_as_tensors_of_torch(stored):
     run = gleaner_reader.open(stored.folder)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -59,7 +59,7 @@ def test_safetensors_loads_a_shard_for_torch(tmp_path):
 
 
 def a_store(exported, **changes):
-    """SAELens' own store, on the folder that was exported."""
+    """SAELens' own store on the exported folder."""
     activations_store = pytest.importorskip("sae_lens.training.activations_store")
     options = {
         "model": None,
@@ -88,7 +88,7 @@ def a_store(exported, **changes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_saelens_reads_what_was_stored(stored, tmp_path, dtype):
+def test_saelens_reads_the_stored_values(stored, tmp_path, dtype):
     pytest.importorskip("datasets")
     run = gleaner_reader.open(stored.folder)
     exported = to_saelens(run, str(tmp_path / "out"), layer=2, context_size=16, dtype=dtype)
@@ -111,7 +111,7 @@ def test_saelens_reads_what_was_stored(stored, tmp_path, dtype):
             assert tokens is None
 
 
-def test_saelens_shuffles_them_into_batches_for_training(tmp_path):
+def test_saelens_shuffles_contexts_into_batches_for_training(tmp_path):
     stored = store_run(tmp_path / "run")
     exported = to_saelens(gleaner_reader.open(stored.folder), str(tmp_path / "out"), layer=0, context_size=8)
     batch = a_store(exported, n_batches_in_buffer=16).next_batch()
@@ -133,7 +133,7 @@ def test_files_of_a_dataset_stay_small_and_are_read_as_one(tmp_path, monkeypatch
     assert np.array_equal(store.get_raw_llm_batch()[0].numpy(), stored.rows("resid_post.0")[: exported.rows])
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
+def test_a_folder_with_files_is_left_alone(tmp_path):
     pytest.importorskip("datasets")
     run = gleaner_reader.open(store_run(tmp_path / "run").folder)
     (tmp_path / "out").mkdir()
@@ -142,7 +142,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
         to_saelens(run, str(tmp_path / "out"), layer=0)
 
 
-def test_an_export_that_fails_leaves_an_empty_folder_for_the_next(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_an_empty_folder_for_the_next(tmp_path, monkeypatch):
     pytest.importorskip("datasets")
     from gleaner_reader.export import saelens
 
@@ -193,7 +193,7 @@ def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
         assert '"submodule": "resid_post.0"' in file.read()
 
 
-def test_a_buffer_goes_on_where_it_stopped(tmp_path):
+def test_a_buffer_continues_after_an_interruption(tmp_path):
     run = gleaner_reader.open(store_run(tmp_path).folder)
     buffer = to_dictionary_learning(run, layer=0, out_batch_size=32)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""A model of any family as transformers makes it: filled with random weights, saved as on the Hub, run with hooks.
+"""Models of any family as transformers makes them: filled with random weights, saved as on the Hub, run with hooks.
 
 Needs torch and transformers; see requirements.in.
 """
@@ -15,7 +15,7 @@ SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 
 
 def make_folder(folder, raw_config, seed, dtype=torch.float32, rename=lambda name: name, extra=None, shards=1):
-    """Writes config.json as given and random weights of that model, in `dtype`, under the names that `rename` makes."""
+    """Writes config.json as given, and random weights of that model in `dtype`, with names from `rename`."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(raw_config, file, indent=2)
@@ -34,18 +34,18 @@ def _class_of(folder):
 
 
 def fill(model, seed):
-    """Norms and biases are random too: a decoder that forgets them must not look right."""
+    """Norms and biases are random too: a decoder that forgets them must not seem right."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
             if "norm" in name:
-                # Gemma's norms weigh by 1 + w; both kinds begin at a weight of one.
+                # Gemma's norms weigh by 1 + w; the weight of both kinds starts at 1.
                 tensor.copy_(tensor.mean().round() + 0.2 * noise)
             elif name.endswith("bias"):
                 tensor.copy_(0.2 * noise)
             elif "embed" in name:
-                tensor.copy_(0.05 * noise)  # small, so that a wrong epsilon shows
+                tensor.copy_(0.05 * noise)  # small, so that a wrong epsilon has an effect
             else:
                 tensor.copy_(1.2 / tensor.shape[-1] ** 0.5 * noise)
 
@@ -67,7 +67,7 @@ def save(folder, tensors, shards):
 
 
 def load(folder, dtype=torch.float32, attention="eager"):
-    """transformers' own reading of the folder; anything it finds missing or does not know is an error."""
+    """transformers' own reading of the folder; missing and unknown tensors are errors."""
     model, info = _class_of(folder).from_pretrained(
         folder, dtype=dtype, attn_implementation=attention, output_loading_info=True
     )
@@ -80,7 +80,7 @@ def load(folder, dtype=torch.float32, attention="eager"):
 def run(model, token_ids):
     """{site: fp32 [layers, T, d_model]} of one sequence, by hooks on every layer.
 
-    transformers' own hidden_states would not do: the last of them is after the final norm.
+    transformers' own hidden_states cannot replace the hooks: the last of them is after the final norm.
     """
     text = model.get_decoder()
     seen = {site: [] for site in SITES}

@@ -64,7 +64,7 @@ def a_stream(storage, lines, run="my-run", stream="007", name=None):
 
 
 def a_work_answer(resource, run="my-run", stream="007", epoch=1, **spec):
-    """What worker-api answers to `lease`."""
+    """The answer of worker-api to `lease`."""
     return {
         "action": "work",
         "lease": {"run": run, "stream": stream, "epoch": epoch, "expires_at": "2030-01-01T00:00:00Z"},
@@ -97,15 +97,33 @@ def shard_gb(tokens):
     return tokens * BYTES_PER_TOKEN / 1e9
 
 
+SMALL = shard_gb(400)  # shards of a few samples
+
+
 def bucket(check=lambda: None):
     return objects.Bucket(objects.make_client("local"), BUCKET, check)
+
+
+def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
+    """The model of the spec, loaded."""
+    from gleaner_worker.model.model import find_files, load_model
+
+    return load_model(spec, find_files(spec, home, bucket, run), **how)
+
+
+def a_reader(model):
+    """The reader of the samples that the model computes."""
+    from gleaner_worker.records.samples import make_reader
+
+    return make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 
 
 def run_extract(work, model, folder, control=None):
     from gleaner_worker.extract import extract
 
     control = control or Control()
-    return extract(work, model, bucket(control.check_lease), os.path.join(folder, "scratch"), control)
+    scratch = os.path.join(folder, "scratch")
+    return extract(work, model, a_reader(model), bucket(control.check_lease), scratch, control)
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):

@@ -12,13 +12,23 @@ import hypothesis
 import pytest
 
 import environment
+from agent_process import agent  # noqa: F401  (each fixture is beside the functions that tests use with it)
+from device_batches import capture_models  # noqa: F401
+from hub_models import hub  # noqa: F401
+from hub_secret import secrets  # noqa: F401
+from interruption import clean  # noqa: F401
+from model_folders import model_folder  # noqa: F401
+from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
+from startup_script import home  # noqa: F401
+from stream_items import read_items  # noqa: F401
+from verified_run import stored, verify  # noqa: F401
 
 hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):
-    if environment.CACHE.endswith(f"-{os.getpid()}"):  # one that GLEANER_TEST_CACHE names is kept for the next run
+    if environment.CACHE.endswith(f"-{os.getpid()}"):  # a cache of GLEANER_TEST_CACHE stays for the next run
         shutil.rmtree(environment.CACHE, ignore_errors=True)
 
 
@@ -45,7 +55,7 @@ def cloud():
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory):
-    """A model small enough to compile in no time."""
+    """A model that compiles fast."""
     from build import TINY_CONFIG
     from gleaner_worker.model.tiny import make_tiny_model
 
@@ -59,9 +69,7 @@ def tiny_models(tiny_folder):
     """tiny_models(**spec) -> the model. Specs that compile to the same programs share them."""
     from dataclasses import replace
 
-    from build import a_spec
-    from gleaner_worker.model.folder import open_reader
-    from gleaner_worker.model.loaded import load_model
+    from build import a_model, a_spec
 
     loaded = {}
 
@@ -70,7 +78,7 @@ def tiny_models(tiny_folder):
         key = (spec.layers, spec.sites, spec.tokens, spec.exclude_special, spec.dtype, spec.compute_dtype)
         key += (spec.max_seq_length,)
         if key not in loaded:
-            loaded[key] = load_model(spec, "/nowhere", None)
-        return replace(loaded[key], spec=spec, reader=open_reader(spec, tiny_folder)[2])
+            loaded[key] = a_model(spec)
+        return replace(loaded[key], spec=spec)
 
     return get

@@ -1,7 +1,7 @@
-"""Runs models on the devices that XLA_FLAGS makes: each line on stdin is [OUT.npz, SPEC, BYTES], answered by a line.
+"""Runs models on the devices of XLA_FLAGS: each line on stdin is [OUT.npz, SPEC, BYTES], answered by a line.
 
-OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], the stats of all, and how devices were used.
-BYTES is the memory that a device is said to have, or null.
+OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], all statistics, and the use of devices.
+BYTES is the stated memory of a device, or null.
 """
 
 import json
@@ -15,18 +15,17 @@ import environment  # noqa: F401  (before the rest)
 
 
 def run(out, raw_spec, device_bytes):
-    from build import a_spec
-    from gleaner_worker.model.loaded import load_model
-    from gleaner_worker.shards.plan import plan_batches
+    from build import a_model, a_spec
+    from gleaner_worker.batching import plan_batches
 
     spec = a_spec(**raw_spec)
-    model = load_model(spec, "/nowhere", None, device_bytes=device_bytes)
+    model = a_model(spec, device_bytes=device_bytes)
     rng = np.random.default_rng(3)
-    lengths = rng.integers(1, model.reader.max_length + 1, 300).tolist()
+    lengths = rng.integers(1, model.max_length + 1, 300).tolist()
     samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
     rows, stats = {}, []
-    batches = plan_batches(lengths, model.reader.max_length)
-    running = []  # of batches of one shape, as many as there are devices
+    batches = plan_batches(lengths, model.max_length)
+    running = []  # batches of one shape, at most one for each device
     for _, same in groupby(batches, key=lambda batch: batch.width):
         same = list(same)
         for begin in range(0, len(same), model.devices):

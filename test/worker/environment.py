@@ -1,4 +1,4 @@
-"""Where the tests find the worker, and what their subprocesses inherit. Imported before anything else."""
+"""Paths and environment variables of the tests and their subprocesses. Imported before any other module."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker-startup")
-# Compiled programs and bytecode, shared with subprocesses: a folder that the test run removes at its end, or the one
-# that test/run.ts keeps. No bytecode stays among the sources, because the bundle is made from these.
+# The folder of compiled programs and bytecode, shared with subprocesses: temporary, or the folder that test/run.ts
+# keeps. Bytecode stays out of the sources, because the bundle is made from these.
 CACHE = os.environ.setdefault("GLEANER_TEST_CACHE", os.path.join(tempfile.gettempdir(), f"gleaner-test-{os.getpid()}"))
 
 sys.path[:0] = [WORKER, HERE]

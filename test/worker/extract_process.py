@@ -1,6 +1,6 @@
-"""Extractors in processes of their own, for tests that kill them: each line on stdin starts one, forked from here.
+"""Extractors in processes of their own, for tests that kill them: each line on stdin forks one.
 
-{"storage": URL, "answer": what worker-api answered, "folder",
+{"storage": URL, "answer": of worker-api, "folder",
 "kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
 """
 
@@ -11,14 +11,13 @@ import signal
 import sys
 
 import environment  # noqa: F401  (before the rest)
-from build import bucket, parse_work
+from build import a_model, a_reader, bucket, parse_work
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
-from gleaner_worker.model.loaded import load_model
 
 
 def wrap(path, before=lambda: None, after=lambda: None):
-    """Calls `before` and `after` around that function; around each item when it is a generator."""
+    """Calls `before` and `after` around that function, or around each item of a generator."""
     module, _, name = path.partition(":")
     owner = importlib.import_module(f"gleaner_worker.{module}")
     *classes, name = name.split(".")
@@ -63,13 +62,16 @@ def run(order):
         die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
         wrap(order["kill"], **{"after" if order.get("after") else "before": die})
     work = parse_work(order["answer"]["lease"], order["answer"]["work"])
-    model = load_model(work.spec, order["folder"], bucket(), work.run)
-    print(extract_module.extract(work, model, bucket(), order["folder"] + "/scratch", control), flush=True)
+    model = a_model(work.spec, order["folder"], bucket(), work.run)
+    print(
+        extract_module.extract(work, model, a_reader(model), bucket(), order["folder"] + "/scratch", control),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        pid = os.fork()  # nothing of JAX has been started here, so there is nothing that a fork could break
+        pid = os.fork()  # this process has started nothing of JAX, so a fork is safe
         if pid == 0:
             try:
                 run(json.loads(line))

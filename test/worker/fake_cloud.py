@@ -1,4 +1,4 @@
-"""The metadata server of a VM and worker-api, on one port, for a real agent to talk to. A test scripts the answers."""
+"""The metadata server of a VM and worker-api on one port, for a real agent. A test scripts the answers."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ class FakeCloud:
             "accelerator-type": "v5litepod-1",
         }
         self.preempted = False
-        self.asked: list[dict] = []  # the bodies worker-api was sent
+        self.asked: list[dict] = []  # the bodies of requests to worker-api
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
         self.on_heartbeat = lambda body: {
             "action": "continue",
@@ -23,7 +23,7 @@ class FakeCloud:
             "lease_expires_at": None,
             "heartbeat_s": 0.1,
         }
-        self.status = lambda body: 200  # bytes are sent as they are, as an answer that is none or breaks off
+        self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
         self.changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.host = f"127.0.0.1:{self._server.server_address[1]}"

@@ -1,6 +1,6 @@
-"""A hub of models on loopback, as far as huggingface_hub asks one: revisions, files, and large files on another host.
+"""A hub of models on loopback with all that huggingface_hub needs: revisions, files, and large files on another host.
 
-Large files (safetensors) are answered with a redirect to a second server, as the real hub sends them to a CDN.
+Large files (safetensors) redirect to a second server, as the real hub redirects to a CDN.
 """
 
 import hashlib
@@ -16,21 +16,21 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        pass  # clients come and go; a fault of the fake itself shows as a 5xx or a broken answer in the test
+        pass  # a client may go away; a fault of the fake shows as a 5xx or a broken answer in the test
 
 
 class FakeHub:
     def __init__(self):
         self.commits: dict[str, dict[str, dict[str, bytes]]] = {}  # by repository, commit and name
         self.branches: dict[str, dict[str, str]] = {}
-        self.tokens: dict[str, set[str]] = {}  # of a repository that is not open to all: those that may see it
+        self.tokens: dict[str, set[str]] = {}  # by private repository: the tokens that may read it
         self.tells_sizes = True
-        self.is_gated = False  # such a repository shows that it exists
-        # (server, method, path, headers in small letters)
+        self.is_gated = False  # private repositories show that they exist
+        # (server, method, path, headers in lower case)
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
-        # Called with (server, method, path); what it returns is done instead: a status, ("cut", bytes) and the
-        # connection ends after so many, ("slow", seconds) between pieces, ("flip", 0) and one byte is another,
-        # ("body", bytes).
+        # Called with (server, method, path); a result replaces the answer: a status, ("cut", bytes) to end the
+        # connection after so many bytes, ("slow", seconds) between pieces, ("flip", 0) to change one byte, ("body",
+        # bytes).
         self.faults = lambda server, method, path: None
         self.sent = 0  # bytes of large files
         self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}

@@ -1,4 +1,4 @@
-"""Secret Manager on loopback: one way in, `versions/V:access`, for a VM's own access token."""
+"""Secret Manager on loopback: the method `versions/V:access` for a VM's own access token."""
 
 import base64
 import json
@@ -11,9 +11,9 @@ import google_crc32c
 
 class FakeSecrets:
     def __init__(self):
-        self.versions: dict[str, bytes | int] = {}  # by full name; a number is the status to answer
+        self.versions: dict[str, bytes | int] = {}  # by full name; a number is the status of the answer
         self.requests: list[tuple[str, str]] = []  # (path, authorization)
-        self.faults = lambda path: None  # a status, or bytes to answer in place of what is there
+        self.faults = lambda path: None  # a status, or bytes that replace the answer
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"

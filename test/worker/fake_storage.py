@@ -1,6 +1,6 @@
-"""The part of Cloud Storage's JSON API that the worker uses, in memory, for the real client to talk to.
+"""The part of Cloud Storage's JSON API that the worker uses, in memory, for the real client.
 
-Preconditions, generations and checksums are honoured as the service does it; `faults` makes requests fail.
+Preconditions, generations and checksums work as in the service; `faults` makes requests fail.
 """
 
 import base64
@@ -17,7 +17,7 @@ import google_crc32c
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a killed client
             super().handle_error(request, client_address)
 
 
@@ -26,10 +26,10 @@ class FakeStorage:
         self.objects: dict[tuple[str, str], dict] = {}
         self.uploads: dict[str, dict] = {}
         self.requests: list[str] = []
-        # Called with "METHOD path?query" before a request is served; a status it returns is the answer,
-        # ("after", status) answers so although the request was carried out, and "half" breaks off the right answer.
+        # Called with "METHOD path?query" before each request. A status is the answer; ("after", status) is the answer
+        # although the request succeeds; "half" breaks off the right answer.
         self.faults = lambda request: None
-        # Called with the name of an object that is about to be created; it may wait, as a slow network would.
+        # Called with the name of an object before it is created; it may wait, as on a slow network.
         self.before_create = lambda name: None
         self.lock = threading.RLock()
         self._generation = 1_000
@@ -73,7 +73,7 @@ class FakeStorage:
             del self.objects[bucket, name]
 
     def clear(self, *prefixes: str):
-        """Forgets every object whose name begins so."""
+        """Forgets every object with one of these prefixes."""
         with self.lock:
             self.objects = {key: kept for key, kept in self.objects.items() if not key[1].startswith(prefixes)}
 
@@ -130,7 +130,7 @@ class FakeStorage:
 
     @staticmethod
     def name_of(query, body):
-        """Of the object that an upload begins."""
+        """The name and metadata of the object of an upload."""
         start = {"multipart": body.find(b"{"), "resumable": 0}.get(query.get("uploadType"))
         if start is None:
             return None

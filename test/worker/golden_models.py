@@ -1,4 +1,4 @@
-"""The golden models (see make_golden.py), and the one check that the decoder is held to with them."""
+"""The golden models (see make_golden.py), and the check of the decoder against them."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from gleaner_worker.model.weights import load_params
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 NAMES = sorted(os.listdir(FOLDER))
 LIMITS = {"fp32": 1e-5, "bf16": 3e-2}
-MIN_COSINE = 0.999  # between a token's row and what it should be, on average over tokens
+MIN_COSINE = 0.999  # between a token's row and its golden row, on average over tokens
 
 
 def folder(name):
@@ -49,7 +49,7 @@ def run(weights, token_ids, config, layers):
 
 
 def check(name, config, weights, dtype="fp32", layers=None):
-    """Asserts that every site of every layer is what transformers computed, within the limit for `dtype`."""
+    """Asserts that every site of every layer equals the results of transformers, within the limit for `dtype`."""
     layers = layers or tuple(range(config.num_layers))
     with jax.default_matmul_precision("highest"):
         got = run(weights, expected(name)["token_ids"][None], config, layers)

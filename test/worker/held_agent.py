@@ -1,4 +1,4 @@
-"""An agent whose extraction computes SAMPLES samples and then waits until it has to end: `held_agent.py SAMPLES`."""
+"""An agent that computes SAMPLES samples and then waits until its extraction must end: `held_agent.py SAMPLES`."""
 
 import os
 import sys

@@ -1,12 +1,11 @@
-"""Makes golden/: tiny random models of every family, and what transformers computes with them. Run by a person, never
-by the tests.
+"""Makes golden/: tiny random models of every family, and the results of transformers. A person runs it, no test does.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
     /tmp/golden/bin/python test/worker/make_golden.py
 
-A folder is one model as it would come from the Hub, some with the keys of old config.json files and some with those
-that transformers 5 writes, with expected.npz beside it: the token ids, and each site of each layer, in fp32.
-transformers reads the folder itself, so the fixtures also say what it takes an old file to mean.
+A folder is one model as the Hub has it, some with the keys of old config.json files and some with those of transformers
+5. expected.npz beside it holds the token ids, and each site of each layer, in fp32. transformers reads the folder
+itself, so the fixtures also show its reading of an old file.
 """
 
 import os
@@ -22,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "reference"))
 import transformers_model as reference
 
 FOLDER = os.path.join(HERE, "golden")
-LENGTH, WINDOW = 100, 24  # four windows and more: a short prompt cannot see a wrong window
+LENGTH, WINDOW = 100, 24  # more than four windows: a short prompt cannot show a wrong window
 COMMON = {
     "hidden_size": 16,
     "intermediate_size": 40,
@@ -50,10 +49,10 @@ def old_names(name: str) -> str:
     return re.sub(r"^model\.(vision_tower|multi_modal_projector)\.", r"\1.", name)
 
 
-# folder -> (config.json, what else is special about it)
+# folder -> (config.json, further properties)
 MODELS = {
     "qwen2": (
-        # As on the Hub: the window's keys are there, and mean nothing.
+        # As on the Hub: the window's keys are there without effect.
         QWEN | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 24, "max_window_layers": 2},
         {},
     ),
@@ -138,7 +137,7 @@ MODELS = {
             "num_hidden_layers": 4,
             "hidden_act": "gelu_pytorch_tanh",
             "rope_theta": 10000.0,
-            "attn_logit_softcapping": 2.0,  # small, so that it bends what such small weights make
+            "attn_logit_softcapping": 2.0,  # small, so that it has an effect on results of small weights
             "final_logit_softcapping": 30.0,
         },
         {"dtype": torch.bfloat16},

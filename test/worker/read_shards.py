@@ -1,4 +1,4 @@
-"""What the shards of a stream hold, read with the formats' own libraries and nothing of ours."""
+"""The content of a stream's shards, read with the formats' own libraries and no code of the worker."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ def read_shard(data, file_format):
 
 
 def load_tensors(data):
-    with tempfile.NamedTemporaryFile() as file:  # for the library knows bf16 in files alone
+    with tempfile.NamedTemporaryFile() as file:  # the library reads bf16 only from files
         file.write(data)
         file.flush()
         return safetensors.numpy.load_file(file.name)
@@ -63,7 +63,7 @@ def _read_pickle(data):
 
 
 def read_stream(outputs, file_format):
-    """Every sample of the stream's shards, each of which must be there once."""
+    """Every sample of the stream's shards; asserts that each is there once."""
     samples = {}
     for name in sorted(outputs):
         if name.startswith("shard_"):

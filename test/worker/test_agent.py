@@ -1,51 +1,16 @@
-"""A real agent in a process of its own, against a fake worker-api, metadata server and bucket."""
+"""Agents that lease streams, follow worker-api, and end."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
-from environment import HERE
+from agent_process import LONG, release_of
+from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb, text_lines
 
 pytestmark = pytest.mark.slow
 
-LONG = text_lines(2500)
 
-
-@pytest.fixture
-def agent(cloud, storage, tmp_path):
-    """agent() starts an agent, killed at the end of the test. hold_at=N: it waits for its end after N samples."""
-    started = []
-
-    def start(hold_at=None, **more):
-        env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
-        command = ["-m", "gleaner_worker.agent"] if hold_at is None else [f"{HERE}/held_agent.py", str(hold_at)]
-        process = subprocess.Popen([sys.executable, *command], env=env, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def running(asked, samples=1):
-    return any(a["action"] == "heartbeat" and a["progress"] and a["progress"]["samples_done"] >= samples for a in asked)
-
-
-def release_of(cloud, number=0):
-    release = cloud.releases()[number]
-    return release["outcome"], release["failure"] and release["failure"]["kind"]
-
-
-def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage, agent, tiny_folder):
+def test_streams_are_extracted_in_turn_and_a_bad_stream_stops_no_other(cloud, storage, agent, tiny_folder):
     empty = a_stream(storage, b"", stream="001")
     missing = a_stream(storage, text_lines(3), stream="002")
     good = a_stream(storage, text_lines(30))
@@ -77,65 +42,7 @@ def test_streams_are_worked_on_in_turn_and_a_bad_one_stops_nobody(cloud, storage
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, and nobody reads its log"])
-def test_a_preempted_vm_saves_what_it_computed_and_its_successor_goes_on(
-    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
-):
-    resource = a_stream(storage, LONG[:800])
-    cloud.leases = [a_work_answer(resource, model=tiny_folder)]
-    process = agent(hold_at=200)
-    cloud.wait(lambda asked: running(asked, 200))
-    if notice == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        cloud.preempted = True
-    if "nobody" in notice:
-        process.stderr.close()
-        process.stderr = None
-    assert process.wait(600) == 0, process.stderr and process.stderr.read()
-    assert release_of(cloud) == ("preempted", None)
-    partials = storage.names(BUCKET, "partials/")
-    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
-    assert outputs(storage) == {}
-    computed = cloud.releases()[0]["progress"]["samples_done"]
-    assert 200 <= computed < 800
-    cloud.preempted = False
-    cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
-    successor = agent()
-    assert successor.wait(600) == 0, successor.stderr.read()
-    assert release_of(cloud, 1) == ("completed", None)
-    done = outputs(storage)
-    storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
-    run_extract(a_work(resource), tiny_models(), str(tmp_path))
-    assert outputs(storage) == done
-
-
-@pytest.mark.long
-def test_a_preempted_vm_is_gone_in_30_s_although_its_uploads_hang_and_has_stored_the_rest(
-    cloud, storage, agent, tiny_folder
-):
-    """Four shards are on their way for ever; those that wait behind them are stored all the same."""
-    held, hanging = threading.Event(), [f"activations/my-run/tpu_7/shard_000{n}.safetensors" for n in range(1, 5)]
-    storage.before_create = lambda name: held.wait(120) if name in hanging else None
-    work = a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(4000), model=tiny_folder)
-    cloud.leases = [work]
-    process = agent()
-    cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # no memory for one more shard
-    process.send_signal(signal.SIGTERM)
-    noticed = time.monotonic()
-    assert process.wait(60) == 0, process.stderr.read()
-    assert time.monotonic() - noticed < 30
-    assert release_of(cloud) == ("preempted", None)
-    shards = [name for name in outputs(storage) if name.startswith("shard_")]
-    partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}
-    held.set()
-    assert {name[:10] for name in shards} | partials == {"shard_0005", "shard_0006"}
-
-
-def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_weights(
-    cloud, storage, agent, tiny_folder
-):
+def test_streams_of_a_run_share_its_model_and_another_run_takes_over_the_weights(cloud, storage, agent, tiny_folder):
     first, second = a_stream(storage, text_lines(5)), a_stream(storage, text_lines(5), run="other")
     cloud.leases = [
         a_work_answer(first, model=tiny_folder),
@@ -156,7 +63,7 @@ def test_streams_of_one_run_keep_to_its_model_and_another_run_takes_over_the_wei
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["409", "stop"])
-def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
+def test_a_lost_lease_ends_the_stream_and_the_agent_asks_for_the_next(cloud, storage, agent, tiny_folder, how):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(2000), model=tiny_folder)]
     lost = []
 
@@ -182,7 +89,7 @@ def test_an_agent_whose_lease_is_lost_leaves_it_and_asks_for_the_next(cloud, sto
     assert "metadata.json" not in outputs(storage)
 
 
-def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetches_a_model(cloud, storage, agent):
+def test_a_host_whose_chips_jax_cannot_open_fails_before_it_fetches_a_model(cloud, storage, agent):
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
     process = agent(JAX_PLATFORMS="tpu")
     assert process.wait(600) == 0, process.stderr.read()
@@ -192,7 +99,7 @@ def test_a_host_whose_chips_jax_cannot_open_says_so_in_its_words_before_it_fetch
 
 
 @pytest.mark.long
-def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, storage, agent, tiny_folder):
+def test_a_drained_agent_releases_the_stream_after_the_current_shard(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(5000), model=tiny_folder)]
     cloud.on_heartbeat = lambda body: {
         "action": "drain" if (body["progress"] or {}).get("shards_done", 0) >= 1 else "continue",
@@ -208,7 +115,7 @@ def test_told_to_drain_it_gives_the_stream_back_after_the_shard_in_hand(cloud, s
     assert "metadata.json" not in outputs(storage)
 
 
-def test_told_to_exit_it_leaves_its_work_and_ends(cloud, storage, agent, tiny_folder):
+def test_an_agent_told_to_exit_leaves_its_stream_and_ends(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), model=tiny_folder)] * 2
     cloud.on_heartbeat = lambda body: {
         "action": "exit" if body["lease"] else "continue",
@@ -239,7 +146,7 @@ def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, 
 
 
 @pytest.mark.long
-def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage, agent):
+def test_heartbeats_continue_after_a_malformed_answer(cloud, storage, agent):
     cloud.leases = [{"action": "wait", "retry_s": 0.05}] * 10_000
     answer, strange = cloud.on_heartbeat, [{}, {"action": "continue", "heartbeat_s": "soon"}]
     cloud.on_heartbeat = lambda body: strange.pop() if strange else answer(body)
@@ -249,7 +156,7 @@ def test_heartbeats_go_on_after_an_answer_that_nobody_thought_of(cloud, storage,
     assert process.wait(600) == 0, process.stderr.read()
 
 
-def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, agent):
+def test_an_api_that_refuses_the_worker_ends_it_with_an_error(cloud, storage, agent):
     cloud.status = lambda body: 400
     process = agent()
     assert process.wait(600) == 1
@@ -258,7 +165,7 @@ def test_an_api_that_refuses_this_worker_ends_it_with_an_error(cloud, storage, a
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
-def test_an_attribute_that_is_missing_is_named_and_never_guessed(cloud, storage, agent, missing):
+def test_a_missing_attribute_is_named_and_never_guessed(cloud, storage, agent, missing):
     del cloud.attributes[missing]
     process = agent()
     assert process.wait(600) != 0

@@ -1,4 +1,4 @@
-"""The worker's words with worker-api and the metadata server, when these do not answer as they should."""
+"""Requests to worker-api and the metadata server that get malformed, late or no answers."""
 
 import threading
 
@@ -21,7 +21,7 @@ def api(cloud, monkeypatch):
 
 
 @pytest.mark.parametrize("answer", [SHORT, NONSENSE, BROKEN_ERROR], ids=["short", "nonsense", "broken error"])
-def test_an_answer_that_breaks_off_is_asked_for_again(cloud, api, answer):
+def test_a_broken_answer_is_requested_again(cloud, api, answer):
     answers = [answer]
     cloud.status = lambda body: answers.pop() if answers else 200
     assert api.lease(None)["action"] == "exit"
@@ -32,7 +32,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(cloud, api, answer):
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_worker_that_is_shut_out_for_a_while_asks_on_and_says_so_once(cloud, api, caplog, status):
+def test_a_worker_that_is_shut_out_retries_and_reports_it_once(cloud, api, caplog, status):
     answers = [status] * 3
     cloud.status = lambda body: answers.pop() if answers else 200
     with pytest.raises(OSError):
@@ -46,14 +46,14 @@ def test_a_worker_that_is_shut_out_for_a_while_asks_on_and_says_so_once(cloud, a
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
-def test_a_worker_whose_words_are_not_taken_asks_no_more(cloud, api):
+def test_a_refused_worker_asks_no_more(cloud, api):
     cloud.status = lambda body: 400
     with pytest.raises(Refused, match="Failed to lease: worker-api answered 400: .*a fault of the test"):
         api.lease(None)
     assert len(cloud.asked) == 1
 
 
-def test_a_token_that_is_too_old_is_replaced_at_once(cloud, api, caplog):
+def test_an_expired_token_is_replaced_at_once(cloud, api, caplog):
     answers = [401]
     cloud.status = lambda body: answers.pop() if answers else 200
     assert api.heartbeat("idle", None, None)["action"] == "continue"
@@ -61,14 +61,14 @@ def test_a_token_that_is_too_old_is_replaced_at_once(cloud, api, caplog):
 
 
 @pytest.mark.parametrize("answer", [SHORT, NONSENSE], ids=["short", "nonsense"])
-def test_a_metadata_server_whose_answer_breaks_off_cannot_be_asked(cloud, api, answer):
+def test_a_broken_answer_of_the_metadata_server_is_an_oserror(cloud, api, answer):
     cloud.preempted = answer
     with pytest.raises(OSError, match="the metadata server's answer broke off"):
         metadata.get("instance/preempted")
     assert not metadata.is_preempted()
 
 
-def test_a_preemption_is_seen_after_an_error_that_nobody_thought_of(monkeypatch):
+def test_a_preemption_is_seen_after_an_unexpected_error(monkeypatch):
     answers = [True, RuntimeError("strange")]
 
     def is_preempted():

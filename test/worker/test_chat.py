@@ -1,4 +1,4 @@
-"""Chats against what transformers makes of them, as golden_chat.json holds it (made by make_golden_chat.py)."""
+"""Chats compared with the results of transformers in golden_chat.json (see make_golden_chat.py)."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def fixture():
 
 
 def write_folder(folder, name, **changes):
-    """The files of a model of the fixture; a change of None takes a file out."""
+    """The files of a model of the fixture; a change of None removes a file."""
     files = fixture()[name]["files"] | changes
     for file_name, text in files.items():
         if text is not None:
@@ -40,7 +40,7 @@ def read(folder, tmp_path, records, **spec):
 @pytest.mark.parametrize(
     ("name", "number"), [(name, number) for name, model in fixture().items() for number in range(len(model["cases"]))]
 )
-def test_a_chat_has_the_token_ids_that_transformers_gives_it(tmp_path, name, number):
+def test_a_chat_has_the_token_ids_of_transformers(tmp_path, name, number):
     case = fixture()[name]["cases"][number]
     folder = write_folder(tmp_path, name)
     record = {"messages": case["messages"]} | ({"tools": case["tools"]} if case["tools"] else {})
@@ -53,8 +53,8 @@ def test_a_chat_has_the_token_ids_that_transformers_gives_it(tmp_path, name, num
         assert item.preview == case["text"][:200]
 
 
-def test_the_fixture_has_templates_that_write_a_bos_tokenizers_that_add_one_and_neither():
-    """So that the comparison above would see a BOS too many, and one too few."""
+def test_the_fixture_has_templates_and_tokenizers_with_and_without_a_bos():
+    """So the comparison above would show a doubled and a missing BOS."""
     counts = {}
     for name, model in fixture().items():
         ids = next(case["ids"] for case in model["cases"] if "ids" in case)
@@ -66,7 +66,7 @@ def test_the_fixture_has_templates_that_write_a_bos_tokenizers_that_add_one_and_
 
 
 @pytest.mark.parametrize("name", list(fixture()))
-def test_a_text_gets_the_bos_of_its_tokenizer_once_even_where_it_begins_with_one(tmp_path, name):
+def test_a_text_gets_the_bos_of_its_tokenizer_once(tmp_path, name):
     folder = write_folder(tmp_path, name)
     bos = fixture()[name]["bos"] or ""
     plain, written = read(folder, tmp_path, [{"text": "two and two"}, {"text": f"{bos}two and two"}])
@@ -78,7 +78,7 @@ def test_a_text_gets_the_bos_of_its_tokenizer_once_even_where_it_begins_with_one
         assert plain.token_ids[0] == written.token_ids[0] == begins
 
 
-def test_the_template_is_found_in_each_of_its_places_and_the_file_of_its_own_goes_first(tmp_path):
+def test_the_template_is_found_in_each_of_its_places_by_precedence(tmp_path):
     cases = {
         "string": {"tokenizer_config.json": {"chat_template": CHATML}},
         "list": {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": CHATML}]}},
@@ -98,7 +98,7 @@ def test_the_template_is_found_in_each_of_its_places_and_the_file_of_its_own_goe
         assert sample.preview == "<|im_start|>user\nhi<|im_end|>\n", name
 
 
-def test_templates_with_tools_have_one_of_their_own_when_the_model_has_it(tmp_path):
+def test_messages_with_tools_use_the_template_for_tools(tmp_path):
     both = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools | length }}"}]
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": both}})
     said = [{"role": "user", "content": "hi"}]
@@ -137,7 +137,7 @@ def test_templates_with_tools_have_one_of_their_own_when_the_model_has_it(tmp_pa
         ("is of another kind", {"chat_template": 7}, "the model has no chat template"),
     ],
 )
-def test_a_template_that_cannot_be_used_rejects_chats_and_nothing_else(tmp_path, name, config, reason):
+def test_an_unusable_template_rejects_chats_and_no_other_records(tmp_path, name, config, reason):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
     chat, text = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}, {"text": "hi"}])
     assert chat.reason.startswith("`messages` cannot be written with the chat template: ")
@@ -156,7 +156,7 @@ def test_a_template_that_cannot_be_used_rejects_chats_and_nothing_else(tmp_path,
         ("nothing: {{ strftime_now }}", "nothing: "),
     ],
 )
-def test_the_date_is_the_same_every_day_and_for_a_template_that_asks_it_is_its_own(tmp_path, template, text):
+def test_the_date_of_a_prompt_is_the_same_every_day(tmp_path, template, text):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": template}})
     (sample,) = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}])
     assert sample.preview == text
@@ -173,7 +173,7 @@ def test_the_date_is_the_same_every_day_and_for_a_template_that_asks_it_is_its_o
         ({"tokenizer.json": "{"}, "Failed to read tokenizer.json of /nowhere: "),
     ],
 )
-def test_a_folder_that_cannot_be_read_fails_the_run(tmp_path, files, reason):
+def test_an_unreadable_folder_fails_the_run(tmp_path, files, reason):
     folder = write_folder(tmp_path, "chatml", **files)
     with pytest.raises(Failure) as failure:
         make_reader(folder, a_spec(), 1000, 64)
@@ -209,14 +209,14 @@ def test_a_folder_that_cannot_be_read_fails_the_run(tmp_path, files, reason):
         ([{"role": "user\udfff", "content": "a"}], "`messages` has a lone surrogate, \\udfff"),
     ],
 )
-def test_messages_that_cannot_be_used_are_rejected_with_the_reason(tmp_path, messages, reason):
+def test_unusable_messages_are_rejected_with_the_reason(tmp_path, messages, reason):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": CHATML}})
     bad, good = read(folder, tmp_path, [{"messages": messages}, {"messages": [{"role": "user", "content": "hi"}]}])
     assert bad.reason.startswith(reason)
     assert isinstance(good, Sample)
 
 
-def test_a_field_of_another_name_may_hold_the_messages(tmp_path):
+def test_another_field_may_hold_the_messages(tmp_path):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": CHATML}})
     records = [{"chat": [{"role": "user", "content": "hi"}], "text": "no"}, {"chat": [{"role": "user"}, 3]}]
     good, bad = read(folder, tmp_path, records, record={"field": "chat"})

@@ -5,18 +5,15 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from build import BUCKET, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from build import BUCKET, a_model, a_spec, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from gleaner_worker.batching import batch_height, batch_shapes, plan_batches
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import loaded
-from gleaner_worker.model.loaded import load_model
-from gleaner_worker.model.warm_up import Programs, WarmUp
-from gleaner_worker.shards.plan import batch_height, batch_shapes, plan_batches
+from gleaner_worker.model import model as model_module
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +37,7 @@ def run_all(model, samples):
 @pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
 def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
-    model = load_model(spec, "/nowhere", None)
+    model = a_model(spec)
     before = model.programs
     model.warm_up().wait()
     shapes = batch_shapes(MAX_LENGTH)
@@ -55,9 +52,9 @@ def test_nothing_is_compiled_after_the_warm_up(tiny_folder, tokens):
 
 
 @pytest.mark.long
-def test_what_is_compiled_while_batches_run_is_counted(tiny_folder):
-    """Else the test above could not fail."""
-    model = load_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]), "/nowhere", None)
+def test_programs_that_are_compiled_while_batches_run_are_counted(tiny_folder):
+    """Without this count the test above could not fail."""
+    model = a_model(a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, layers=[1]))
     before = model.programs
     assert not model.is_ready(batch_height(32), 32)
     used = run_all(model, some_samples())
@@ -71,10 +68,9 @@ import environment
 import os
 os.environ.pop("JAX_COMPILATION_CACHE_DIR")
 os.environ.pop("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
-from build import a_spec
-from gleaner_worker.model.loaded import load_model
+from build import a_model, a_spec
 from test_compile import MAX_LENGTH, run_all, some_samples
-model = load_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3], None)
+model = a_model(a_spec(model=sys.argv[2], max_seq_length=MAX_LENGTH), sys.argv[3])
 model.warm_up().wait()
 run_all(model, some_samples())
 print(json.dumps([model.programs, model.compiles]))
@@ -82,7 +78,7 @@ print(json.dumps([model.programs, model.compiles]))
 
 
 @pytest.mark.long
-def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, tmp_path):
+def test_a_second_process_compiles_nothing_again(tiny_folder, tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
 
     def start():
@@ -94,19 +90,19 @@ def test_a_second_process_compiles_nothing_that_the_first_one_did(tiny_folder, t
     assert programs == compiles == len(batch_shapes(MAX_LENGTH))
     assert start() == [programs, 0]
     cache = tmp_path / "home" / "jax-cache"
-    # Whoever can write there can run code here.
+    # A writer of this folder can run code here.
     assert stat.S_IMODE(os.stat(cache).st_mode) == 0o700 and os.listdir(cache)
 
 
-def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
-    """On a device that holds one batch, the one before comes to the host first, whoever collects it and when."""
+def test_batches_wait_for_the_memory_of_earlier_batches(tiny_folder):
+    """On a device that holds one batch, the earlier batch moves to the host first, in any order of collection."""
     samples = some_samples(16 * 4)
     shape = (batch_height(MAX_LENGTH), MAX_LENGTH)
     spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH)
-    roomy = load_model(spec, "/nowhere", None)
+    roomy = a_model(spec)
     memory = roomy._programs.get(shape).run.memory_analysis()
     need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
-    tight = load_model(spec, "/nowhere", None, device_bytes=need)
+    tight = a_model(spec, device_bytes=need)
     assert tight._programs.get(shape).in_flight == 1 and roomy._programs.get(shape).in_flight == 3
     parts = [samples[begin : begin + 16] for begin in range(0, 64, 16)]
     running = [tight.start([part], *shape) for part in parts]
@@ -118,11 +114,11 @@ def test_batches_wait_for_the_memory_of_those_before_them(tiny_folder):
                 host.rows("resid_post", b).view(np.uint16), expected.rows("resid_post", b).view(np.uint16)
             )
     with pytest.raises(Failure, match="lower max_seq_length") as failure:
-        load_model(spec, "/nowhere", None, device_bytes=need - 1).start(parts[:1], *shape)
+        a_model(spec, device_bytes=need - 1).start(parts[:1], *shape)
     assert failure.value.kind == "model"
 
 
-def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
+def test_an_abandoned_batch_holds_no_memory(tiny_models):
     model = tiny_models(max_seq_length=32)
     model.start([some_samples(1)[:1]], *batch_shapes(MAX_LENGTH)[-1])
     assert model._in_flight[-1]() is None
@@ -137,97 +133,28 @@ def test_a_batch_that_nobody_waits_for_holds_no_memory(tiny_models):
     ],
 )
 def test_weights_are_kept_for_the_next_run_of_the_same_model_or_freed(tiny_folder, before, after, kept):
-    first = load_model(a_spec(model=tiny_folder, **before), "/nowhere", None)
-    then = load_model(a_spec(model=tiny_folder, **after), "/nowhere", None, previous=first)
+    first = a_model(a_spec(model=tiny_folder, **before))
+    then = a_model(a_spec(model=tiny_folder, **after), previous=first)
     assert (then.params is first.params) == kept
     assert first.params["embed"].is_deleted() != kept and not then.params["embed"].is_deleted()
 
 
-def test_a_shape_is_compiled_once_however_many_ask():
-    begun, go = [], threading.Event()
-
-    def compile_shape(shape):
-        begun.append(shape)
-        go.wait(10)
-        return f"program {shape}"
-
-    programs = Programs(compile_shape)
-    answers = []
-    threads = [threading.Thread(target=lambda: answers.append(programs.get((1, 32)))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    assert not programs.is_ready((1, 32))
-    go.set()
-    for thread in threads:
-        thread.join()
-    assert begun == [(1, 32)] and answers == ["program (1, 32)"] * 4 and programs.is_ready((1, 32))
-
-
-def test_a_shape_that_fails_fails_whoever_uses_it_and_nobody_else():
-    def compile_shape(shape):
-        if shape[1] == 64:
-            raise Failure("model", "Failed to fit a batch")
-        return "program"
-
-    programs = Programs(compile_shape)
-    WarmUp(programs, [(1, 32), (1, 64), (1, 128)]).wait()
-    assert programs.get((1, 32)) == programs.get((1, 128)) == "program"
-    for _ in range(2):
-        with pytest.raises(Failure, match="Failed to fit a batch"):
-            programs.get((1, 64))
-
-
-def test_a_cancelled_warm_up_begins_nothing_more():
-    begun, go = [], threading.Event()
-
-    def compile_shape(shape):
-        begun.append(shape)
-        go.wait(10)
-
-    shapes = [(1, 32 * n) for n in range(1, 40)]
-    warm_up = WarmUp(Programs(compile_shape), shapes)
-    warm_up.cancel()
-    go.set()
-    warm_up.wait()
-    assert len(begun) <= 4
-
-
-def test_shapes_are_compiled_once_each_in_the_order_in_which_they_are_added(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    begun, go = [], threading.Event()
-
-    def compile_shape(shape):
-        begun.append(shape)
-        go.wait(60)
-
-    programs = Programs(compile_shape)
-    warm_up = WarmUp(programs, [(1, 96), (1, 32), (1, 96)])
-    warm_up.add([(1, 64), (1, 32)])
-    go.set()
-    warm_up.wait()
-    warm_up.add([(1, 96), (1, 128)])  # after its thread has ended
-    warm_up.wait()
-    assert begun == [(1, 96), (1, 32), (1, 64), (1, 128)]
-    WarmUp(programs, begun).wait()
-    assert len(begun) == 4
-
-
 @pytest.fixture
 def compiled(monkeypatch):
-    """The shapes that are compiled, in their order."""
-    shapes, compile_batch = [], loaded.compile_batch
+    """The shapes in the order of their compilation."""
+    shapes, compile_batch = [], model_module.compile_batch
 
     def noting(what, layout, params, shape, *more):
         shapes.append(shape)
         return compile_batch(what, layout, params, shape, *more)
 
-    monkeypatch.setattr(loaded, "compile_batch", noting)
+    monkeypatch.setattr(model_module, "compile_batch", noting)
     return shapes
 
 
 def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_path, tiny_folder, compiled):
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
-    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
     assert len(batch_shapes(512)) == 8
     for stream, lines, shapes in (
         ("001", text_lines(60, words=3), [(64, 32)]),
@@ -241,17 +168,17 @@ def test_a_stream_compiles_the_shapes_of_its_shards_and_no_others(storage, tmp_p
 
 
 @pytest.mark.long
-def test_a_shard_that_is_stored_already_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
+def test_a_stored_shard_compiles_nothing(storage, tmp_path, tiny_folder, compiled):
     spec = {"shard_size_gb": shard_gb(500), "max_seq_length": 512}
     lines = [*[json.dumps({"text": "apples " * 200})] * 4, *text_lines(30, words=3)]
     work = a_work(a_stream(storage, lines), **spec)
-    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    run_extract(work, a_model(a_spec(model=tiny_folder, **spec), str(tmp_path)), str(tmp_path))
     assert sorted(compiled) == [(8, 256), (64, 32)]
     calm = outputs(storage)
     last = max(name for name in calm if name.startswith("shard_"))
     for name in (last, "metadata.json"):
         storage.delete(BUCKET, f"activations/my-run/tpu_7/{name}")
     compiled.clear()
-    run_extract(work, load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None), str(tmp_path))
+    run_extract(work, a_model(a_spec(model=tiny_folder, **spec), str(tmp_path)), str(tmp_path))
     assert compiled == [(64, 32)]
     assert outputs(storage) == calm

@@ -1,4 +1,4 @@
-"""All chips of a machine: how a batch and the weights lie on them, and that it changes nothing but the time."""
+"""All chips of a machine: batches and weights on several devices, with the results of a single device."""
 
 import json
 import os
@@ -10,12 +10,11 @@ import jax
 import numpy as np
 import pytest
 
-from build import TINY_CONFIG, a_spec
+from build import TINY_CONFIG, a_model, a_spec
 from environment import HERE
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.mesh import batch_bytes, can_split, choose_layout, parameter_axes, weight_bytes
 from gleaner_worker.model.tiny import make_tiny_model
 
@@ -37,7 +36,7 @@ GEMMA_CONFIG = TINY_CONFIG | {
 
 @pytest.fixture(scope="module")
 def on_devices(tmp_path_factory):
-    """on_devices(folder, count, device_bytes, **spec) -> what devices_process.py stored; the same question once."""
+    """on_devices(folder, count, device_bytes, **spec) -> the results of devices_process.py, kept for the next call."""
     answers, processes = {}, {}
 
     def get(folder, count, device_bytes=None, **spec):
@@ -77,7 +76,7 @@ def rows_of(answer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
-def test_eight_devices_make_the_bits_of_one(on_devices, tiny_folder, dtype):
+def test_eight_devices_compute_the_bits_of_one(on_devices, tiny_folder, dtype):
     one, eight = (on_devices(tiny_folder, count, dtype=dtype) for count in (1, 8))
     assert one["layout"][:2].tolist() == [1, 1] and eight["layout"][:2].tolist() == [8, 1]
     assert eight["layout"][3] < one["layout"][3]  # batches: eight at a time
@@ -97,17 +96,17 @@ def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, s
         spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES, "tokens": tokens}
         many = on_devices(folder, 8, device_bytes=room_for(spec, split), tokens=tokens)
         assert many["layout"][:2].tolist() == [8 // split, split]
-        # A device has its part, and whatever is not split.
+        # A device has its part, and all weights that are not split.
         assert many["layout"][2] < 8 * one["layout"][2] / split * 1.3
         for name, rows in rows_of(one).items():
             found, expected = many[name].view(np.float32).astype(np.float64), rows.view(np.float32)
             assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected), name
-        assert not all(np.array_equal(rows, many[name]) for name, rows in rows_of(one).items())  # it was split at all
+        assert not all(np.array_equal(rows, many[name]) for name, rows in rows_of(one).items())  # it was split
 
 
 def room_for(raw_spec, ways):
-    """Bytes of a device that has room for a part of the weights, split `ways` ways, and for no more."""
-    model = load_model(a_spec(**raw_spec), "/nowhere", None)
+    """The memory of a device for the weights split `ways` ways, but no fewer."""
+    model = a_model(a_spec(**raw_spec))
     params, what = model.params, model.capture
     need = weight_bytes(params, what.config, ways) + batch_bytes(what, [(64, 32), (32, 64)], ways)
     return int(need / 0.92) + 1024
@@ -127,7 +126,7 @@ def test_heads_are_never_cut(heads, kv_heads, ways, fits):
     assert can_split(config, ways) == fits
 
 
-def test_key_and_value_heads_are_whole_where_there_are_too_few():
+def test_devices_share_key_and_value_heads_where_there_are_too_few():
     config = a_big_config()
     assert parameter_axes("wq", (3, 64, 64), config, 4) == (None, "model")
     assert parameter_axes("wk", (3, 16, 64), config, 4) == ()
@@ -153,10 +152,10 @@ def test_a_model_that_no_split_fits_is_refused_with_the_sizes():
 
 def test_a_batch_that_does_not_fit_is_refused_with_its_shape_before_it_runs(tiny_folder):
     spec = a_spec(model=tiny_folder, max_seq_length=64)
-    weights = sum(w.nbytes for w in jax.tree.leaves(load_model(spec, "/nowhere", None).params))
+    weights = sum(w.nbytes for w in jax.tree.leaves(a_model(spec).params))
     limit = 600_000
     assert weights < limit
-    model = load_model(spec, "/nowhere", None, device_bytes=limit)
+    model = a_model(spec, device_bytes=limit)
     with pytest.raises(Failure) as failure:
         model.start([[SimpleNamespace(token_ids=np.array([1], np.int32), positions=None)]], 64, 32)
     assert failure.value.kind == "model"

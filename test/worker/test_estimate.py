@@ -1,4 +1,4 @@
-"""The estimate against the real thing: the worker's own plan of the same streams."""
+"""The estimate compared with the worker's own plan of the same streams."""
 
 import gzip
 import json
@@ -53,7 +53,7 @@ def run(model, sources, tmp_path, sample_bytes, **keys):
 @pytest.mark.parametrize(
     "keys", [{}, {"tokens": "last"}, {"tokens": "mean"}, {"layers": [2]}, {"dtype": "int8"}, {"max_seq_length": 64}]
 )
-def test_a_sample_says_what_all_of_it_says(model, tmp_path, keys):
+def test_a_sample_of_equal_lines_gives_the_exact_counts(model, tmp_path, keys):
     sources = [a_file(tmp_path, f"{n}.jsonl", "".join(lines(1500, n, bad_every=50))) for n in range(2)]
     whole = run(model, sources, tmp_path, 10**9, **keys)
     part = run(model, sources, tmp_path, 120_000, **keys)
@@ -68,7 +68,7 @@ def test_a_sample_says_what_all_of_it_says(model, tmp_path, keys):
     assert part["computed_tokens"] == pytest.approx(whole["computed_tokens"], rel=0.08)
 
 
-def test_what_is_read_whole_is_exact(model, tmp_path):
+def test_counts_of_whole_streams_are_exact(model, tmp_path):
     sources = [
         a_file(tmp_path, "a.jsonl", "".join(lines(50, bad_every=10))),
         a_file(tmp_path, "b.jsonl", '{"text": "b"}\n'),
@@ -78,8 +78,8 @@ def test_what_is_read_whole_is_exact(model, tmp_path):
     assert all(total["low"] == total["estimate"] == total["high"] for total in totals.values())
 
 
-def test_most_ranges_hold_the_truth():
-    """Of ratio estimates over 24 blocks, 95 % should; a little less is what few blocks give."""
+def test_most_ranges_hold_the_true_count():
+    """95 % of ratio estimates over 24 blocks should; a little less is usual for few blocks."""
     chance, held = random.Random(1), 0
     for _ in range(300):
         rates = [chance.uniform(0.1, 0.4) for _ in range(400)]
@@ -92,7 +92,7 @@ def test_most_ranges_hold_the_truth():
     assert 0.90 <= held / 300 <= 0.99
 
 
-def test_one_place_knows_no_upper_end(model, tmp_path):
+def test_a_single_block_gives_no_upper_bound(model, tmp_path):
     text = "".join(lines(10_000))
     packed = a_file(tmp_path, "s.jsonl.gz", gzip.compress(text.encode()))
     found = run(model, [packed], tmp_path, 24 * 3000)
@@ -102,7 +102,7 @@ def test_one_place_knows_no_upper_end(model, tmp_path):
     assert found["totals"]["tokens"]["estimate"] == pytest.approx(true, rel=0.15)
 
 
-def test_blocks_are_whole_lines_also_long_ones_and_the_last_without_an_end(tmp_path):
+def test_blocks_are_whole_lines_of_any_length(tmp_path):
     text = "".join(f"{number:05d}{'x' * (number % 7 * 300)}\n" for number in range(500)) + "the end"
     source = a_file(tmp_path, "s.jsonl", text)
     known = set(text.splitlines())
@@ -136,7 +136,7 @@ def test_no_line_is_in_two_blocks_and_no_range_is_inverted(tmp_path, seed):
 
 
 class Metered(FileSource):
-    """Counts what is read of it."""
+    """Counts the bytes that are read."""
 
     read_bytes = 0
 
@@ -159,7 +159,7 @@ def test_a_line_longer_than_all_blocks_is_counted_once(model, tmp_path):
     assert source.read_bytes < 3 * source.size
 
 
-def test_no_more_is_read_than_whole_lines_need(tmp_path):
+def test_only_the_bytes_of_whole_lines_are_read(tmp_path):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"".join(b"%d %s\n" % (number, b"x" * 1000) for number in range(20_000)))
     source = Metered(str(path))
@@ -168,7 +168,7 @@ def test_no_more_is_read_than_whole_lines_need(tmp_path):
     assert source.read_bytes < BLOCKS * (20_000 + 16 * 1024 + 10)
 
 
-def test_what_the_worker_would_refuse_is_refused_in_its_words(model, tmp_path):
+def test_an_estimate_fails_with_the_errors_of_the_worker(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", '{"text": "a"}\n')
     with pytest.raises(Failure, match="layer"):
         run(model, [source], tmp_path, 10**9, layers=[99])
@@ -186,20 +186,20 @@ def test_a_stream_without_a_line_is_named(model, tmp_path, content):
 
 
 @pytest.mark.parametrize("sample_bytes", [10**9, 24 * 100])
-def test_a_damaged_stream_is_named_also_in_a_sample(model, tmp_path, sample_bytes):
+def test_a_damaged_stream_is_named_in_a_sample_too(model, tmp_path, sample_bytes):
     packed = bytearray(gzip.compress("".join(lines(1000)).encode()))
     packed[60:70] = b"\xff" * 10
     with pytest.raises(Failure, match="/s.jsonl.gz: its gzip data is damaged"):
         run(model, [a_file(tmp_path, "s.jsonl.gz", bytes(packed))], tmp_path, sample_bytes)
 
 
-def test_the_reasons_of_rejects_are_told(model, tmp_path):
+def test_the_reasons_of_rejects_are_listed(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", "".join(lines(40, bad_every=4)))
     (first, *_) = run(model, [source], tmp_path, 10**9)["reject_reasons"]
     assert first["samples"] == 10 and "JSON" in first["reason"]
 
 
-def test_reasons_that_differ_in_numbers_alone_are_one(model, tmp_path):
+def test_reasons_that_differ_only_in_numbers_are_one_kind(model, tmp_path):
     over_long = [json.dumps({"text": "w " * count}) for count in range(100, 120)]
     not_utf8 = [b'"\xe9"', b'{"\xff"}']
     source = a_file(tmp_path, "s.jsonl", b"\n".join([*map(str.encode, over_long), *not_utf8]))

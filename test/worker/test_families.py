@@ -1,4 +1,4 @@
-"""Every family against transformers' numbers, in every site of every layer, and however its files are laid out."""
+"""Every family compared with transformers, in every site of every layer, and with any layout of its files."""
 
 import json
 import shutil
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.slow
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_every_site_of_every_layer_is_what_transformers_computes(name, dtype):
+def test_every_site_of_every_layer_equals_transformers(name, dtype):
     golden.check(name, golden.config(name), golden.params(name, dtype), dtype)
 
 
-def test_the_fixtures_cover_what_families_differ_in():
+def test_the_fixtures_cover_the_differences_between_families():
     configs = [golden.config(name) for name in golden.NAMES]
     assert {config.family for config in configs} == {
         "qwen2",
@@ -47,7 +47,7 @@ def test_the_fixtures_cover_what_families_differ_in():
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["qwen2-windowed", "gemma3-text"])
 @pytest.mark.parametrize("layers", [(0,), (2,), (0, 2), (1, 2)])
-def test_chosen_layers_are_those_of_the_whole_model(name, layers):
+def test_chosen_layers_equal_those_of_the_whole_model(name, layers):
     golden.check(name, golden.config(name), golden.params(name, num_layers=layers[-1] + 1), layers=layers)
 
 
@@ -57,7 +57,7 @@ def test_every_second_layer_of_a_deep_model_is_right():
 
 @pytest.mark.parametrize("name", ["qwen2", "gemma3-text", "gemma3-multimodal"])
 @pytest.mark.parametrize("prefix", ["model.", "", "language_model.model.", "model.language_model."])
-def test_a_model_is_the_same_under_any_prefix_that_its_tensors_may_have(tmp_path, name, prefix):
+def test_a_model_is_the_same_under_any_prefix_of_its_tensors(tmp_path, name, prefix):
     old = "language_model.model." if name == "gemma3-multimodal" else "model."
     tensors = load_file(f"{golden.folder(name)}/model.safetensors")
     renamed = {f"{prefix}{key.removeprefix(old)}": value for key, value in tensors.items() if key.startswith(old)}
@@ -70,7 +70,7 @@ def test_a_model_is_the_same_under_any_prefix_that_its_tensors_may_have(tmp_path
 
 
 @pytest.mark.parametrize("prefix", ["", "model."])
-def test_the_towers_of_other_modalities_are_left_alone_where_the_config_has_them(tmp_path, prefix):
+def test_towers_of_other_modalities_are_ignored_where_the_config_has_them(tmp_path, prefix):
     name = "gemma3-multimodal"
     tensors = load_file(f"{golden.folder(name)}/model.safetensors")
     assert any(key.startswith("vision_tower.") for key in tensors)
@@ -127,12 +127,12 @@ OLD_AND_NEW = [
 
 
 @pytest.mark.parametrize(("name", "without", "with_"), OLD_AND_NEW)
-def test_old_keys_and_new_ones_mean_the_same(name, without, with_):
+def test_old_and_new_keys_have_the_same_meaning(name, without, with_):
     raw = {key: value for key, value in golden.raw_config(name).items() if key not in without}
     assert parse_config(raw | with_, name) == golden.config(name)
 
 
-def test_a_file_with_next_to_nothing_in_it_means_what_it_means_to_transformers():
+def test_a_file_with_few_keys_has_the_defaults_of_transformers():
     # As the text part of gemma-3-4b-it.
     config = parse_config(
         {
@@ -153,7 +153,7 @@ def test_a_file_with_next_to_nothing_in_it_means_what_it_means_to_transformers()
     assert [(rope.kind, rope.theta, rope.factor) for rope in config.ropes] == [("default", 1e4, 1), ("linear", 1e6, 8)]
 
 
-def test_a_generation_config_beside_the_model_changes_nothing(tmp_path):
+def test_a_generation_config_has_no_effect(tmp_path):
     shutil.copytree(golden.folder("llama2"), tmp_path / "m")
     (tmp_path / "m" / "generation_config.json").write_text(json.dumps({"temperature": "garbage"}))
     config = golden.config("llama2")

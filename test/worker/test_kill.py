@@ -1,4 +1,4 @@
-"""An extractor that is killed at any step, again and again, ends with the same bytes as one that was left alone."""
+"""An extractor that is killed at any step, any number of times, ends with the same bytes as an undisturbed one."""
 
 import json
 import os
@@ -30,11 +30,11 @@ STEPS = [
     "extract:count_samples",
     "extract:read_windows",
     "extract:tokenize_windows",
-    "shards.stored:StoredShards.has",
+    "shards.existing_shards:ExistingShards.has",
     "extract:start_shard",
     "shards.partial:Partials.restore",
-    "model.loaded:Model.start",
-    "model.returned:Pending.collect",
+    "model.model:Model.start",
+    "model.device_output:InFlightBatch.collect",
     "extract:put_batch",
     "extract:shard_stats",
     "extract:encode_shard",
@@ -97,10 +97,10 @@ def processes():
 
 @pytest.fixture
 def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
-    """stream(spec) -> attempt(epoch, **how), and what the stream's outputs are when nobody disturbs it."""
+    """stream(spec) -> attempt(epoch, **how), after a check against the outputs of an undisturbed extraction."""
 
     def make(spec):
-        spec = spec | {"max_seq_length": 64}  # two batch shapes: most of an attempt is making its programs ready
+        spec = spec | {"max_seq_length": 64}  # two batch shapes: programs take most of an attempt
         model = tiny_models(**spec)
         spec |= {"shard_size_gb": model.row_bytes * (8 if "tokens" in spec else 250) / 1e9}
         resource = a_stream(storage, LINES)
@@ -113,7 +113,7 @@ def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
         def attempt(epoch, **how):
             answer = a_work_answer(resource, epoch=epoch, model=tiny_folder, **spec)
             outcome = processes.run(answer=answer, folder=str(tmp_path), **how)
-            # Whenever it was killed: what is there is what there should be, and the last shard comes last.
+            # After any kill: every stored object has the right bytes, and the last shard comes last.
             stored = outputs(storage)
             assert stored.items() <= calm.items()
             assert (max(name for name in calm if name.startswith("shard_")) in stored) == (stored == calm)
@@ -127,7 +127,7 @@ def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step):
+def test_an_extractor_killed_at_a_step_ever_later_completes(stream, step):
     attempt = stream({})
     outcomes = [attempt(1, kill=step, nth=1), attempt(2, kill=step, nth=1, after=True)]
     while outcomes[-1] == "killed":
@@ -138,7 +138,7 @@ def test_killed_at_a_step_the_first_time_then_the_second_and_so_on(stream, step)
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", list(FORMATS)[1:])
-def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, name):
+def test_an_extractor_killed_at_every_step_in_turn_stores_the_same_bytes_in_every_format(stream, name):
     attempt = stream(FORMATS[name])
     for number, step in enumerate(STEPS, 1):
         assert attempt(number, kill=step, nth=1, after=number % 2 == 1) == "killed"
@@ -158,8 +158,8 @@ def test_killed_at_every_step_in_turn_every_format_comes_out_the_same(stream, na
         ("two positions", 2),
     ],
 )
-def test_killed_while_it_saves_what_it_had_computed(storage, stream, name, nth):
-    """With notice, and then without: some of the partials arrive, and none is half there."""
+def test_an_extractor_killed_while_it_saves_batches_completes(storage, stream, name, nth):
+    """Kills with and without notice: some of the partials arrive, and each is whole."""
     attempt = stream(FORMATS[name])
     for epoch in (1, 2, 3):
         attempt(epoch, flush_at=2 * epoch + nth, kill="objects:Bucket.create", nth=nth, after=epoch == 2)
@@ -169,7 +169,7 @@ def test_killed_while_it_saves_what_it_had_computed(storage, stream, name, nth):
 
 
 class Killer:
-    """Kills the process in hand at its nth upload: before the bucket has it, or when it has it but did not say so."""
+    """Kills the current process at its nth upload: before the bucket has the object, or before its answer."""
 
     def __init__(self, moment, processes):
         self.moment, self.processes, self.uploads, self.nth = moment, processes, 0, 0
@@ -186,7 +186,7 @@ class Killer:
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream, processes, moment):
+def test_an_extractor_killed_at_an_upload_completes(storage, stream, processes, moment):
     attempt = stream({})
     storage.faults = killer = Killer(moment, processes)
     outcomes = []
@@ -198,7 +198,7 @@ def test_killed_at_an_upload_before_and_after_the_bucket_has_it(storage, stream,
 
 
 @pytest.mark.long
-def test_killed_at_any_time(stream, processes):
+def test_an_extractor_killed_at_any_time_completes(stream, processes):
     chance = random.Random(4)
     attempt = stream({"shard_size_gb": 1e-5})
     for epoch in range(1, 9):

@@ -1,4 +1,4 @@
-"""What the agent logs: printed for whoever reads it, and shipped whatever becomes of that reader."""
+"""The agent's log: printed for a reader that may go away, and shipped in any case."""
 
 import io
 import json
@@ -33,20 +33,20 @@ def a_closed_file():
     return file
 
 
-@pytest.mark.parametrize("nobody", [a_pipe_without_a_reader, a_closed_file])
-def test_a_line_that_nobody_reads_is_shipped_and_stops_nothing(storage, monkeypatch, nobody):
+@pytest.mark.parametrize("broken_stderr", [a_pipe_without_a_reader, a_closed_file])
+def test_a_line_without_a_reader_is_shipped_and_stops_nothing(storage, monkeypatch, broken_stderr):
     shipper = LogShipper()
     with monkeypatch.context() as patched:
-        patched.setattr(sys, "stderr", nobody())
+        patched.setattr(sys, "stderr", broken_stderr())
         say(shipper, "first")
         say(shipper, "second")
         storage.faults = lambda request: 503
-        shipper.ship(bucket(), "a.log")  # says that it failed
+        shipper.ship(bucket(), "a.log")  # reports its failure
     storage.faults = lambda request: None
     assert shipped(shipper, storage) == ["first", "second"]
 
 
-def test_a_line_too_long_for_its_reader_is_cut_there_and_shipped_whole(storage, capsys):
+def test_a_line_too_long_for_its_reader_is_cut_for_the_reader_and_shipped_whole(storage, capsys):
     shipper = LogShipper()
     say(shipper, "é" * 100_000)
     assert 16_384 < len(capsys.readouterr().err.encode()) < 65_536

@@ -1,4 +1,4 @@
-"""The decoder against itself: in other batches and blocks, for other choices of layers and sites, and their cost."""
+"""The decoder compared with itself: in other batches and blocks, for other layers and sites, and its cost."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_a_sample_is_the_same_in_any_batch_with_any_neighbours(name, dtype, limi
         batch[row, :100] = sample
         among = np.asarray(resid_post(weights, batch, config, layers))[:, row, :100]
         assert difference(among, alone) <= limit
-        # Of one shape, what is in the other rows and after the sample changes nothing at all.
+        # In one shape, neither the other rows nor the padding change any bit.
         others = random_ids((height, width), seed=row + 1)
         others[row, :100] = sample
         assert np.array_equal(among, np.asarray(resid_post(weights, others, config, layers))[:, row, :100])
@@ -60,7 +60,7 @@ def plain_attention(q, k, v, window, scale, softcap):
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("length", [1, 50, 300])
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
-def test_attention_in_blocks_that_skip_keys_is_attention(monkeypatch, length, window, softcap):
+def test_attention_in_blocks_that_skip_keys_equals_full_attention(monkeypatch, length, window, softcap):
     monkeypatch.setattr(attention, "_QUERY_BLOCK", {"cpu": 48})
     rng = np.random.default_rng(length)
     q = rng.standard_normal((2, length, 2, 3, 8), dtype=np.float32)
@@ -71,7 +71,7 @@ def test_attention_in_blocks_that_skip_keys_is_attention(monkeypatch, length, wi
 
 
 def products(jaxpr):
-    """The multiplications in the products of a program, scans taken as often as they run, the dearest of branches."""
+    """The multiplications in the products of a program: scans count as often as they run, branches as the dearest."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -95,7 +95,7 @@ def cost(name, layers, sites, length=128):
 
 
 @pytest.mark.parametrize("name", ["qwen2", "gemma3-text"])
-def test_time_is_that_of_the_layers_up_to_the_deepest_one_asked_for(name):
+def test_time_grows_with_the_deepest_requested_layer(name):
     per_layer = cost(name, (0,), ("resid_post",))
     assert per_layer > 0
     for layer in range(golden.config(name).num_layers):
@@ -114,8 +114,8 @@ def test_windows_make_long_sequences_cheaper():
 @pytest.mark.parametrize(
     ("site", "share"), [("resid_pre", 0), ("resid_mid", 0.85), ("attn_out", 0.85), ("mlp_out", 1), ("resid_post", 1)]
 )
-def test_what_the_deepest_layer_does_after_the_site_asked_for_is_not_computed(site, share):
-    """In the compiled program, where XLA has dropped what leads nowhere."""
+def test_work_after_the_requested_site_of_the_deepest_layer_is_skipped(site, share):
+    """Measured in the compiled program, after XLA has dropped unused results."""
     config, weights, ids = golden.config("qwen2"), golden.params("qwen2"), np.zeros((1, 128), np.int32)
 
     def flops(site):
@@ -129,7 +129,7 @@ def test_what_the_deepest_layer_does_after_the_site_asked_for_is_not_computed(si
 @pytest.mark.long
 @pytest.mark.parametrize("sites", [("resid_pre",), ("resid_mid", "attn_out"), ("resid_pre", "mlp_out")])
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 2), (0, 2, 4, 6)])
-def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):
+def test_a_site_is_the_same_with_and_without_other_sites(sites, layers):
     name = "gemma3-text"
     config, weights, ids = golden.config(name), golden.params(name), golden.expected(name)["token_ids"][None]
     with jax.default_matmul_precision("highest"):
@@ -139,7 +139,7 @@ def test_sites_are_the_same_when_others_are_not_asked_for(sites, layers):
 
 
 @pytest.mark.long
-def test_weights_in_bf16_may_be_given_as_their_bits():
+def test_bf16_weights_may_be_given_as_their_bits():
     config, weights, layers = golden.config("mistral"), golden.params("mistral", "bf16"), (0, 1, 2)
     bits = weights | {"blocks": {name: stack.view(np.uint16) for name, stack in weights["blocks"].items()}}
     ids = random_ids((8, 100))  # more rows than an MLP takes at a time on a CPU
@@ -148,20 +148,20 @@ def test_weights_in_bf16_may_be_given_as_their_bits():
     assert difference(got, wanted) < 1e-2
 
 
-def test_the_stream_is_the_sum_of_what_blocks_add_to_it():
+def test_the_stream_is_the_sum_of_the_additions_of_blocks():
     config, weights = golden.config("gemma2"), golden.params("gemma2")
     got = golden.run(weights, random_ids((2, 64)), config, tuple(range(config.num_layers)))
-    # Not bit by bit: a compiler may add before it rounds.
+    # Not bit by bit, because a compiler may add before it rounds.
     assert difference(got["resid_mid"], got["resid_pre"] + got["attn_out"]) < 1e-6
     assert difference(got["resid_post"], got["resid_mid"] + got["mlp_out"]) < 1e-6
     assert difference(got["resid_pre"][1:], got["resid_post"][:-1]) < 1e-6
 
 
-def test_rotations_are_exact_at_long_positions_and_made_for_the_length_at_hand_only():
+def test_rotations_are_exact_at_long_positions_and_made_for_the_present_length_alone():
     rope = Rope("llama3", 500_000.0, 8.0, 8192, 1.0, 4.0)
     cos, sin = rope_tables((rope,), 128, 131_072)
     assert cos.shape == (1, 131_072, 64)
-    # Positions and frequencies are fp32 as in transformers, and so is their product.
+    # Positions, frequencies and their products are fp32, as in transformers.
     angle = (np.arange(131_072, dtype=np.float32)[:, None] * inverse_frequencies(rope, 128)).astype(np.float64)
     assert np.abs(np.asarray(cos[0]) - np.cos(angle)).max() < 1e-5
     assert np.abs(np.asarray(sin[0]) - np.sin(angle)).max() < 1e-5
@@ -178,7 +178,7 @@ def test_families_round_norms_in_their_own_order():
     last = jnp.asarray(unit * w32, jnp.bfloat16)
     different = (first != last).mean()
     assert different > 0.1
-    # Of rows that come out the same either way, some differ in the last bit by how 1 / sqrt() is computed.
+    # Rows that are equal either way may differ in the last bit, by the method for 1 / sqrt().
     assert (_rms_norm(x, w, config) != first).mean() < 0.1 * different
     assert (_rms_norm(x, w, replace(config, norm_rounds_last=True)) != last).mean() < 0.1 * different
 
@@ -198,11 +198,11 @@ def a_spec(layers):
 
 
 @pytest.mark.parametrize(("layers", "expected"), [("all", (0, 1, 2)), ("0-1", (0, 1)), ([2, 0, 2], (0, 2))])
-def test_layers_are_chosen_in_each_way_that_the_spec_knows(layers, expected):
+def test_layers_are_chosen_in_each_form_of_the_spec(layers, expected):
     assert resolve_layers(a_spec(layers), 3) == expected
 
 
 @pytest.mark.parametrize("layers", ["0-3", [3], "2-1"])
-def test_layers_that_the_model_lacks_are_an_error(layers):
+def test_missing_layers_are_an_error(layers):
     with pytest.raises(Failure, match="it has layers 0 to 2"):
         resolve_layers(a_spec(layers), 3)

@@ -1,4 +1,4 @@
-"""config.json is written by strangers: what it says is understood, or refused with all that is wrong in one error."""
+"""config.json files of strangers: understood, or refused with all problems in one error."""
 
 import json
 
@@ -18,7 +18,7 @@ SCALED = LLAMA["rope_scaling"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
 REFUSED = [
-    # What the decoder does not do.
+    # Features that the decoder lacks.
     (QWEN2, {"model_type": "mixtral"}, "model_type is 'mixtral', the families known here are gemma2, gemma3, .*qwen3"),
     (QWEN2, {"model_type": None}, "model_type is None, the families known here are"),
     (QWEN2, {"model_type": ["qwen2"]}, r"model_type is \['qwen2'\]"),
@@ -77,13 +77,13 @@ REFUSED = [
     (GEMMA2, {"attn_logit_softcapping": -1}, "attn_logit_softcapping is -1"),
     (GEMMA3, {"layer_types": None, "sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
     (GEMMA3, {"rope_parameters": {"full_attention": "default"}}, "rope_parameters.full_attention is 'default'"),
-    # All of it at once.
+    # All problems at once.
     (QWEN2, {"vocab_size": None, "hidden_size": "x"}, "hidden_size is 'x'.*; vocab_size is missing"),
 ]
 
 
 @pytest.mark.parametrize(("raw", "change", "reason"), REFUSED)
-def test_a_config_that_is_not_understood_says_what_is_wrong(raw, change, reason):
+def test_a_config_that_is_not_understood_is_refused_with_every_problem(raw, change, reason):
     with pytest.raises(Failure, match=f"Failed to use my-model, by its config.json: .*{reason}") as failure:
         parse_config(raw | change, "my-model")
     assert failure.value.kind == "model"
@@ -113,7 +113,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("raw", "change", "key", "value"), ACCEPTED)
-def test_a_config_may_leave_out_and_add_what_changes_nothing(raw, change, key, value):
+def test_keys_without_effect_may_be_missing_or_added(raw, change, key, value):
     changed = {name: item for name, item in (raw | change).items() if name != "rms_norm_eps" or item is not None}
     assert getattr(parse_config(changed, "m"), key) == value
 
@@ -127,7 +127,7 @@ json_values = st.recursive(
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_no_config_whatsoever_makes_it_raise_anything_but_its_own_error(data):
+def test_any_config_is_parsed_or_refused_with_a_failure(data):
     raw = data.draw(st.sampled_from([QWEN2, LLAMA, MISTRAL, GEMMA2, GEMMA3, golden.raw_config("qwen2-yarn")]))
     keys = sorted(raw) + ["layer_types", "rope_scaling", "rope_parameters", "head_dim", "sliding_window_pattern"]
     raw = raw | data.draw(st.dictionaries(st.sampled_from(keys), json_values, min_size=1, max_size=3))
@@ -158,7 +158,7 @@ def test_no_config_whatsoever_makes_it_raise_anything_but_its_own_error(data):
             assert inverse_frequencies(rope, config.head_dim).shape == (config.head_dim // 2,)
 
 
-def test_every_family_has_an_error_that_names_it_among_the_known_ones():
+def test_an_unknown_family_is_refused_with_the_known_families():
     with pytest.raises(Failure) as failure:
         parse_config({"model_type": "gpt2"}, "m")
     assert all(name in failure.value.reason for name in FAMILIES)

@@ -6,11 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from build import a_spec
+from build import a_model, a_reader, a_spec
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import resid_post
 from gleaner_worker.model.families import FAMILIES
-from gleaner_worker.model.loaded import load_model
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.samples import read_samples
@@ -26,13 +25,13 @@ def make(folder, seed, *options, run=main):
 
 
 @pytest.mark.long
-def test_one_seed_makes_one_model_and_another_another(tmp_path):
+def test_a_seed_makes_one_model_and_another_seed_another(tmp_path):
     first = make(tmp_path / "a", 0, run=lambda options: subprocess.run(COMMAND + options, check=True))
     again, other = make(tmp_path / "b", 0), make(tmp_path / "c", 1)
     assert set(first) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert first == again
     assert first["model.safetensors"] != other["model.safetensors"]
-    model = load_model(a_spec(model=str(tmp_path / "a"), max_seq_length=2048), "/nowhere", None)
+    model = a_model(a_spec(model=str(tmp_path / "a"), max_seq_length=2048))
     assert (model.config.d_model, model.config.num_layers, model.config.max_positions) == (128, 8, 32768)
     ids = np.arange(256, dtype=np.int32)[None]
     out = np.asarray(resid_post(model.params, ids, model.config, model.layers)).astype(np.float32)
@@ -40,8 +39,8 @@ def test_one_seed_makes_one_model_and_another_another(tmp_path):
 
 
 @pytest.mark.long
-def test_there_is_a_tiny_model_of_every_family(tmp_path):
-    assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is that one's text part
+def test_every_family_has_a_tiny_model(tmp_path):
+    assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is the text part of gemma3
     for family in FAMILY_CONFIGS:
         raw = family_config(family) | {"vocab_size": 400, "hidden_size": 64, "num_hidden_layers": 2}
         make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
@@ -52,10 +51,10 @@ def test_there_is_a_tiny_model_of_every_family(tmp_path):
 
 
 @pytest.mark.long
-def test_the_family_is_an_option_of_the_command(tmp_path):
+def test_the_command_has_an_option_for_the_family(tmp_path):
     assert make(tmp_path / "a", 0, "--family", "qwen2") == make(tmp_path / "b", 0)
     make(tmp_path / "c", 0, "--family", "gemma2", "--dtype", "fp32")
-    model = load_model(a_spec(model=str(tmp_path / "c")), "/nowhere", None)
+    model = a_model(a_spec(model=str(tmp_path / "c")))
     assert (model.config.family, model.config.attention_softcap) == ("gemma2", 50.0)
 
 
@@ -65,8 +64,8 @@ def test_real_records_are_read_and_mostly_short(tmp_path, name, fitting):
     if not os.path.exists(path):
         pytest.skip(f"{name} is not beside the project, in ../shared/data")
     make(tmp_path / "m", 0)
-    model = load_model(a_spec(model=str(tmp_path / "m"), max_seq_length=2048), "/nowhere", None)
-    items = list(read_samples(path, name, model.reader))
+    model = a_model(a_spec(model=str(tmp_path / "m"), max_seq_length=2048))
+    items = list(read_samples(path, name, a_reader(model)))
     with open(path, encoding="utf-8") as file:
         assert len(items) == sum(1 for _ in file)
     assert sum(hasattr(item, "token_ids") for item in items) >= fitting

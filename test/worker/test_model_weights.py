@@ -1,4 +1,4 @@
-"""Weights are files of strangers too: they fit the config wholly, or are refused with all that is wrong at once."""
+"""Weight files of strangers: they fit the config wholly, or are refused with all problems at once."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def changed_model(tmp_path, change):
     return tmp_path
 
 
-def test_all_that_is_wrong_with_the_weights_is_one_error(tmp_path):
+def test_all_problems_of_the_weights_are_one_error(tmp_path):
     def change(tensors):
         del tensors["model.layers.1.self_attn.k_proj.bias"]
         tensors["model.layers.2.mlp.up_proj.weight"] = np.zeros((5, 5), np.float32)
@@ -73,7 +73,7 @@ def test_a_model_that_lacks_everything_is_an_error_of_readable_length(tmp_path):
     assert len(failure.value.reason) < 8000
 
 
-def test_the_head_the_final_norm_and_old_buffers_are_not_needed_and_not_in_the_way(tmp_path):
+def test_the_head_the_final_norm_and_old_buffers_are_ignored(tmp_path):
     def change(tensors):
         del tensors["model.norm.weight"]
         tensors["lm_head.weight"] = np.zeros((64, 16), np.int8)
@@ -85,7 +85,7 @@ def test_the_head_the_final_norm_and_old_buffers_are_not_needed_and_not_in_the_w
 
 @pytest.mark.parametrize("stored", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("dtype", "target"), [("fp32", np.float32), ("bf16", ml_dtypes.bfloat16)])
-def test_any_float_becomes_the_one_that_is_computed_in(tmp_path, stored, dtype, target):
+def test_any_float_type_becomes_the_type_of_the_computation(tmp_path, stored, dtype, target):
     originals = {}
 
     def change(tensors):
@@ -100,7 +100,7 @@ def test_any_float_becomes_the_one_that_is_computed_in(tmp_path, stored, dtype, 
         assert np.array_equal(stack[layer], originals[f"model.layers.{layer}.self_attn.q_proj.weight"].astype(target))
 
 
-def test_only_the_blocks_that_are_needed_are_read():
+def test_only_the_needed_blocks_are_read():
     loaded = golden.params("qwen2", num_layers=2)
     assert {stack.shape[0] for stack in loaded["blocks"].values()} == {2}
     whole = golden.params("qwen2")
@@ -112,7 +112,7 @@ def write_index(tmp_path, index):
 
 
 def split_model(tmp_path, again=()):
-    """The model in two files with an index; the tensors in `again` are in both."""
+    """The model in two files with an index; both files have the tensors in `again`."""
     tensors = load_file(os.path.join(golden.folder("qwen2"), "model.safetensors"))
     names = sorted(tensors)
     parts = {"a.safetensors": names[:20], "b.safetensors": names[20:] + list(again)}
@@ -129,13 +129,13 @@ def test_weights_in_several_files_are_one_model(tmp_path):
         load(tmp_path)
 
 
-def test_a_tensor_that_is_in_two_files_is_an_error(tmp_path):
+def test_a_tensor_in_two_files_is_an_error(tmp_path):
     split_model(tmp_path, again=["model.embed_tokens.weight"])
     with pytest.raises(Failure, match="model.embed_tokens.weight is there twice"):
         load(tmp_path)
 
 
-def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
+def test_a_false_index_is_an_error_that_names_it(tmp_path):
     split_model(tmp_path)
     write_index(tmp_path, {"weight_map": {"x": "../model.safetensors"}})
     with pytest.raises(
@@ -189,7 +189,7 @@ def test_a_file_that_was_cut_short_is_an_error_that_names_it(tmp_path, length):
         load(tmp_path)
 
 
-def test_loading_takes_the_memory_of_the_parameters_and_no_second_copy(tmp_path):
+def test_loading_takes_the_memory_of_the_parameters_once(tmp_path):
     raw = golden.raw_config("qwen2") | {"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 8}
     config = parse_config(raw, "m")
     tensors = {f"model.{EMBEDDING}": np.zeros((64, 256), np.float32)}

@@ -1,4 +1,4 @@
-"""The golden check sees every way of being wrong that we could think of: each of these has to make it fail."""
+"""Mutations of the decoder: the golden check fails for each."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def windows(change):
 
 
 def shifted(key):
-    """What belongs to layer i is used in layer i + 1."""
+    """Uses the value of layer i in layer i + 1."""
     return lambda config: replace(config, **{key: getattr(config, key)[-1:] + getattr(config, key)[:-1]})
 
 
@@ -48,7 +48,7 @@ def blocks(**changes):
 
 
 def heads_round_robin(config):
-    """Query heads spread over key/value heads one by one, and not in groups."""
+    """Query heads spread over key/value heads one by one instead of in groups."""
 
     def change(w):
         groups = w.reshape(len(w), config.num_kv_heads, -1, config.head_dim, w.shape[-1])
@@ -58,7 +58,7 @@ def heads_round_robin(config):
 
 
 def pairs_interleaved(config):
-    """Rotary pairs of neighbours, as in GPT-J, where all families here pair the halves of a head."""
+    """Rotary pairs of neighbours, as in GPT-J; all families here pair the halves of a head."""
 
     def change(w):
         heads = w.reshape(len(w), -1, 2, config.head_dim // 2, w.shape[-1])
@@ -155,7 +155,7 @@ OF_PARAMS = [
     + [(what, name, no_change, change) for what, name, change in OF_PARAMS],
     ids=[f"{what} of {name}" for what, name, _ in OF_CONFIG + OF_PARAMS],
 )
-def test_what_is_wrong_is_seen(what, name, of_config, of_params):
+def test_each_mutation_is_seen(what, name, of_config, of_params):
     config, params = of_config(golden.config(name)), of_params(golden.params(name))
     with pytest.raises(AssertionError, match="points elsewhere|differs from transformers"):
         golden.check(name, config, params)

@@ -10,6 +10,7 @@ from google.cloud.storage import Blob
 from build import BUCKET, bucket
 from gleaner_worker import objects
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
+from gleaner_worker.upload_content import FileContent
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ def impatient(monkeypatch):
 
 
 class Content(io.BytesIO):
-    """Bytes in memory, with the checksum that they are said to have."""
+    """Bytes in memory, with the checksum that they state."""
 
     def __init__(self, data=b"content", crc32c=None):
         super().__init__(data)
@@ -29,7 +30,7 @@ class Content(io.BytesIO):
 
 
 @pytest.mark.parametrize("size", [0, 7, 9 * 1024 * 1024])
-def test_an_object_is_created_with_its_metadata_and_comes_back(storage, tmp_path, size):
+def test_an_object_is_created_with_its_metadata_and_read_again(storage, tmp_path, size):
     content = Content(b"x" * size)
     assert bucket().create("a/b.bin", content, {"k": "v"}, "text/plain") is None
     assert (storage.data(BUCKET, "a/b.bin"), storage.metadata(BUCKET, "a/b.bin")) == (b"x" * size, {"k": "v"})
@@ -46,7 +47,7 @@ def test_a_file_is_uploaded_from_the_disk(storage, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"y" * 9_000_000)
     with open(path, "rb") as file:
-        assert bucket().create("a", objects.FileContent(str(path), file), {}, "text/plain") is None
+        assert bucket().create("a", FileContent(str(path), file), {}, "text/plain") is None
     assert storage.data(BUCKET, "a") == b"y" * 9_000_000
 
 
@@ -60,7 +61,7 @@ def test_a_part_of_an_object_is_read(storage, begin, end):
 
 
 @pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
-def test_what_was_damaged_on_its_way_up_is_not_stored(storage, size):
+def test_an_object_that_is_damaged_during_its_upload_is_not_stored(storage, size):
     content = Content(b"x" * size, crc32c=Content(b"y" * size).crc32c)
     with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*damaged on its way") as failure:
         bucket().create("a", content, {}, "text/plain")
@@ -70,10 +71,10 @@ def test_what_was_damaged_on_its_way_up_is_not_stored(storage, size):
 
 @pytest.mark.parametrize(
     ("size", "answers"),
-    [(7, [503, 503, None]), (9 * 1024 * 1024, [503, None, 503, None, None])],  # a large one is begun, then sent
+    [(7, [503, 503, None]), (9 * 1024 * 1024, [503, None, 503, None, None])],  # a large upload is begun, then sent
     ids=str,
 )
-def test_an_upload_that_failed_half_way_begins_again_at_its_beginning(storage, monkeypatch, size, answers):
+def test_a_failed_upload_starts_again_at_its_beginning(storage, monkeypatch, size, answers):
     monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 60)
     left = list(answers)
     storage.faults = lambda what: left.pop(0) if "/upload/" in what else None
@@ -83,7 +84,7 @@ def test_an_upload_that_failed_half_way_begins_again_at_its_beginning(storage, m
     assert storage.data(BUCKET, "a") == data
 
 
-def test_what_is_there_is_never_overwritten(storage, tmp_path):
+def test_an_existing_object_is_never_overwritten(storage, tmp_path):
     storage.put(BUCKET, "a", b"first", {"k": "1"})
     found = bucket().create("a", Content(), {"k": "2"}, "text/plain")
     assert found.metadata == {"k": "1"}
@@ -92,7 +93,7 @@ def test_what_is_there_is_never_overwritten(storage, tmp_path):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, status):
+def test_a_short_outage_of_the_service_is_waited_out(storage, tmp_path, status):
     answers = [status, status]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
     assert bucket().create("a", Content(), {}, "text/plain") is None
@@ -100,7 +101,7 @@ def test_a_service_that_is_away_for_a_moment_is_waited_for(storage, tmp_path, st
     assert storage.data(BUCKET, "a") == b"content"
 
 
-def test_a_service_that_stays_away_is_a_failure_of_infrastructure(storage, tmp_path):
+def test_a_long_outage_of_the_service_is_a_failure_of_infrastructure(storage, tmp_path):
     storage.faults = lambda what: 503
     with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*503.*gave up after") as failure:
         bucket().create("a", Content(), {}, "text/plain")
@@ -108,14 +109,14 @@ def test_a_service_that_stays_away_is_a_failure_of_infrastructure(storage, tmp_p
     assert not storage.objects
 
 
-def test_a_right_that_is_missing_is_told_at_once(storage, tmp_path):
+def test_a_missing_right_is_reported_at_once(storage, tmp_path):
     storage.faults = lambda what: 403
     with pytest.raises(Failure, match="Failed to create .*403.*check the rights"):
         bucket().create("a", Content(), {}, "text/plain")
     assert sum("/upload/" in request for request in storage.requests) == 1
 
 
-def test_an_upload_whose_answer_is_lost_finds_itself(storage, tmp_path):
+def test_an_upload_with_a_lost_answer_finds_its_own_object(storage, tmp_path):
     answers = [("after", 503)]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None
     found = bucket().create("a", Content(), {"k": "v"}, "text/plain")
@@ -123,7 +124,7 @@ def test_an_upload_whose_answer_is_lost_finds_itself(storage, tmp_path):
     assert storage.data(BUCKET, "a") == b"content"
 
 
-def test_a_generation_that_is_gone_is_not_there(storage, tmp_path):
+def test_a_replaced_generation_is_not_found(storage, tmp_path):
     old = storage.put(BUCKET, "a", b"old")
     storage.put(BUCKET, "a", b"new")
     with pytest.raises(FileNotFoundError, match="gs://a-bucket/a"):
@@ -139,7 +140,7 @@ def test_nothing_is_tried_after_the_lease_is_lost(storage, tmp_path):
     assert not storage.requests
 
 
-def test_a_lease_that_is_lost_while_waiting_or_uploading_ends_the_upload_there(storage):
+def test_a_lost_lease_ends_a_wait_and_an_upload(storage):
     lost = []
 
     def check():
@@ -164,7 +165,7 @@ def test_a_lease_that_is_lost_while_waiting_or_uploading_ends_the_upload_there(s
     assert not storage.objects
 
 
-def test_data_that_is_damaged_on_the_way_is_fetched_again(storage, tmp_path):
+def test_data_that_is_damaged_during_a_download_is_fetched_again(storage, tmp_path):
     resource = storage.put(BUCKET, "a", b"right")
     good = storage.objects[BUCKET, "a"]["data"]
     storage.objects[BUCKET, "a"]["data"] = b"wrong"
@@ -178,7 +179,7 @@ def test_data_that_is_damaged_on_the_way_is_fetched_again(storage, tmp_path):
     assert (tmp_path / "x").read_bytes() == b"right"
 
 
-def test_data_that_stays_damaged_is_told_after_three_downloads(storage, tmp_path):
+def test_data_that_stays_damaged_is_reported_after_three_downloads(storage, tmp_path):
     storage.put(BUCKET, "a", b"right")
     storage.objects[BUCKET, "a"]["data"] = b"wrong"
     for fetch in (lambda: bucket().download("a", str(tmp_path / "x")), lambda: bucket().read("a")):
@@ -189,7 +190,7 @@ def test_data_that_stays_damaged_is_told_after_three_downloads(storage, tmp_path
         assert len(storage.requests) == 3
 
 
-def test_an_answer_that_breaks_off_is_fetched_again_from_its_beginning(storage, tmp_path):
+def test_a_broken_answer_is_fetched_again_from_its_beginning(storage, tmp_path):
     data = bytes(range(250)) * 4
     generation = int(storage.put(BUCKET, "a", data)["generation"])
     faults = []
@@ -220,7 +221,7 @@ def test_an_answer_that_breaks_off_is_fetched_again_from_its_beginning(storage, 
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_network_that_breaks_for_a_moment_is_waited_for(storage, monkeypatch, error):
+def test_a_short_outage_of_the_network_is_waited_out(storage, monkeypatch, error):
     storage.put(BUCKET, "a", b"data")
     errors, download = [error], Blob.download_as_bytes
 

@@ -1,82 +1,31 @@
-"""The stages of an extraction beside each other: memory, order, errors, threads and compiling."""
+"""The stages of an extraction beside each other: memory, order, gaps and compiling."""
 
-import gc
 import json
 import threading
 import time
-import weakref
 
 import pytest
 
-from build import BUCKET, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
-from gleaner_worker import extract as extract_module
+from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
 from gleaner_worker.control import Control
-from gleaner_worker.failures import Failure
-from gleaner_worker.objects import BytesContent
+from gleaner_worker.shard_memory import most_shards
+from gleaner_worker.upload_content import BytesContent
+from pipeline_probes import PREFIX, Alive, until
 from read_shards import read_stream
 
-pytestmark = pytest.mark.slow
-
-SMALL = shard_gb(400)
-PREFIX = "activations/my-run/tpu_7/"
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left():
-    def ours():
-        return {thread for thread in threading.enumerate() if "process_request" not in thread.name}
-
-    before = ours()
-    yield
-    assert ours() <= before
-
-
-@pytest.fixture
-def warm_models(tiny_models):
-    """Models that have nothing left to compile."""
-
-    def get(**spec):
-        model = tiny_models(**spec)
-        model.warm_up().wait()
-        return model
-
-    return get
-
-
-class Alive:
-    """Counts how many of the things that a function makes are alive at once."""
-
-    def __init__(self, monkeypatch, name, part=lambda made: made):
-        self._made, self.most, self.all = {}, 0, 0
-        make = getattr(extract_module, name)
-
-        def counting(*arguments):
-            made = make(*arguments)
-            self._made[self.all] = None
-            weakref.finalize(part(made), self._made.pop, self.all)
-            self.all += 1
-            self.most = max(self.most, len(self._made))
-            return made
-
-        monkeypatch.setattr(extract_module, name, counting)
-
-    def now(self):
-        gc.collect()
-        return len(self._made)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
-def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucket_is(
-    storage, tmp_path, warm_models, monkeypatch, file_format
-):
+def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, warm_models, monkeypatch, file_format):
     spec = {"shard_size_gb": SMALL, "format": file_format}
     rows = Alive(monkeypatch, "start_shard", lambda shard: shard.rows["resid_post"])
     encoded = Alive(monkeypatch, "EncodedShard")
     control, counts = Control(), []
 
     def hang(name):
-        """Nothing is stored before the extraction has come to a stand."""
+        """Stores nothing until the extraction stands still."""
         until(lambda: counts or control.phase == "uploading")
         if not counts:
             counts.append((rows.now(), encoded.now()))
@@ -85,24 +34,17 @@ def test_there_are_never_more_than_a_few_shards_in_memory_however_slow_the_bucke
     work = a_work(a_stream(storage, text_lines(300)), **spec)
     assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
     assert rows.all == encoded.all > 15
-    # What is stored as it is lies in memory until it is stored; what is packed, until it is packed.
+    # Plain shards are in memory until they are stored, packed shards until they are packed.
     plain, packed = counts[0]
     assert plain == 6 if file_format == "safetensors" else 6 <= plain + packed <= 7
     assert (rows.most <= 6, encoded.most <= 6) == (True, True)
     assert (rows.now(), encoded.now()) == (0, 0)
 
 
-def until(is_true, timeout_s=120):
-    end = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_a_shard_that_is_as_large_as_the_memory_leaves_room_for_one_more_alone(monkeypatch):
+def test_a_shard_as_large_as_the_memory_leaves_room_for_one_more(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [extract_module._most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
+    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
         6,
         6,
         4,
@@ -144,7 +86,7 @@ def test_the_last_shard_and_the_summary_wait_for_the_slowest_of_the_others(stora
     def slowly(name):
         if name.endswith("shard_0002.safetensors"):
             until(lambda: outputs(storage).keys() >= set(others))
-            time.sleep(0.5)  # time for what must not come yet
+            time.sleep(0.5)  # time for the objects that must not come yet
             stored_before.extend(outputs(storage))
 
     storage.before_create = slowly
@@ -167,7 +109,7 @@ def test_shards_that_arrive_in_another_order_make_the_same_stream(storage, tmp_p
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", [[1], [2], [2, 3], [1, 3, 5], "all but the last but one"])
-def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_models, monkeypatch, missing):
+def test_a_worker_fills_the_gaps_of_another_worker(storage, tmp_path, warm_models, monkeypatch, missing):
     spec = {"shard_size_gb": SMALL}
     work = a_work(a_stream(storage, [*text_lines(120), "junk"]), **spec)
     run_extract(work, warm_models(**spec), str(tmp_path))
@@ -191,8 +133,8 @@ def test_a_worker_fills_the_gaps_that_another_left(storage, tmp_path, warm_model
     assert control.progress()["shards_done"] == len(shards)
 
 
-def test_a_shard_that_other_hardware_stored_meanwhile_is_told_as_it_is(storage, tmp_path, warm_models):
-    """Its last bits may differ: the summary has its checksum and its statistics, not those of what was not stored."""
+def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(storage, tmp_path, warm_models):
+    """Its last bits may differ: the summary has the checksum and the statistics of the stored bytes."""
     spec = {"shard_size_gb": SMALL, "max_seq_length": 64}
     work = a_work(a_stream(storage, text_lines(60, 10)), **spec)
     run_extract(work, warm_models(**spec), str(tmp_path))
@@ -210,68 +152,12 @@ def test_a_shard_that_other_hardware_stored_meanwhile_is_told_as_it_is(storage, 
     assert told["stats"]["resid_post.0"]["norm"] != calm["stats"]["resid_post.0"]["norm"]
 
 
-def broken(*_arguments, **_more):
-    raise RuntimeError("broken")
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parametrize(
-    "stage",
-    [
-        "read_windows",
-        "tokenize_windows",
-        "plan_shards",
-        "start_shard",
-        "Partials.restore",
-        "put_batch",
-        "encode_shard",
-        "Uploader.store",
-    ],
-)
-def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, warm_models, monkeypatch, stage):
-    target, _, method = stage.partition(".")
-    owner = getattr(extract_module, target) if method else extract_module
-    real, calls = getattr(owner, method or target), []
-
-    def third_time(*arguments, **more):
-        calls.append(stage)
-        return broken() if len(calls) == 3 else real(*arguments, **more)
-
-    def from_the_start(*arguments, **more):
-        for number, item in enumerate(real(*arguments, **more)):
-            yield item
-            if number == 1:
-                broken()
-
-    generators = ("read_windows", "tokenize_windows", "plan_shards")
-    monkeypatch.setattr(owner, method or target, from_the_start if stage in generators else third_time)
-    storage.before_create = lambda name: time.sleep(0.05)
-    spec = {"shard_size_gb": SMALL}
-    started = time.monotonic()
-    with pytest.raises(RuntimeError, match="broken"):
-        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path))
-    assert time.monotonic() - started < 60
-    assert "metadata.json" not in outputs(storage)
-
-
-def test_an_upload_that_fails_ends_the_computation_too(storage, tmp_path, warm_models):
-    storage.faults = lambda what: 403 if "/upload/" in what and storage.names(BUCKET, PREFIX) else None
-    spec = {"shard_size_gb": SMALL}
-    control = Control()
-    with pytest.raises(Failure, match="Failed to create .*403") as failure:
-        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
-    assert failure.value.kind == "infrastructure"
-    assert control.progress()["samples_done"] < 1500
-    assert 1 <= len(outputs(storage)) <= 4
-
-
 @pytest.mark.long
-def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
-    from build import a_spec
-    from gleaner_worker.model.loaded import load_model
+def test_nothing_is_compiled_after_the_warm_up_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
+    from build import a_model, a_spec
 
     spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"], "max_seq_length": 256}
-    model = load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
     before = model.programs
     model.warm_up().wait()
     assert model.programs - before > 3
@@ -285,46 +171,25 @@ def test_after_the_warm_up_nothing_is_compiled_in_two_streams_of_mixed_lengths(s
     assert min(lengths) < 32 and max(lengths) > 128
 
 
-def test_a_model_that_is_not_warm_says_that_it_compiles_and_computes_all_the_same(
-    storage, tmp_path, tiny_folder, monkeypatch
-):
-    from build import a_spec
-    from gleaner_worker.model import loaded
+def test_a_cold_model_reports_that_it_compiles_and_computes(storage, tmp_path, tiny_folder, monkeypatch):
+    from build import a_model, a_spec
+    from gleaner_worker.model import model as model_module
 
     spec, lines = {"tokens": "::3", "max_seq_length": 64}, text_lines(30, 10)
-    model = loaded.load_model(a_spec(model=tiny_folder, **spec), str(tmp_path), None)
-    phases, start = [], loaded.Model.start
+    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
+    phases, start = [], model_module.Model.start
 
     def noting(self, *arguments):
         phases.append(control.phase)
         return start(self, *arguments)
 
-    monkeypatch.setattr(loaded.Model, "start", noting)
+    monkeypatch.setattr(model_module.Model, "start", noting)
     control = Control()
     run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path), control)
     assert phases[0] == "compiling"
     run_extract(a_work(a_stream(storage, lines, stream="8"), stream="008", **spec), model, str(tmp_path))
     assert phases[-1] == "running"
-    # What the first run was compiling when it ended is not waited for, and may outlive the program that it was for.
+    # A compilation of the first run may outlive it, because its end is not waited for.
     for thread in threading.enumerate():
         if thread.name == "compile":
             thread.join()
-
-
-def test_an_error_ends_an_upload_that_is_on_its_way(storage, tmp_path, warm_models, monkeypatch):
-    """A large shard on a slow network is not sent to its end when the stream has failed meanwhile."""
-    began, asked = threading.Event(), []
-
-    def endless(self, shard, pipeline):
-        if shard.plan.number == 1:
-            while True:
-                began.set()
-                asked.append(self._bucket.check())  # as before each part of an upload
-                time.sleep(0.01)
-        began.wait(10)
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(extract_module.Uploader, "store", endless)
-    with pytest.raises(RuntimeError, match="broken"):
-        run_extract(a_work(a_stream(storage, text_lines(100)), shard_size_gb=SMALL), warm_models(), str(tmp_path))
-    assert asked

@@ -1,4 +1,4 @@
-"""The stages that an extraction is made of: order, bounds, and one error that ends them all."""
+"""The stages of an extraction: order, bounds, and one error that ends them all."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ def through(items, call):
         yield call(item)
 
 
-def test_items_go_through_every_stage_in_order_and_all_of_them_arrive():
+def test_all_items_go_through_every_stage_in_order():
     done = []
     with Pipeline() as pipeline:
         doubled = pipeline.stage("double", through(pipeline.stage("make", numbers(100), 1), lambda x: 2 * x), 3)
@@ -40,7 +40,7 @@ def test_each_item_is_taken_by_one_of_many_threads():
     done, meeting = [], threading.Barrier(4, timeout=10)
 
     def take(item):
-        meeting.wait()  # four at once, or never
+        meeting.wait()  # four threads at once
         done.append(item)
 
     with Pipeline() as pipeline:
@@ -48,14 +48,14 @@ def test_each_item_is_taken_by_one_of_many_threads():
     assert sorted(done) == list(range(40))
 
 
-def test_a_stage_is_never_further_ahead_than_it_may_be():
+def test_a_stage_is_never_further_ahead_than_its_limit():
     made, taken = [], []
     with Pipeline() as pipeline:
         items = pipeline.stage("make", numbers(50, made), 3)
         for item in items:
             taken.append(item)
             time.sleep(0.002)
-            assert len(made) - len(taken) <= 3 + 1  # and the one in its hands
+            assert len(made) - len(taken) <= 3 + 1  # and the item that the stage holds
     assert taken == list(range(50))
 
 
@@ -69,7 +69,7 @@ def fail_at(number, error):
 
 
 @pytest.mark.parametrize("where", ["first", "middle", "last", "body"])
-def test_an_error_anywhere_stops_all_at_once_and_is_raised_once(where):
+def test_an_error_in_any_stage_stops_all_and_is_raised_once(where):
     error = ValueError(where)
     closed = []
 
@@ -95,7 +95,7 @@ def test_an_error_anywhere_stops_all_at_once_and_is_raised_once(where):
     assert time.monotonic() - started < 60
 
 
-def test_the_first_error_is_the_one_that_is_told():
+def test_the_first_error_is_raised():
     first, second = ValueError("first"), ValueError("second")
 
     def late(item):
@@ -112,7 +112,7 @@ def test_the_first_error_is_the_one_that_is_told():
 
 
 @pytest.mark.parametrize("waiting", ["for an item", "for room", "for something else"])
-def test_a_lost_lease_is_seen_by_a_stage_that_only_waits(waiting):
+def test_a_waiting_stage_sees_a_lost_lease(waiting):
     lost = threading.Event()
 
     def check():
@@ -134,10 +134,10 @@ def test_a_lost_lease_is_seen_by_a_stage_that_only_waits(waiting):
             pipeline.stage("make", numbers(10), 1)
         pipeline.wait_until(lambda: False)
     assert time.monotonic() - started < 60
-    soon.join()  # it may still be on its way out
+    soon.join()  # the thread may still be ending
 
 
-def test_a_body_that_leaves_early_leaves_nothing_running():
+def test_an_early_end_of_the_block_leaves_no_thread():
     made = []
     with Pipeline() as pipeline:
         assert next(pipeline.stage("make", numbers(10**12, made), 1)) == 0
@@ -145,7 +145,7 @@ def test_a_body_that_leaves_early_leaves_nothing_running():
 
 
 class Big:
-    """Knows how many of it there are."""
+    """Counts its instances that are alive."""
 
     alive = 0
 
@@ -163,7 +163,7 @@ def until(is_true, timeout_s=10):
         time.sleep(0.01)
 
 
-def test_an_item_that_was_handed_on_is_not_held_by_the_stage_behind():
+def test_a_stage_holds_no_item_that_it_has_handed_on():
     def make():
         for _ in range(3):
             yield Big()
@@ -178,7 +178,7 @@ def test_an_item_that_was_handed_on_is_not_held_by_the_stage_behind():
         taken.set()
 
 
-def test_what_comes_after_an_item_comes_when_it_is_no_longer_held():
+def test_the_call_after_an_item_comes_when_the_stage_holds_it_no_more():
     def make():
         yield Big()
 
@@ -187,7 +187,7 @@ def test_what_comes_after_an_item_comes_when_it_is_no_longer_held():
         items = pipeline.stage("make", make(), 1)
 
         def then():
-            until(lambda: Big.alive == 0)  # the stage behind may be about to let go of it
+            until(lambda: Big.alive == 0)  # the stage may be about to free it
             freed.append(True)
 
         pipeline.wait_until(pipeline.each("take", items, lambda _: None, 1, then))

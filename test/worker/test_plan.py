@@ -1,4 +1,4 @@
-"""The shard planner: every sample once, no gaps, capacity kept, the same plan whatever the machine."""
+"""The plan of shards: every sample once, no gaps, within the capacity, the same on every machine."""
 
 import dataclasses
 from itertools import pairwise
@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gleaner_worker.batching import plan_batches
 from gleaner_worker.records.samples import Reject, Sample
 from gleaner_worker.shards import plan as plan_module
-from gleaner_worker.shards.plan import (
-    BATCH_TOKENS,
-    Capacity,
-    batch_shapes,
-    plan_batches,
-    plan_shards,
-    row_count,
-    tokens_sha256,
-)
+from gleaner_worker.shards.plan import Capacity, plan_shards, row_count, tokens_sha256
 
 ROW_BYTES = 10
 
@@ -34,7 +27,7 @@ def rejected(index, samples=1):
 
 
 def stream(lines, per_line=1):
-    """One line per entry: None is a rejected line, (length, rows, kept) are the samples of one."""
+    """The items of these lines: None is a rejected line, (length, rows, kept) a line of samples."""
     items = []
     for number, line in enumerate(lines):
         first = number * per_line
@@ -57,7 +50,7 @@ capacities = st.tuples(st.integers(0, 2000), st.booleans()).map(lambda drawn: ca
 
 
 @given(streams, capacities)
-def test_every_sample_index_is_in_exactly_one_shard_and_every_sample_stored_once(items, size):
+def test_every_sample_index_is_in_exactly_one_shard_and_every_sample_is_stored_once(items, size):
     shards = list(plan_shards(items, size))
     assert [shard.number for shard in shards] == list(range(1, len(shards) + 1))
     covered = [index for shard in shards for index in range(shard.first_sample, shard.last_sample + 1)]
@@ -96,13 +89,13 @@ def test_a_shard_is_at_least_half_full_when_the_next_one_begins(items, size):
 
 
 def most_that_fit(samples, size):
-    """The first of the samples, and as many of those after it as a shard has room for."""
+    """The first sample, and the samples after it that fit into one shard."""
     ends = np.cumsum([size.sample_bytes(sample) for sample in samples])
     return samples[: max(1, int(np.searchsorted(ends, size.shard_bytes, "right")))]
 
 
 @given(streams, capacities)
-def test_what_a_shard_leaves_to_the_next_would_have_filled_its_batches_no_better(items, size):
+def test_samples_that_move_to_the_next_shard_would_fill_the_batches_no_better(items, size):
     stored = [item for item in items if isinstance(item, Sample)]
     begin = 0
     for shard in list(plan_shards(items, size))[:-1]:
@@ -125,7 +118,7 @@ def test_a_shard_ends_where_its_last_batch_is_full():
     assert [(shard.first_sample, shard.last_sample) for shard in shards] == [(0, 7), (8, 15), (16, 19)]
 
 
-def test_rejects_stay_with_the_samples_before_them_also_where_a_shard_is_cut():
+def test_rejects_stay_with_the_samples_before_them_where_a_shard_is_cut():
     room = 9 * (256 * ROW_BYTES + 4 * 256 + 16)
     items = [item for i in range(0, 40, 2) for item in (sample(i, 256), rejected(i + 1))]
     shards = list(plan_shards(items, capacity(room)))
@@ -136,7 +129,7 @@ def test_rejects_stay_with_the_samples_before_them_also_where_a_shard_is_cut():
     ]
 
 
-def test_a_shard_ends_at_its_most_tokens_however_small_its_rows_are(monkeypatch):
+def test_a_shard_ends_at_the_limit_of_tokens_with_rows_of_any_size(monkeypatch):
     monkeypatch.setattr(plan_module, "MAX_SHARD_TOKENS", 100)
     shards = list(plan_shards([sample(i, 30, positions=[0]) for i in range(10)], capacity(10**9)))
     assert [shard.tokens for shard in shards] == [90, 90, 90, 30]
@@ -150,8 +143,8 @@ def test_only_the_last_shard_is_final(items, size):
 
 
 @given(streams, capacities, st.integers(0, 180))
-def test_shards_that_are_followed_do_not_depend_on_what_follows(items, size, cut):
-    """What was stored before a kill is what the whole stream plans: only the tail may differ."""
+def test_a_shard_does_not_depend_on_the_lines_after_the_next_shard_begins(items, size, cut):
+    """Shards before a kill are those of the whole stream, except for the last."""
     whole, part = list(plan_shards(items, size)), list(plan_shards(items[:cut], size))
     for shard in part[:-1]:
         same = whole[shard.number - 1]
@@ -214,51 +207,7 @@ def test_a_sample_takes_its_rows_and_its_part_of_the_index(what, given, size):
     )
 
 
-lengths_and_limit = st.integers(1, 4096).flatmap(
-    lambda limit: st.tuples(st.lists(st.integers(1, limit), max_size=200), st.just(limit))
-)
-
-
-@given(lengths_and_limit)
-def test_every_sample_is_in_one_batch_and_fits_it(case):
-    lengths, limit = case
-    batches = plan_batches(lengths, limit)
-    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
-    for batch in batches:
-        assert 0 < len(batch.rows) <= batch.height
-        assert max(lengths[row] for row in batch.rows) <= batch.width
-        assert batch.height * batch.width <= max(BATCH_TOKENS, batch.width)
-
-
-@given(lengths_and_limit)
-def test_only_the_last_batch_has_dummy_rows(case):
-    batches = plan_batches(*case)
-    assert all(len(batch.rows) == batch.height for batch in batches[:-1])
-
-
-@given(lengths_and_limit)
-def test_every_shape_is_known_beforehand_and_they_are_few(case):
-    lengths, limit = case
-    shapes = list(batch_shapes(limit))
-    assert {(batch.height, batch.width) for batch in plan_batches(lengths, limit)} <= set(shapes)
-    assert len(shapes) <= 18 and len({width for _, width in shapes}) == len(shapes)
-    assert all(width % 32 == 0 for _, width in shapes)
-
-
-@given(lengths_and_limit)
-def test_the_longest_of_a_batch_is_padded_by_a_third_at_most(case):
-    lengths, limit = case
-    for batch in plan_batches(lengths, limit):
-        longest = max(lengths[row] for row in batch.rows)
-        assert batch.width <= max(64, (1.25 if longest > 1024 else 1.5) * longest)
-
-
-@given(lengths_and_limit)
-def test_a_plan_of_batches_is_the_same_every_time(case):
-    assert plan_batches(*case) == plan_batches(*case)
-
-
-def test_tokens_sha256_tells_samples_from_each_other():
+def test_tokens_sha256_differs_between_samples():
     digests = [
         tokens_sha256(samples)
         for samples in (

@@ -1,4 +1,4 @@
-"""Which tokens are stored: the selection of the spec, special tokens, and what becomes of samples that lack them."""
+"""Selections of tokens: positions, slices, special tokens, and samples that lack the selected tokens."""
 
 import json
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
-from gleaner_worker.records.parse import Bad
+from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.samples import make_reader, read_samples
 from gleaner_worker.records.select import Selection, make_selection, select
 
@@ -52,11 +52,11 @@ IDS = [BOS, 1, 2, EOS, 3, BOS]  # not special at positions 1, 2 and 4
         ("3:", SPECIAL, IDS, "has 3 tokens that are not special: the slice 3: selects none of them"),
     ],
 )
-def test_a_selection_gives_positions_in_the_order_asked_for_or_the_reason_why_not(tokens, special, ids, expected):
+def test_a_selection_gives_positions_in_the_requested_order_or_a_reason(tokens, special, ids, expected):
     found = select(Selection(tokens, special), np.array(ids, np.int32))
     if isinstance(expected, str):
-        assert isinstance(found, Bad)
-        assert found.reason.startswith(expected)
+        assert isinstance(found, RejectReason)
+        assert found.text.startswith(expected)
     elif expected is None:
         assert found is None
     else:
@@ -74,7 +74,7 @@ selections = (
 
 
 @given(selections, st.booleans(), st.lists(st.integers(0, 12), min_size=1, max_size=9))
-def test_no_token_is_stored_twice_none_that_is_special_and_python_agrees(tokens, excludes, ids):
+def test_no_token_is_stored_twice_and_no_special_token_is_stored(tokens, excludes, ids):
     found = select(Selection(tokens, SPECIAL if excludes else PLAIN), np.array(ids, np.int32))
     left = [position for position, id in enumerate(ids) if not excludes or id not in (BOS, EOS)]
     if isinstance(tokens, tuple):
@@ -84,13 +84,13 @@ def test_no_token_is_stored_twice_none_that_is_special_and_python_agrees(tokens,
         part = {"all": ":", "mean": ":", "last": "-1:"}.get(tokens, tokens).split(":")
         expected = left[slice(*(int(number) if number else None for number in part))]
         is_bad = not expected
-    assert isinstance(found, Bad) == is_bad
+    assert isinstance(found, RejectReason) == is_bad
     if not is_bad:
         assert (found is None) == (tokens in ("all", "mean") and not excludes)
         assert expected == (left if found is None else found.tolist())
 
 
-def test_special_is_what_the_tokenizer_file_says_wherever_it_stands(tmp_path, tiny_folder):
+def test_special_tokens_are_those_of_the_tokenizer_file_at_any_position(tmp_path, tiny_folder):
     tokenizer = Tokenizer.from_file(f"{tiny_folder}/tokenizer.json")
     tokenizer.add_special_tokens(["<bos>"])
     tokenizer.add_tokens([AddedToken("<not-special>", special=False)])
@@ -109,7 +109,7 @@ def test_special_is_what_the_tokenizer_file_says_wherever_it_stands(tmp_path, ti
     assert len(stored) == len(sample.token_ids) - 2
 
 
-def test_selection_counts_among_the_tokens_that_truncation_left(tmp_path, tiny_folder):
+def test_selection_counts_the_tokens_after_truncation(tmp_path, tiny_folder):
     stream = tmp_path / "stream"
     stream.write_text(json.dumps({"tokens": list(range(20, 30))}) + "\n")
     spec = a_spec(max_seq_length=6, over_long="truncate", tokens=[-1, 0])

@@ -1,4 +1,4 @@
-"""Extraction on several devices: they stay busy across shards, and store the bytes that one device stores."""
+"""Extraction on several devices: busy across shards, with the bytes of a single device."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from environment import HERE
 from gleaner_worker.control import Control
-from gleaner_worker.model.loaded import Model
+from gleaner_worker.model.model import Model
 from test_preempt import Interruption
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ DEVICES = 4
 
 
 class Together:
-    """One device that is taken for several: it computes in turn what they would at once."""
+    """A single device in the place of several: it computes their batches in turn."""
 
     def __init__(self, pending):
         self._pending = pending
@@ -31,7 +31,7 @@ class Together:
 
 @pytest.fixture
 def groups(monkeypatch):
-    """[(batches, height, width)] of everything that was started together, on DEVICES devices."""
+    """[(batches, height, width)] of every group of batches, on DEVICES devices."""
     started, start = [], Model.start
 
     def start_each(model, batches, height, width):
@@ -48,7 +48,7 @@ def groups(monkeypatch):
 
 @pytest.fixture
 def calm(storage, tmp_path, tiny_models):
-    """(stream, what one device stores of it)."""
+    """(stream, the outputs of a single device)."""
     resource = a_stream(storage, text_lines(300))
     run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path))
     stored = outputs(storage)
@@ -57,7 +57,7 @@ def calm(storage, tmp_path, tiny_models):
 
 
 def batches_of(stored):
-    """Samples of the tiny stream have fewer than 64 tokens: a shard has at most two batches, of different widths."""
+    """Samples of the tiny stream have fewer than 64 tokens, so a shard has at most two batches, of different widths."""
     return 2 * len(json.loads(stored["metadata.json"])["shards"])
 
 
@@ -65,12 +65,12 @@ def test_batches_of_several_shards_are_computed_together(storage, tmp_path, tiny
     resource, stored = calm
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
-    # Later ones may be smaller: whoever waits for memory does not wait for company.
+    # Later groups may be smaller, because full memory starts incomplete groups.
     assert [count for count, _, _ in groups[:2]] == [DEVICES, DEVICES]
     assert len(groups) < len(json.loads(stored["metadata.json"])["shards"])
 
 
-def test_what_is_saved_of_several_open_shards_serves_a_single_device(
+def test_partials_of_several_open_shards_serve_a_single_device(
     storage, tmp_path, tiny_models, calm, groups, monkeypatch
 ):
     resource, stored = calm
@@ -88,7 +88,7 @@ def test_what_is_saved_of_several_open_shards_serves_a_single_device(
     assert second.done < batches_of(stored)
 
 
-def test_told_to_drain_it_finishes_every_shard_that_it_began(storage, tmp_path, tiny_models, calm, groups):
+def test_a_drained_extraction_finishes_every_shard_that_it_began(storage, tmp_path, tiny_models, calm, groups):
     resource, stored = calm
     control = Control()
     storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
@@ -100,9 +100,9 @@ def test_told_to_drain_it_finishes_every_shard_that_it_began(storage, tmp_path, 
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_little_memory_makes_small_groups_and_stops_nothing(storage, tmp_path, tiny_models, calm, groups, monkeypatch):
+def test_little_memory_makes_small_groups(storage, tmp_path, tiny_models, calm, groups, monkeypatch):
     resource, stored = calm
-    monkeypatch.setattr("gleaner_worker.extract._most_shards", lambda size, most_open: 2)
+    monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, most_open: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
 

@@ -1,4 +1,4 @@
-"""The cases of test/fixtures/spec-cases.json, which the test of the control plane reads too: both sides agree."""
+"""The cases of test/fixtures/spec-cases.json, which the control plane's test reads too, so that both sides agree."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ def complete(changes):
 
 
 def in_the_cases_words(spec):
-    """The spec as run.json would have it."""
+    """The spec as run.json has it."""
 
     def plain(value):
         return list(value) if isinstance(value, tuple) else value
@@ -33,20 +33,20 @@ def in_the_cases_words(spec):
 
 
 @pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["name"])
-def test_a_completed_spec_is_read_as_what_it_says(case):
+def test_a_completed_spec_is_read_with_its_values(case):
     completed = complete(case["completes"])
     assert in_the_cases_words(parse_spec(completed)) == completed
 
 
 @pytest.mark.parametrize("case", CASES["frozen"], ids=lambda case: case["name"])
-def test_a_spec_that_was_frozen_by_an_earlier_release_still_means_the_same(case):
+def test_a_frozen_spec_of_an_earlier_release_has_the_same_meaning(case):
     assert in_the_cases_words(parse_spec(case["spec"])) == complete(case["completes"])
 
 
 @pytest.mark.parametrize(
     "case", [case for case in CASES["invalid"] if case.get("worker", True)], ids=lambda case: case["name"]
 )
-def test_a_spec_that_the_control_plane_refuses_is_no_spec_here_either(case):
+def test_a_spec_that_the_control_plane_refuses_is_refused_by_the_worker(case):
     given = case["given"]
     record = given.get("record", {})
     raw = DEFAULTS | given | {"record": DEFAULTS["record"] | record if isinstance(record, dict) else record}
@@ -59,18 +59,18 @@ def test_a_spec_that_the_control_plane_refuses_is_no_spec_here_either(case):
 @pytest.mark.parametrize(
     "missing", ["model", "layers", "dtype", "format", "shard_size_gb", "max_seq_length", "over_long"]
 )
-def test_a_key_that_every_release_froze_must_be_there(missing):
+def test_keys_of_every_release_are_required(missing):
     with pytest.raises(Failure, match=missing):
         parse_spec({key: value for key, value in DEFAULTS.items() if key != missing})
 
 
 @pytest.mark.parametrize("raw", [None, [], "spec", 7])
-def test_what_is_no_object_is_no_spec(raw):
+def test_a_spec_must_be_an_object(raw):
     with pytest.raises(Failure, match="not an object"):
         parse_spec(raw)
 
 
-def test_run_json_offers_what_the_worker_knows_and_no_more():
+def test_run_json_offers_the_values_that_the_worker_supports():
     record = SCHEMA["record"]["properties"]
     assert (SCHEMA["sites"]["items"]["enum"], SCHEMA["dtype"]["enum"]) == (list(SITES), list(DTYPES))
     assert SCHEMA["format"]["enum"] == list(FORMATS)
@@ -81,7 +81,7 @@ def test_run_json_offers_what_the_worker_knows_and_no_more():
 
 
 @pytest.mark.parametrize(("layers", "named"), [([0, 99, 100], "99, 100"), ("0-99", '"0-99"')])
-def test_layers_that_the_model_lacks_are_named_as_run_json_has_them(layers, named):
+def test_missing_layers_are_named_as_in_run_json(layers, named):
     with pytest.raises(Failure) as caught:
         resolve_layers(parse_spec(DEFAULTS | {"layers": layers}), 8)
     assert caught.value.reason.startswith(f"Failed to choose layers {named} of {DEFAULTS['model']}: ")

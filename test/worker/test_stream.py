@@ -51,7 +51,7 @@ def test_a_line_is_kept_up_to_the_limit_and_measured_beyond(tmp_path, ending, ex
     lines = list(read_lines(str(path), "x"))
     assert [line.index for line in lines] == list(range(3 if ending else 2))
     assert (lines[1].data is None) == (extra > 0)
-    assert abs(lines[1].size_bytes - size) <= 1  # a carriage return of a long line is counted
+    assert abs(lines[1].size_bytes - size) <= 1  # the carriage return of a long line counts
     if ending:
         assert lines[2].data == b"last"
 
@@ -67,7 +67,7 @@ def test_a_bom_does_not_count_for_the_limit(tmp_path, extra):
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:40] + b"\xff" * 20 + data[60:]])
-def test_a_damaged_gzip_stream_is_the_streams_own_failure(tmp_path, damage):
+def test_a_damaged_gzip_stream_is_a_failure_of_the_stream(tmp_path, damage):
     with pytest.raises(Failure, match="datasets/r/stream_000.jsonl.*gzip data is damaged") as failure:
         lines_of(tmp_path, damage(gzip.compress(bytes(range(256)) * 50)))
     assert failure.value.kind == "stream"

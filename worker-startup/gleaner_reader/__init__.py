@@ -1,4 +1,4 @@
-"""Reads the activations that Gleaner stores: by layer, by sample, or as shuffled batches; here or from a bucket.
+"""Reads the activations that Gleaner stores, by layer, by sample or as shuffled batches, from a disk or a bucket.
 
 run = gleaner_reader.open("gs://my-bucket/activations/my-run")
 for array in run.layer(12): ...
@@ -32,9 +32,9 @@ __all__ = [
 
 
 def open(where: str) -> Run | Shard:
-    """A run by its folder (`activations/RUN`, or one stream's `tpu_N` in it), or one shard by its file.
+    """Opens a run by its folder (`activations/RUN`, or the `tpu_N` of one stream), or one shard by its file.
 
-    where: a path of this machine, or gs://BUCKET/…. Raises FileNotFoundError, ShardError or MissingPackage; warns when
+    where: a path of this machine, or gs://BUCKET/…. Raises FileNotFoundError, ShardError or MissingPackage. Warns when
     the run is not complete.
     """
     where = str(where).rstrip("/")

@@ -1,43 +1,41 @@
-"""Shuffled batches of rows, for training: mixed over the whole run in bounded memory, the same from the same seed.
+"""Shuffled batches of rows for training: mixed over the whole run in bounded memory, the same for the same seed.
 
-The run is cut into chunks of neighbouring rows. Each epoch puts them in an order of its own and reads them in groups;
-the rows of a group, come from everywhere in the run, are shuffled and given out. So where an iteration stands is said
-by three numbers, and going on from them gives exactly the batches that would have come.
+The run is cut into chunks of neighbouring rows. Each epoch puts the chunks into a new order and reads them in groups.
+The rows of a group come from everywhere in the run; they are shuffled and returned. So three numbers are the state of
+an iteration, and an iteration that starts from them returns exactly the batches that follow.
 """
 
 import hashlib
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .groups import Filter, Group, Source, cut, plan_groups, read_group
-from .values import STORED, Rows, check_kind, finish
-
-if TYPE_CHECKING:
-    from .shards import Shards
+from .convert import STORED, Rows, check_kind, finish
+from .shuffle import Filter, Group, Shuffle, cut, plan_groups, read_group
+from .source import RowSource
 
 _BUFFER_BYTES = 1 << 29
 _CHUNK_BYTES = 1 << 20
-_CHUNKS_PER_GROUP = 64  # at least, where a run is stored so that rows can be read one by one
+_CHUNKS_PER_GROUP = 64  # the least, where a shard can be read row by row
 
 
 class Batches:
     """An iterator over [batch_rows, d_model].
 
-    batch_rows: rows in a batch. seed: what decides the order. epochs: how often the run is gone through; None: forever.
-    buffer_rows: rows that are mixed with each other (default: 512 MiB of them); twice as many are in memory, as the
-    next are read meanwhile. A pkl.gz shard is read as a whole.
-    drop_last: leave out the rest of an epoch that fills no batch.
+    batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run; None for endless passes.
+    buffer_rows: rows that are mixed with each other (default: 512 MiB of rows). Memory holds twice as many, because the
+    next rows are read ahead. A pkl.gz shard is read whole.
+    drop_last: leave out the last rows of an epoch where they fill no batch.
     exclude_ids, exclude_positions: leave out rows of these token ids, and of these positions in their sample.
-    max_norm_multiple: leave out rows whose L2 norm is more than this many medians of those they are mixed with.
-    state: what state() gave; goes on from there, and needs the same run and options.
+    max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
+    state: a result of state(); the iteration continues from there, with the same run and options.
     """
 
     def __init__(
         self,
-        run: "Shards",
+        run: RowSource,
         layer: int,
         site: str,
         *,
@@ -62,7 +60,7 @@ class Batches:
                 "and a buffer holds at least one batch"
             )
         chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple)
-        self._source = Source(run, site, layer, seed, buffer_rows, chosen)
+        self._shuffle = Shuffle(run, site, layer, seed, buffer_rows, chosen)
         self._chunks = cut(run, max(1, min(_CHUNK_BYTES // row_bytes, buffer_rows // _CHUNKS_PER_GROUP)))
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
         self._as, self._dtype = as_, dtype
@@ -97,7 +95,7 @@ class Batches:
         raise StopIteration
 
     def state(self) -> dict:
-        """Where the next batch begins, as plain values for JSON."""
+        """The place where the next batch begins, as plain values for JSON."""
         return {"epoch": self._epoch, "group": self._group, "row": self._row, "of": self._settings()}
 
     def close(self) -> None:
@@ -112,7 +110,7 @@ class Batches:
         self.close()
 
     def _end_epoch(self) -> None:
-        run = self._source.run
+        run = self._shuffle.run
         if not self._given_in_epoch:
             raise ValueError(
                 f"no batch of {self._batch_rows} rows can be made of {run.url}: it has {run.num_rows} rows, before any "
@@ -122,7 +120,7 @@ class Batches:
         self._current, self._given_in_epoch = None, False
 
     def _load(self) -> Group | None:
-        """The group that is due, in memory; None at the end of the epoch. Starts reading the one after it."""
+        """The current group, in memory; None at the end of the epoch. Starts to read the next group."""
         groups = self._plan(self._epoch)
         if self._group >= len(groups):
             return None
@@ -138,22 +136,22 @@ class Batches:
         return self._current
 
     def _submit(self, epoch: int, number: int) -> Future:
-        return self._pool.submit(read_group, self._source, self._plan(epoch)[number], epoch, number)
+        return self._pool.submit(read_group, self._shuffle, self._plan(epoch)[number], epoch, number)
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         if self._planned is None or self._planned[0] != epoch:
-            self._planned = (epoch, plan_groups(self._source, self._chunks, epoch))
+            self._planned = (epoch, plan_groups(self._shuffle, self._chunks, epoch))
         return self._planned[1]
 
     def _settings(self) -> dict:
-        source, chosen = self._source, self._source.filter
-        shards = "\n".join(f"{s.url.removeprefix(source.run.url)} {s.size_bytes}" for s in source.run.shards)
+        shuffle, chosen = self._shuffle, self._shuffle.filter
+        shards = "\n".join(f"{s.url.removeprefix(shuffle.run.url)} {s.size_bytes}" for s in shuffle.run.shards)
         return {
-            "layer": source.layer,
-            "site": source.site,
-            "seed": source.seed,
+            "layer": shuffle.layer,
+            "site": shuffle.site,
+            "seed": shuffle.seed,
             "batch_rows": self._batch_rows,
-            "buffer_rows": source.buffer_rows,
+            "buffer_rows": shuffle.buffer_rows,
             "drop_last": self._drop_last,
             "exclude_ids": sorted(chosen.exclude_ids),
             "exclude_positions": sorted(chosen.exclude_positions),
@@ -162,7 +160,7 @@ class Batches:
         }
 
     def _parse(self, state: dict) -> tuple[int, ...]:
-        """Raises ValueError when it is of another iteration than this one."""
+        """Raises ValueError for a state of another run or other options."""
         mine, theirs = self._settings(), state.get("of")
         place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):

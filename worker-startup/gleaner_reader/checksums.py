@@ -1,4 +1,4 @@
-"""CRC-32C, as Cloud Storage writes it: by google-crc32c where that is installed, by numpy otherwise."""
+"""CRC-32C as Cloud Storage writes it: by google-crc32c where that is installed, otherwise by numpy."""
 
 import base64
 from functools import lru_cache
@@ -11,7 +11,7 @@ except ImportError:
     google_crc32c = None
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, bits reversed (RFC 3720, appendix B.4)
-# How much one call is given: a native call may hold the interpreter's lock meanwhile.
+# Bytes of one call: a native call may hold the interpreter's lock until it returns.
 _PIECE = 1 << 22
 _LANE = 1 << 10
 
@@ -35,12 +35,12 @@ def as_text(checksum: int) -> str:
 
 
 def combine(first: int, second: int, second_size: int) -> int:
-    """The checksum of two pieces put together, from theirs: one of x^n modulo the polynomial is all that it takes."""
+    """The checksum of two pieces together, from the checksums of both."""
     return _multiply(_power(8 * second_size), first) ^ second
 
 
 def crc32c_by_numpy(data: np.ndarray) -> int:
-    """uint8 [n]. Many lanes of the data advance side by side, two bytes at a step, and are put together at the end."""
+    """uint8 [n]. Computes many lanes of the data side by side, two bytes at a step, and combines them at the end."""
     lanes = len(data) // _LANE
     checksum = 0
     if lanes:
@@ -58,7 +58,7 @@ def crc32c_by_numpy(data: np.ndarray) -> int:
 
 
 def _join(checksums: np.ndarray) -> int:
-    """uint32 [lanes] of neighbouring lanes -> that of them all: neighbours become one until one is left."""
+    """uint32 [lanes], the checksums of neighbouring lanes -> the checksum of all: pairs combine until one is left."""
     size, tail, tail_size = _LANE, 0, 0
     while len(checksums) > 1:
         if len(checksums) % 2:
@@ -102,7 +102,7 @@ def _power(n: int) -> int:
 
 @lru_cache(maxsize=1)
 def _table() -> np.ndarray:
-    """uint32 [65536]: what two bytes do to the checksum."""
+    """uint32 [65536]: the change of the checksum for each pair of bytes."""
     state = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         state = (state >> 1) ^ ((state & 1) * np.uint32(_POLYNOMIAL))

@@ -1,4 +1,4 @@
-"""Where shards are: a folder of this machine, or a bucket. Both are read by ranges, from any number of threads."""
+"""Files of shards, in a folder of this machine or in a bucket, read by ranges from any number of threads."""
 
 import os
 import re
@@ -21,7 +21,7 @@ class Folder(Protocol):
     def url(self) -> str: ...
 
     def files(self) -> dict[str, File]:
-        """Every file in it and in the folders in it, by its path from here."""
+        """Every file in the folder and its subfolders, by its path in the folder."""
         ...
 
 
@@ -62,7 +62,7 @@ class LocalFolder:
     url: str
 
     def files(self) -> dict[str, File]:
-        """Raises FileNotFoundError when the folder is not there."""
+        """Raises FileNotFoundError for a missing folder."""
         if not os.path.isdir(self.url):
             raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder")
         found: dict[str, File] = {}
@@ -75,7 +75,7 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class CloudFile:
-    """One generation of an object: what replaces it is never read as a part of it."""
+    """One generation of an object. A newer generation is never read as a part of it."""
 
     bucket: str
     name: str

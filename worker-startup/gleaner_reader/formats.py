@@ -1,4 +1,4 @@
-"""Which files are shards, and how each kind is read."""
+"""The formats of shards, and the class that reads each."""
 
 from .pickle_shard import PickleShard
 from .seekable import File
@@ -9,7 +9,7 @@ FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 
 def open_shard(file: File) -> Shard:
-    """Raises ValueError when the name is that of no format."""
+    """Raises ValueError for a name that belongs to no format."""
     if file.url.endswith((".safetensors", ".safetensors.zst")):
         return SafetensorsShard(file)
     if file.url.endswith(".pkl.gz"):

@@ -1,4 +1,4 @@
-"""What a pkl.gz says of itself before a byte is unpacked: JSON in the `extra` field of gzip's header (RFC 1952)."""
+"""The facts of a pkl.gz shard: JSON in the `extra` field of gzip's header (RFC 1952), readable without unpacking."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ _MAX_EXTRA_BYTES = 0xFFFF
 
 
 def gzip_header(facts: dict[str, str]) -> bytes:
-    """The header of a member, without a time or a name. What its 64 KiB cannot hold is left out, longest first."""
+    """The header of a gzip member, without a time or a name. Facts beyond 64 KiB are left out, longest first."""
     facts = dict(sorted(facts.items()))
     while facts and len(text := json.dumps(facts, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
         del facts[max(facts, key=lambda key: len(facts[key]))]
@@ -23,8 +23,8 @@ def gzip_header(facts: dict[str, str]) -> bytes:
     return _FIXED.pack(_MAGIC, _DEFLATE, _HAS_EXTRA, 0, 0, _UNIX) + struct.pack("<H", len(extra)) + extra
 
 
-def read_facts(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> dict[str, str]:
-    """What gzip_header put there; nothing for the gzip file of others. Raises ShardError for what is no gzip file."""
+def read_gzip_header(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> dict[str, str]:
+    """The facts of gzip_header; empty for a gzip file of other software. Raises ShardError for any other file."""
     fixed = _FIXED.size
     head = bytes(read(0, min(size, fixed + 2 + _MAX_EXTRA_BYTES)))
     if len(head) < fixed or head[:2] != _MAGIC or head[2] != _DEFLATE:

@@ -1,4 +1,4 @@
-"""A shard's index: which samples it holds, and which rows and token ids are theirs."""
+"""A shard's index: its samples, and the rows and token ids of each."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from .errors import ShardError
-from .layout import TensorInfo
+from .safetensors_header import TensorInfo
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Index:
     sample_offsets: np.ndarray  # int64 [S + 1]
     row_offsets: np.ndarray  # int64 [S + 1]
     token_ids: np.ndarray | None  # int32 [T]; a pkl.gz has none
-    positions: np.ndarray | None  # int32 [R]: where the token of each row is in its sample; None for means of tokens
+    positions: np.ndarray | None  # int32 [R]: the position in its sample of each row's token; None for means of tokens
     kept: list[dict] | None  # per sample
-    previews: list[str] | None = None  # per sample; of pkl.gz alone
+    previews: list[str] | None = None  # per sample, in a pkl.gz alone
 
     @cached_property
     def row_tokens(self) -> np.ndarray | None:
@@ -31,7 +31,7 @@ class Index:
         return self.token_ids[np.repeat(self.sample_offsets[:-1], np.diff(self.row_offsets)) + self.positions]
 
     def find(self, sample_idx: int) -> int | None:
-        """Which of its samples has that number."""
+        """The place in this index of the sample of that number; None where the shard lacks it."""
         place = int(np.searchsorted(self.sample_idx, sample_idx))
         return place if place < len(self.sample_idx) and self.sample_idx[place] == sample_idx else None
 
@@ -44,13 +44,13 @@ _TYPES = {
     "positions": "I32",
     "kept": "U8",
 }
-INDEX = _TYPES.keys()  # the tensors that it is made of
+INDEX = _TYPES.keys()  # the tensors of an index
 
 
 def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray], rows: int, url: str) -> Index:
-    """read(name): a tensor. Raises ShardError unless the parts fit each other and the shard's rows.
+    """read(name): returns a tensor. Raises ShardError unless the parts fit each other and the shard's rows.
 
-    Whether the samples are in order is not asked: check_order does.
+    Accepts samples in any order; check_order refuses a wrong order.
     """
     for name, dtype in _TYPES.items():
         if name in tensors and (tensors[name].dtype, len(tensors[name].shape)) != (dtype, 1):
@@ -87,7 +87,7 @@ def check_offsets(name: str, offsets: np.ndarray, samples: int, end: int, what: 
 
 
 def _ascends(values: np.ndarray) -> bool:
-    """Neighbours are compared: the difference of two int64 may not be one."""
+    """Compares neighbours, because the difference of two int64 may overflow."""
     return bool((values[1:] > values[:-1]).all())
 
 
@@ -95,7 +95,7 @@ def _parse_kept(data: np.ndarray, samples: int, url: str) -> list[dict]:
     try:
         kept = [json.loads(line) for line in data.tobytes().splitlines()]
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"{url} cannot be read: what it kept of its samples is damaged: {error}") from error
+        raise ShardError(f"{url} cannot be read: the kept fields of its samples are damaged: {error}") from error
     if len(kept) != samples or not all(isinstance(fields, dict) for fields in kept):
         raise ShardError(f"{url} cannot be read: it has not one object of kept fields for each sample")
     return kept

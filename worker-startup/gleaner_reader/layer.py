@@ -1,25 +1,22 @@
-"""One layer of a whole run, as if it were one array [rows, d_model]: shard by shard, or row by row."""
+"""One layer of a whole run as one array [rows, d_model]: shard by shard, or row by row."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .convert import Rows, check_kind, finish
 from .files import PARALLEL
-from .values import Rows, check_kind, finish
+from .source import RowSource
 
-if TYPE_CHECKING:
-    from .shards import Shards
-
-# Rows that lie closer are read in one request.
+# One request reads rows that lie closer than this.
 _GAP_BYTES = 1 << 16
 
 
 class Layer:
-    """`for array in layer`: of each shard in order, the next one read meanwhile. `layer[rows]`: any rows of the run."""
+    """`for array in layer`: the rows of each shard in order, reading one shard ahead. `layer[rows]`: any rows."""
 
-    def __init__(self, run: "Shards", layer: int, site: str, as_: str, dtype: str | None, verify: bool):
+    def __init__(self, run: RowSource, layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)
         self._run, self._layer, self._site = run, layer, site
         self._as, self._dtype, self._verify = as_, dtype, verify
@@ -42,7 +39,7 @@ class Layer:
                 yield finish(rows.stored, rows.scale, self._as, self._dtype)
 
     def __getitem__(self, key: int | slice | np.ndarray | list[int]):
-        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order asked for."""
+        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request."""
         if isinstance(key, slice):
             numbers = np.arange(*key.indices(len(self)))
         else:
@@ -61,7 +58,7 @@ class Layer:
         return values[0] if not isinstance(key, slice) and np.ndim(key) == 0 else values
 
     def _verify_shards_of(self, numbers: np.ndarray) -> None:
-        """Reads the layer in each shard that the rows lie in, the first time."""
+        """Verifies the layer in each shard that holds one of the rows, once."""
         for number in np.unique(_shards_of(self._run, numbers)).tolist():
             if number not in self._verified:
                 self._run.shards[number].rows(self._site, self._layer, 0, 0, verify=True)
@@ -74,7 +71,7 @@ class Layer:
         return rows
 
 
-def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows:
+def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
     """Any rows of the run (int64 [n]), by as few requests as their places allow."""
     order = np.argsort(numbers, kind="stable")
     ranges = _ranges(run, numbers[order])
@@ -100,8 +97,8 @@ def read_rows(run: "Shards", site: str, layer: int, numbers: np.ndarray) -> Rows
     return Rows(stored, scale)
 
 
-def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
-    """numbers: ascending. (shard, its row begin, end; which of the numbers: first, last) for each request."""
+def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
+    """numbers: ascending. One (shard, its row begin, end; first and last of the numbers) for each request."""
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = _shards_of(run, numbers)
     row_bytes = max(run.d_model, 1) * 2
@@ -116,5 +113,5 @@ def _ranges(run: "Shards", numbers: np.ndarray) -> list[tuple[int, int, int, int
     return ranges
 
 
-def _shards_of(run: "Shards", numbers: np.ndarray) -> np.ndarray:
+def _shards_of(run: RowSource, numbers: np.ndarray) -> np.ndarray:
     return np.searchsorted(run.row_offsets, numbers, "right") - 1

@@ -1,17 +1,17 @@
-"""A pickle machine of our own, because Python's calls what a pickle names.
+"""A pickle machine of our own, because Python's machine calls every name that a pickle holds.
 
-This one knows only the opcodes of plain values, has three names for which it makes an array or its type itself, and
-calls nothing.
+This machine knows only the opcodes of plain values. For a few names of numpy it makes an array or an array's type
+itself. Other names are refused, and nothing is called.
 """
 
 import io
-import struct
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
 from .errors import Unsafe
+from .pickle_stack import MAX_NAME_BYTES, Meter, PickleStack
 
 Take = Callable[[object, np.ndarray], object]
 
@@ -25,41 +25,28 @@ _KNOWN = {
     ("numpy.core.numeric", "_frombuffer"): _FROM_BUFFER,
     ("numpy._core.numeric", "_frombuffer"): _FROM_BUFFER,
 }
-_MAX_NAME_BYTES = 200
-_PIECE_BYTES = 1 << 24
-# A container is one byte in a pickle and many in memory: no more of them than a shard would have.
-_BYTES_PER_CONTAINER, _FREE_CONTAINERS = 8, 1000
-
-
-class Meter(Protocol):
-    """What was read so far, and how much more may be, in bytes."""
-
-    given: int
-    left: int
 
 
 class _Global:
-    """A name that the pickle asks for; never called."""
+    """A name in the pickle; the machine never calls it."""
 
     def __init__(self, kind: str):
         self.kind = kind
 
 
 class _Pending:
-    """An array between its two opcodes, and what stands for it afterwards."""
+    """An array between its two opcodes, and its replacement afterwards."""
 
     is_made = False
     value: object = None
 
 
-class Machine:
-    """pickle's stack machine. `frames`: the stack, cut at its marks."""
+class Machine(PickleStack):
+    """Runs a pickle. take(layer, array): called for each array; its result takes the array's place."""
 
     def __init__(self, file: io.BufferedReader, meter: Meter, take: Take):
-        self._file, self._meter, self._take = file, meter, take
-        self._frames: list[list] = [[]]
-        self._memo: dict[int, object] = {}
-        self._containers = 0
+        super().__init__(file, meter)
+        self._take = take
 
     def run(self) -> object:
         while True:
@@ -72,74 +59,6 @@ class Machine:
                 raise Unsafe(f"it has the opcode {opcode!r}, which a shard never needs")
             action(self)
 
-    @property
-    def _stack(self) -> list:
-        return self._frames[-1]
-
-    def _read(self, size: int) -> bytes:
-        if size > self._meter.left + self._meter.given:
-            raise Unsafe("it is larger than its metadata says")
-        data = self._file.read(size) if size <= _PIECE_BYTES else b"".join(self._pieces(size))
-        if len(data) != size:
-            raise Unsafe("it cannot be read: it ends too early")
-        return data
-
-    def _pieces(self, size: int) -> Iterator[bytes]:
-        """What is read at once is allocated at once, and a size is only what the pickle says."""
-        for begin in range(0, size, _PIECE_BYTES):
-            piece = self._file.read(min(_PIECE_BYTES, size - begin))
-            if not piece:
-                return
-            yield piece
-
-    def _number(self, form: str) -> int:
-        return struct.unpack(form, self._read(struct.calcsize(form)))[0]
-
-    def _push(self, value: object) -> None:
-        self._stack.append(value)
-
-    def _container(self, value: object) -> None:
-        self._containers += 1
-        if (self._containers - _FREE_CONTAINERS) * _BYTES_PER_CONTAINER > self._meter.given:
-            raise Unsafe("it has more lists, tuples and dicts than a shard of its size")
-        self._push(value)
-
-    def _mark(self) -> None:
-        self._frames.append([])
-        if len(self._frames) > 100:
-            raise Unsafe("it is nested deeper than a shard")
-
-    def _to_mark(self) -> list:
-        if len(self._frames) < 2:
-            raise Unsafe("it cannot be read: a mark is missing")
-        return self._frames.pop()
-
-    def _tuple(self, count: int) -> None:
-        stack = self._stack
-        if len(stack) < count:
-            raise Unsafe("it cannot be read: a value is missing")
-        values = tuple(stack[len(stack) - count :])
-        del stack[len(stack) - count :]
-        self._container(values)
-
-    def _append(self, values: list) -> None:
-        target = self._stack[-1]
-        if type(target) is not list:
-            raise Unsafe("it appends to something that is no list")
-        target.extend(values)
-
-    def _set(self, values: list) -> None:
-        target = self._stack[-1]
-        if type(target) is not dict or len(values) % 2:
-            raise Unsafe("it sets items of something that is no dict")
-        for key, value in zip(values[::2], values[1::2], strict=True):
-            if type(key) not in (int, str):
-                raise Unsafe("it has a key that is neither a number nor text")
-            target[key] = value
-
-    def _pop(self) -> object:
-        return self._stack.pop()
-
     def _long(self) -> None:
         self._push(int.from_bytes(self._read(self._number("<B")), "little", signed=True))
 
@@ -148,15 +67,15 @@ class Machine:
 
     def _remember(self, number: int) -> None:
         value = self._stack[-1]
-        # An array's bytes would be kept beside it; nothing refers to them a second time.
-        self._memo[number] = None if type(value) is bytes and len(value) > _MAX_NAME_BYTES else value
+        # The memo keeps no bytes of an array: no opcode refers to them again.
+        self._memo[number] = None if type(value) is bytes and len(value) > MAX_NAME_BYTES else value
 
     def _recall(self, number: int) -> None:
         value = self._memo[number]
         self._push(value.value if isinstance(value, _Pending) and value.is_made else value)
 
     def _global_by_lines(self) -> None:
-        module, name = (self._file.readline(_MAX_NAME_BYTES)[:-1].decode() for _ in range(2))
+        module, name = (self._file.readline(MAX_NAME_BYTES)[:-1].decode() for _ in range(2))
         self._name(module, name)
 
     def _global_by_stack(self) -> None:
@@ -209,7 +128,7 @@ class Machine:
         return self._take(self._layer(), array)
 
     def _layer(self) -> object:
-        """The key of the outermost dict under which something is being made."""
+        """The key in the outermost dict whose value is read now."""
         for frame in self._frames:
             for position in range(len(frame) - 1, 0, -1):
                 if type(frame[position]) is list:
@@ -218,7 +137,7 @@ class Machine:
 
 
 def _shown(value: object) -> str:
-    """Never the inside of a container: what holds itself twice, forty times over, takes for ever to write out."""
+    """A value as errors show it, without the inside of a container: a tuple may hold itself 2^40 times."""
     return str(value)[:100] if type(value) in (str, int) else f"a {type(value).__name__}"
 
 

@@ -1,4 +1,4 @@
-"""A shard as the seeds' pickle: one site, no token ids, and a body that can only be read from its beginning."""
+"""A shard as the seeds' pickle: one site, no token ids, and a body that is always read from its beginning."""
 
 import io
 import re
@@ -10,32 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
-from .gzip_header import read_facts
+from .gzip_header import read_gzip_header
 from .index import Index
+from .pickle_entries import Taken, most_bytes, problem_of
 from .pickle_machine import Take
 from .safe_pickle import load_shard
 from .seekable import File
 from .shard import Shard
-from .values import STORED, Rows
 
 _ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
-_FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
-_OPTIONAL = {"positions", "kept"}
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
-# Of a sample, beside its values: its other fields, and those that were kept.
-_ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
-# Activations hardly shrink (0.93 for fp32): what grows more, and did not say so, is no shard but a bomb.
+# Activations hardly shrink (to 0.93 for fp32). A body that grows more than its header says is a bomb, not a shard.
 _MOST_GROWTH, _FREE_BYTES = 20, 1 << 26
-# What deflate can make of a byte, at most.
+# The most bytes that deflate makes of one byte.
 _DEFLATE_GROWTH = 1032
 _READ_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class _Body:
-    """What the body tells of itself, without its values."""
+    """The facts in the body, without its values."""
 
     index: Index
     layers: tuple[int, ...]
@@ -43,15 +40,8 @@ class _Body:
     dtype: str | None
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """What stands for an array; nothing in a pickle makes one."""
-
-    value: object
-
-
 class _Sequential(io.RawIOBase):
-    """A File from its beginning to its end."""
+    """Reads a File from its beginning to its end."""
 
     def __init__(self, file: File):
         self._file, self._position = file, 0
@@ -68,7 +58,7 @@ class _Sequential(io.RawIOBase):
 
 
 class PickleShard(Shard):
-    """Its header tells what it holds; a file that other software wrote, without one, is read whole to learn that."""
+    """Takes its facts from its header. A file of other software has no header, so its body is read for them."""
 
     format = "pkl.gz"
 
@@ -79,7 +69,7 @@ class PickleShard(Shard):
 
     @cached_property
     def metadata(self) -> dict[str, str]:
-        return read_facts(self._file.read, self._file.size, self.url)
+        return read_gzip_header(self._file.read, self._file.size, self.url)
 
     @cached_property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -124,7 +114,7 @@ class PickleShard(Shard):
         self.__dict__.pop("_body", None)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
-        """One layer is kept after it was read. gzip's own checksum is always held against the data."""
+        """Keeps the layer that was read last. gzip always compares the data with its own checksum."""
         self._check(site, layer, begin, end)
         with self._lock:
             if self._layer is None or self._layer[0] != layer:
@@ -133,7 +123,7 @@ class PickleShard(Shard):
         return Rows(values[begin:end], None)
 
     def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
-        """In one pass over the file."""
+        """Reads all of them in one pass over the file."""
         done: Counter = Counter()
 
         def take(layer: object, array: np.ndarray) -> np.ndarray | None:
@@ -154,13 +144,13 @@ class PickleShard(Shard):
         return found
 
     def load(self, take: Take) -> dict:
-        """The whole pickle, each array replaced by take(layer, array). Raises ShardError when it is not one of ours."""
+        """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            data: Any = load_shard(file, self._max_bytes, lambda layer, array: _Taken(take(layer, array)))
+            data: Any = load_shard(file, self._max_bytes, lambda layer, array: Taken(take(layer, array)))
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
-        if problem := _problem_of(data):
+        if problem := problem_of(data):
             raise ShardError(f"{self.url} is not a shard: {problem}")
         return {
             layer: [entry | {"activation": entry["activation"].value} for entry in entries]
@@ -169,7 +159,7 @@ class PickleShard(Shard):
 
     @cached_property
     def _max_bytes(self) -> int:
-        """How large the body may get. Equal rows shrink to nothing, so it is what the header says, if there is one."""
+        """The most bytes of the body. Equal rows shrink to nothing, so the header decides where the file has one."""
         usual = self._file.size * _MOST_GROWTH + _FREE_BYTES
         if self._wanted_bytes or not {"rows", "d_model", "dtype", "samples", "stats"} <= set(self.metadata):
             return self._wanted_bytes or usual
@@ -202,7 +192,7 @@ class PickleShard(Shard):
         facts = [entry["activation"] for entry in entries]
         if any(len(shape) != 2 for shape, _ in facts) or len({(shape[1], dtype) for shape, dtype in facts}) > 1:
             raise ShardError(f"{self.url} is not a shard: its samples have different widths or types")
-        # An array can lie in many samples: its bytes were read once, its rows count each time.
+        # Many samples can share one array. Its bytes are read once, and its rows count for each of them.
         if sum(shape[0] * shape[1] for shape, _ in facts) > self._max_bytes:
             raise ShardError(f"{self.url} is not a shard: its samples have more values than it can hold")
         offsets = np.cumsum([0, *(shape[0] for shape, _ in facts)], dtype=np.int64)
@@ -225,43 +215,3 @@ class PickleShard(Shard):
             previews=[entry["text_preview"] for entry in entries],
         )
         return _Body(index, tuple(data), facts[0][0][1] if facts else None, _DTYPES[facts[0][1]] if facts else None)
-
-
-def most_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
-    """How large the pickle of a shard that holds this may be."""
-    entry = _ENTRY_BYTES + (_KEPT_BYTES if keeps else 0)
-    return layers * (rows * (row_bytes + 16) + samples * entry) + (1 << 16)
-
-
-def _problem_of(data: object) -> str | None:
-    """What is wrong with the plain values of a pickle, as a sentence."""
-    if not isinstance(data, dict) or not all(type(layer) is int and layer >= 0 for layer in data):
-        return "it is not a dict of layers"
-    numbers = None
-    for layer, entries in data.items():
-        if type(entries) is not list or not all(type(entry) is dict for entry in entries):
-            return f"its layer {layer} is not a list of dicts"
-        if problem := next(filter(None, map(_entry_problem, entries)), None):
-            return f"in layer {layer} {problem}"
-        found = [entry["sample_idx"] for entry in entries]
-        if numbers is not None and found != numbers:
-            return f"it has other samples in layer {layer} than in layer {next(iter(data))}"
-        numbers = found
-    return None
-
-
-def _entry_problem(entry: dict) -> str | None:
-    if not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
-        return f"an entry has other fields than {', '.join(sorted(_FIELDS))}"
-    if type(entry["sample_idx"]) is not int or not 0 <= entry["sample_idx"] < 1 << 62:
-        return "an entry has a sample_idx that is no number"
-    if type(entry["shape"]) is not tuple or type(entry["text_preview"]) is not str:
-        return f"sample {entry['sample_idx']} has a shape or text_preview of a wrong type"
-    if type(entry["activation"]) is not _Taken:
-        return f"sample {entry['sample_idx']} has an activation that is no array"
-    positions = entry.get("positions", [])
-    if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):
-        return f"sample {entry['sample_idx']} has positions that are no list of numbers"
-    return (
-        None if type(entry.get("kept", {})) is dict else f"sample {entry['sample_idx']} kept something that is no dict"
-    )

@@ -1,4 +1,4 @@
-"""A run, or a part of one: its manifest, its shards in order, and every way to read across them."""
+"""A run, or a part of a run: its manifest, its shards in order, and every way to read across them."""
 
 import json
 import re
@@ -10,12 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
+from .convert import check_kind, finish
 from .errors import ShardError
 from .files import Folder
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
-from .values import check_kind, finish
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
@@ -28,12 +28,12 @@ class Sample:
     index: int
     activations: dict[str, np.ndarray]  # "resid_post.12" -> [rows, d_model]
     token_ids: np.ndarray | None  # int32; a pkl.gz has none
-    positions: np.ndarray | None  # int32 [rows]: which of its tokens have rows; None for the mean of them
+    positions: np.ndarray | None  # int32 [rows]: the positions of the tokens that have rows; None for a mean of tokens
     kept: dict
 
 
-class Run(Shards):
-    """The shards of a run, by stream and number. `manifest`: what the run is; None where it is not here."""
+class Run(Shards[Shard]):
+    """The shards of a run, by stream and number. `manifest`: of the run; None where the folder lacks it."""
 
     def __init__(self, folder: Folder):
         files = folder.files()
@@ -55,7 +55,7 @@ class Run(Shards):
 
     @cached_property
     def problems(self) -> list[str]:
-        """Why this is not all of a run; empty when it is."""
+        """The reasons why this is not all of a run; empty for a complete run."""
         problems = []
         if self.manifest is None:
             problems.append("it has no manifest.json")
@@ -87,9 +87,10 @@ class Run(Shards):
         as_: str = "numpy",
         dtype: str | None = None,
     ) -> Sample:
-        """Everything stored of one sample. Raises LookupError when it is rejected, or not here, saying which.
+        """Everything that is stored of one sample. Raises LookupError for a rejected sample and for a missing sample.
 
-        layers, site: those alone. Raises ValueError when there is no such layer or site.
+        layers, site: the layers and the site to read; all by default. Raises ValueError for a layer or a site that the
+        run lacks.
         """
         number = int(stream)
         if site is not None:
@@ -138,7 +139,7 @@ class Run(Shards):
 
 
 def open_run(folder: Folder) -> Run:
-    """Warns when it is not all of a run."""
+    """Warns when the run is not complete."""
     run = Run(folder)
     if run.problems:
         warnings.warn(f"{run.url} is not complete: {'; '.join(run.problems)}", stacklevel=3)
@@ -146,7 +147,7 @@ def open_run(folder: Folder) -> Run:
 
 
 def _stream_of(url: str) -> str:
-    """Of a folder that holds the shards of one stream themselves."""
+    """The stream of a folder that holds shards directly."""
     match = _STREAM_FOLDER.fullmatch(url.replace("\\", "/"))
     return match[1] if match else "0"
 

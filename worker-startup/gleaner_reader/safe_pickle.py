@@ -1,4 +1,4 @@
-"""Reading the seeds' pickles without running what is in them: plain values and arrays of fp32 or fp16, nothing else."""
+"""Reads the seeds' pickles without running them: plain values and arrays of fp32 or fp16, nothing else."""
 
 import gzip
 import io
@@ -9,10 +9,10 @@ from .pickle_machine import Machine, Take
 
 
 def load_shard(file: BinaryIO, max_bytes: int, take: Take = lambda layer, array: array) -> object:
-    """What a gzipped pickle holds; raises Unsafe when it is anything but plain values and arrays of fp32 or fp16.
+    """The values of a gzipped pickle; raises Unsafe unless they are plain values and arrays of fp32 or fp16.
 
-    max_bytes: how large it may get when decompressed. take(layer, array): what is put in the place of each array, so
-    that a caller who does not need them all does not have them all in memory; `layer` is the key that it lies under.
+    max_bytes: the limit of the decompressed pickle. take(layer, array): returns the replacement of each array, so that
+    a caller keeps only the arrays that it needs; `layer` is the key of the array.
     """
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
@@ -25,7 +25,7 @@ def load_shard(file: BinaryIO, max_bytes: int, take: Take = lambda layer, array:
 
 
 class _Limited(io.RawIOBase):
-    """A reader that refuses to give more than `left` bytes: a small gzip file can hold terabytes."""
+    """A reader that refuses to return more than `left` bytes: a small gzip file can hold terabytes."""
 
     def __init__(self, file: gzip.GzipFile, left: int):
         self._file = file

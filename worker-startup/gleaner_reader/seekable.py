@@ -1,4 +1,4 @@
-"""zstd's seekable format: independent frames, and at the end of the file a table of their sizes.
+"""zstd's seekable format: independent frames, and a table of their sizes at the end of the file.
 
 https://github.com/facebook/zstd/blob/dev/contrib/seekable_format/zstd_seekable_compression_format.md
 """
@@ -18,14 +18,14 @@ TABLE_MAGIC = 0x8F92EAB1
 _FOOTER = struct.Struct("<IBI")
 _SKIPPABLE_HEADER = struct.Struct("<II")
 _HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
-_FIRST_READ = 1 << 12  # the table of 2 GB
+_FIRST_READ = 1 << 12  # enough for the table of a shard of 2 GB
 _MAX_FRAMES = 1 << 24
-# The writer's frames have at most 4 MiB; a reader must never have to make room for whatever a table says.
+# The writer's frames have at most 4 MiB. A reader allocates no more than this for any frame.
 _MAX_FRAME_BYTES = 1 << 26
 
 
 class File(Protocol):
-    """Bytes by range, of this machine or of a bucket. Threads may share one."""
+    """Bytes by range, of this machine or of a bucket. Threads may share a file."""
 
     @property
     def url(self) -> str: ...
@@ -39,7 +39,7 @@ class File(Protocol):
 
 
 class Plain:
-    """What a seekable zstd file holds, as a File of its own; a range costs the frames that it touches."""
+    """The content of a seekable zstd file, as a File; a range costs the frames that it touches."""
 
     def __init__(self, file: File):
         try:
@@ -55,7 +55,7 @@ class Plain:
 
     @property
     def first_frame(self) -> int:
-        """How many bytes the first frame holds: the writer puts the header there."""
+        """The bytes of the first frame: the writer puts the header there."""
         return int(self._frames[1][1])
 
     def read(self, begin: int, end: int) -> bytes | memoryview:
@@ -83,7 +83,7 @@ class Plain:
     def _decompress(self, frame: memoryview, size: int, number: int) -> bytes:
         zstandard = self._zstandard
         try:
-            # Asked first: what the frame says would be allocated.
+            # Compared first, because decompression allocates the size that the frame states.
             if zstandard.frame_content_size(frame) != size:
                 raise ShardError(
                     f"{self.url} cannot be read: frame {number} has not the {size} bytes that its table says"
@@ -94,7 +94,7 @@ class Plain:
 
     @cached_property
     def _frames(self) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [frames + 1] each: where the frames begin, packed and plain, and where the last one ends."""
+        """int64 [frames + 1] each: the begin of every frame, packed and plain, and the end of the last one."""
         file, size = self._file, self._file.size
         tail = bytes(file.read(max(0, size - _FIRST_READ), size))
         if len(tail) < _FOOTER.size or _FOOTER.unpack(tail[-_FOOTER.size :])[2] != TABLE_MAGIC:

@@ -1,4 +1,4 @@
-"""One shard: what it says of itself, its index, and rows of any layer, each read by a range of its own."""
+"""One shard: its facts, its index, and rows of any layer, each read by a range of its own."""
 
 import json
 import threading
@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 from .batches import Batches
+from .convert import Rows, check_kind, finish
 from .errors import ShardError
-from .facts import is_number
 from .files import PARALLEL
+from .header import is_number
 from .index import Index, check_order
 from .seekable import File
 from .shards import Shards
-from .values import Rows, check_kind, finish
 
 
 class Shard:
-    """What every format can do. Nothing but the header is read before it is asked for; errors are ShardError."""
+    """The methods of every format. Only the header is read without a request; errors are ShardError."""
 
     format: str
 
@@ -83,12 +83,12 @@ class Shard:
 
     @cached_property
     def stats(self) -> dict[str, dict[str, float]]:
-        """Of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
+        """Statistics of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
         return self._json("stats")
 
     @property
     def block_rows(self) -> int:
-        """How many rows in a row cost no more to read than one of them."""
+        """Rows of one compressed block: to read one row costs as much as to read the whole block."""
         return 1
 
     def index(self) -> Index:
@@ -99,7 +99,7 @@ class Shard:
         return index
 
     def release(self) -> None:
-        """Forgets what was read of the body, to be read again when it is asked for."""
+        """Frees the parts of the body that were read; a later request reads them again."""
         self._index = None
 
     def read(
@@ -113,9 +113,9 @@ class Shard:
         dtype: str | None = None,
         verify: bool = False,
     ):
-        """Rows begin..end (all of them) of one layer, [n, d_model]; int8 as fp32.
+        """Rows begin..end (all by default) of one layer, [n, d_model]; int8 as fp32.
 
-        verify: hold the layer against its checksum first, which reads all of it.
+        verify: compare the layer with its checksum first, which reads all of it.
         """
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
@@ -134,7 +134,7 @@ class Shard:
             return list(pool.map(lambda name: self.rows(name[0], name[1], begin, end), names))
 
     def site(self, site: str | None) -> str:
-        """The site meant, which need not be said where there is one alone. Raises ValueError naming those there are."""
+        """The site of a request; None where the shard has a single site. Raises ValueError naming the shard's sites."""
         if site is None and len(self.sites) == 1:
             return self.sites[0]
         if site not in self.sites:

@@ -1,10 +1,10 @@
-"""Shards that belong together, as if they were one: what they hold, one layer of them all, shuffled rows of all."""
+"""Shards as if they were one: their facts, one layer of all of them, shuffled rows of all of them."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -13,20 +13,19 @@ from .errors import ShardError
 from .files import PARALLEL
 from .index import Index
 from .layer import Layer
+from .source import ShardSource
 
-if TYPE_CHECKING:
-    from .shard import Shard
-
+S = TypeVar("S", bound=ShardSource)
 _INDEXES_KEPT = 16
 
 
-class Shards:
-    """Headers are read when they are needed, several at once, and kept; of bodies only what is asked for is read."""
+class Shards(Generic[S]):
+    """Reads headers on demand, several at once, and keeps them; reads only the requested parts of bodies."""
 
-    def __init__(self, url: str, shards: Sequence["Shard"]):
+    def __init__(self, url: str, shards: Sequence[S]):
         self.url = url
         self.shards = tuple(shards)
-        self._kept: OrderedDict[int, Shard] = OrderedDict()
+        self._kept: OrderedDict[int, S] = OrderedDict()
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -55,12 +54,16 @@ class Shards:
 
     @property
     def num_rows(self) -> int:
-        """Stored vectors, of each layer."""
+        """The number of stored vectors of each layer."""
         return int(self.row_offsets[-1])
 
-    @cached_property
+    @property
     def row_offsets(self) -> np.ndarray:
         """int64 [shards + 1]: shard s holds rows row_offsets[s]..[s + 1] of the run."""
+        return self._row_offsets
+
+    @cached_property
+    def _row_offsets(self) -> np.ndarray:
         return np.cumsum([0, *(shard.num_rows for shard in self._opened)], dtype=np.int64)
 
     def layer(
@@ -68,7 +71,7 @@ class Shards:
     ) -> Layer:
         """One layer of the whole run: iterate over it for the array of each shard, index it for rows.
 
-        verify: hold the layer against its checksum in every shard of which rows are asked for, which reads all of it.
+        verify: compare the layer with its checksum in every shard that a request reads, which reads all of it.
         """
         self._check(layer, site)
         return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
@@ -78,8 +81,8 @@ class Shards:
         self._check(layer, site)
         return Batches(self, layer, self.shards[0].site(site), **options)
 
-    def index(self, shard: "Shard") -> Index:
-        """The shard's index; the last few are kept."""
+    def index(self, shard: S) -> Index:
+        """The shard's index; the indexes of the last few shards are kept."""
         index = shard.index()
         self._kept[id(shard)] = shard
         self._kept.move_to_end(id(shard))
@@ -87,13 +90,16 @@ class Shards:
             self._kept.popitem(last=False)[1].release()
         return index
 
+    def shard_index(self, number: int) -> Index:
+        return self.index(self.shards[number])
+
     @property
-    def _first(self) -> "Shard":
+    def _first(self) -> S:
         return self.shards[0]
 
     @cached_property
-    def _opened(self) -> tuple["Shard", ...]:
-        """The shards, with every header read, and held against the first."""
+    def _opened(self) -> tuple[S, ...]:
+        """The shards with every header read, and compared with the first."""
         self._each(self.shards)
         first = self.shards[0]
         for shard in self.shards:
@@ -105,7 +111,7 @@ class Shards:
                 )
         return self.shards
 
-    def _each(self, shards: Sequence["Shard"]) -> None:
+    def _each(self, shards: Sequence[S]) -> None:
         with ThreadPoolExecutor(PARALLEL, "header") as pool:
             list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
 

@@ -6,20 +6,20 @@ from functools import cached_property
 import numpy as np
 
 from .checksums import as_text, crc32c
+from .convert import NAMES, STORED, Rows, as_stored
 from .errors import ShardError
 from .index import Index, read_index
-from .layout import Layout, read_layout
+from .safetensors_header import SafetensorsHeader, read_safetensors_header
 from .seekable import File, Plain
 from .shard import Shard
-from .values import NAMES, STORED, Rows, as_stored
 
 _ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
-# As the writer cuts tensors into frames of zstd.
+# The writer cuts tensors into zstd frames of this size.
 _FRAME_BYTES = 1 << 22
 
 
 class SafetensorsShard(Shard):
-    """Plain, or in zstd's seekable format: then `file` is what is inside."""
+    """A plain file, or a file in zstd's seekable format, whose content `_plain` reads."""
 
     def __init__(self, file: File):
         super().__init__(file)
@@ -30,20 +30,20 @@ class SafetensorsShard(Shard):
             self._plain = file
 
     @cached_property
-    def layout(self) -> Layout:
+    def header(self) -> SafetensorsHeader:
         if isinstance(self._plain, Plain):
-            return read_layout(self._plain.read, self._plain.size, self.url, self._plain.first_frame)
-        return read_layout(self._plain.read, self._plain.size, self.url)
+            return read_safetensors_header(self._plain.read, self._plain.size, self.url, self._plain.first_frame)
+        return read_safetensors_header(self._plain.read, self._plain.size, self.url)
 
     @property
     def metadata(self) -> dict[str, str]:
-        return self.layout.metadata
+        return self.header.metadata
 
     @cached_property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:
         found = {
             (match[1], int(match[2])): tensor
-            for name, tensor in self.layout.tensors.items()
+            for name, tensor in self.header.tensors.items()
             if (match := _ROWS.fullmatch(name))
         }
         if not found:
@@ -57,7 +57,7 @@ class SafetensorsShard(Shard):
     @property
     def dtype(self) -> str:
         site, layer = next(iter(self.names))
-        return NAMES[self.layout.tensors[f"{site}.{layer}"].dtype]
+        return NAMES[self.header.tensors[f"{site}.{layer}"].dtype]
 
     @property
     def num_tokens(self) -> int:
@@ -83,14 +83,14 @@ class SafetensorsShard(Shard):
         stored = self.tensor(name, begin, end, verify)
         if self.dtype != "int8":
             return Rows(stored, None)
-        scale = self.layout.tensors.get(f"{name}.scale")
+        scale = self.header.tensors.get(f"{name}.scale")
         if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
             raise ShardError(f"{self.url} cannot be read: {name} is int8 and has not one fp32 scale for each row")
         return Rows(stored, self.tensor(f"{name}.scale", begin, end, verify))
 
     def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
         """Rows begin..end of any tensor, as stored: bf16 as uint16."""
-        info = self.layout.tensors.get(name)
+        info = self.header.tensors.get(name)
         if info is None:
             raise ShardError(f"{self.url} cannot be read: it has no {name}")
         if verify:
@@ -102,8 +102,8 @@ class SafetensorsShard(Shard):
         return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
 
     def verify(self) -> None:
-        """Reads every tensor, one at a time, and raises ShardError for the first whose checksum is another."""
-        for name in self.layout.tensors:
+        """Reads every tensor, one at a time, and raises ShardError for the first tensor with a wrong checksum."""
+        for name in self.header.tensors:
             self._verified(name)
 
     def _verified(self, name: str) -> np.ndarray:
@@ -114,10 +114,10 @@ class SafetensorsShard(Shard):
         return array
 
     def _load_index(self) -> Index:
-        return read_index(self.layout.tensors, self.tensor, self.num_rows, self.url)
+        return read_index(self.header.tensors, self.tensor, self.num_rows, self.url)
 
     def _length(self, name: str) -> int:
-        tensor = self.layout.tensors.get(name)
+        tensor = self.header.tensors.get(name)
         if tensor is None or len(tensor.shape) != 1:
             raise ShardError(f"{self.url} cannot be read: it has no {name}")
         return tensor.shape[0]

@@ -1,1 +1,1 @@
-"""What runs on a TPU VM: the agent that leases streams, and the JAX extractor that turns them into shards."""
+"""The software of a TPU VM: the agent that leases streams, and the JAX extractor that turns streams into shards."""

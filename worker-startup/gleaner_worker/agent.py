@@ -1,4 +1,4 @@
-"""The agent on a TPU VM: lease a stream, extract it, give it back, until told to exit or the VM goes away."""
+"""The agent on a TPU VM: leases a stream, extracts it, releases it, until worker-api or a preemption ends it."""
 
 import logging
 import os
@@ -15,15 +15,17 @@ from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity
 from .model.hub import worker_hub
-from .model.loaded import Model, load_model
+from .model.model import Model, find_files, load_model
+from .model.model_source import read_config
 from .names import log_name
 from .objects import Bucket, make_client
+from .records.samples import Reader, make_reader
 from .spec import Spec
 from .work import Work, parse_work
 
 log = logging.getLogger(__name__)
 
-# From the notice a preempted VM has 30 s. What is computed is stored in these, and the rest left for releasing.
+# A preempted VM has 30 s from the notice: these seconds to store computed batches, and the rest for the release.
 _FLUSH_S = 15.0
 _RELEASE_S = 3.0
 _REASON_CHARS = 10_000  # of a failure; worker-api refuses longer ones
@@ -39,7 +41,8 @@ class Agent:
         self.exiting = threading.Event()
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
         self.model: Model | None = None
-        self.loaded: dict | None = None  # as worker-api hears of it
+        self.reader: Reader | None = None
+        self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
         self.in_hand: tuple[dict, Control] | None = None  # the lease, for the heartbeat
         self.heartbeat_s = 2.0
@@ -51,7 +54,7 @@ class Agent:
         while not self.preempted.is_set() and not self.exiting.is_set():
             try:
                 answer: dict[str, Any] | None = self._in_thread(lambda: self.api.lease(self.loaded))
-            except LeaseLost:  # asked while it had one: the answer to an earlier question was lost
+            except LeaseLost:  # worker-api still counts an earlier lease, whose answer was lost
                 answer = {"action": "wait"}
             if answer is None:
                 break
@@ -90,26 +93,29 @@ class Agent:
     def _extract(self, lease: dict, raw_work: dict, control: Control) -> str:
         work = parse_work(lease, raw_work)
         bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
-        # One folder per lease: an upload that a lost lease left behind never meets the files of the next.
+        # One folder per lease: an upload of a lost lease never meets the files of the next lease.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            return extract(work, self._load(work, bucket, control), bucket, folder, control)
+            model, reader = self._load(work, bucket, control)
+            return extract(work, model, reader, bucket, folder, control)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> Model:
-        """Keeps the model between streams of one run, and its weights for other runs that use them too."""
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, Reader]:
+        """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            self.model = load_model(
-                work.spec, self.identity.home, bucket, work.run, self.hub, log.info, previous=previous
-            )
+            files = find_files(work.spec, self.identity.home, bucket, work.run, self.hub)
+            config, _ = read_config(work.spec, files.folder)
+            # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
+            self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
+            self.model = load_model(work.spec, files, log.info, previous)
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)
             log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
-        assert self.model is not None
-        return self.model
+        assert self.model is not None and self.reader is not None
+        return self.model, self.reader
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
@@ -126,7 +132,7 @@ class Agent:
             self.in_hand = None
 
     def _in_thread(self, call, control: Control | None = None):
-        """Runs `call` beside the main thread, which stays free for signals; None when a preemption cut it short."""
+        """Runs `call` on a thread, so that the main thread receives signals; None when a preemption ends the wait."""
         result: dict = {}
 
         def run() -> None:
@@ -152,7 +158,7 @@ class Agent:
             time.sleep(0.05)
 
     def _heartbeats(self) -> None:
-        """Says that this worker lives, and passes on what it is told. An API that is away is only waited for."""
+        """Reports this worker to worker-api and follows its answers. Waits while worker-api does not answer."""
         while True:
             lease, control = self.in_hand or (None, None)
             try:
@@ -171,8 +177,8 @@ class Agent:
                     control.request("stop")
             except OSError as error:
                 log.warning("Failed to send a heartbeat: %s", error)
-            except Exception:  # whatever it is: without beats the VM counts as dead
-                log.exception("Failed to send a heartbeat in a way that nobody thought of")
+            except Exception:  # any error: without heartbeats the VM counts as dead
+                log.exception("Failed to send a heartbeat: unexpected error")
             time.sleep(self.heartbeat_s)
 
     def _obey(self, answer: dict, control: Control | None) -> None:
@@ -189,7 +195,7 @@ class Agent:
                 if is_preempted():
                     self.preempted.set()
                     log.warning("This VM is being preempted")
-            except Exception:  # whatever it is: a notice that nobody sees costs all that is not stored
+            except Exception:  # any error: a notice that the agent misses costs all batches that are not stored
                 log.exception("Failed to ask whether this VM is being preempted")
             time.sleep(1)
 
@@ -212,7 +218,7 @@ def main() -> int:
         log.error("%s", error)
         code = 1
     except Exception:
-        log.exception("Failed in a way that nobody thought of")
+        log.exception("Failed to run the agent: unexpected error")
         code = 1
     shipper.ship(agent.bucket, name)
     return code
@@ -220,5 +226,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    # Threads may still wait for a device or a socket; nothing of theirs may be finished now.
+    # Threads may still wait for a device or a socket. An exit at once finishes none of their work.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Talking to worker-api: one POST per question, retried while the network or the service is away."""
+"""Requests to worker-api: one POST per question, retried while the network or the service is away."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """worker-api does not take this worker's words: a bug. Trying again cannot help."""
+    """worker-api rejects the question of this worker: a bug that a retry cannot repair."""
 
 
 class WorkerApi:
@@ -29,7 +29,7 @@ class WorkerApi:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(self, phase: str, lease: dict | None, progress: dict | None) -> dict:
-        """One attempt: the next beat follows anyway. Raises OSError when nobody answers."""
+        """One attempt, because the next heartbeat follows soon. Raises OSError without an answer."""
         return self._ask(
             {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}, give_up_after_s=0
         )
@@ -37,7 +37,7 @@ class WorkerApi:
     def release(
         self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120
     ) -> None:
-        """Gives the lease back. Raises OSError when nobody answers in time; the lease then simply expires."""
+        """Gives the lease back. Raises OSError without an answer in time; the lease then expires."""
         self._ask(
             {
                 "action": "release",
@@ -50,10 +50,10 @@ class WorkerApi:
         )
 
     def _ask(self, question: dict, give_up_after_s: float) -> dict:
-        """Raises LeaseLost on 409, Refused on 400, OSError when it had to give up.
+        """Raises LeaseLost on 409, Refused on 400, OSError at the end of the retries.
 
-        worker-api itself says no other 4xx: they come from Cloud Run before it, as while the function or its invoker is
-        replaced, and pass. A worker that is not wanted is told to exit, and one that stays shut out counts as silent.
+        Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and they pass.
+        worker-api tells an unwanted worker to exit. A worker that Cloud Run keeps out counts as silent.
         """
         who = self._identity
         body = json.dumps(question | {"worker": who.worker, "incarnation": who.incarnation, "host": who.host}).encode()
@@ -75,7 +75,7 @@ class WorkerApi:
                 if error.code == 400:
                     raise Refused(what) from error
                 if error.code in (401, 403, 404) and error.code != before:
-                    log.error("%s; asking on until it lets this worker in", what)
+                    log.error("%s; retrying until it accepts this worker", what)
                 problem: OSError = error
             except OSError as error:  # refused, reset, timed out, no route
                 problem = error
@@ -105,5 +105,5 @@ class WorkerApi:
 def _text_of(error: urllib.error.HTTPError) -> str:
     try:
         return error.read(2000).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as broken:  # the status has arrived, and says enough
+    except (OSError, http.client.HTTPException) as broken:  # the status has arrived and is enough
         return f"({type(broken).__name__}: {broken})"

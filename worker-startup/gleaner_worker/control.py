@@ -1,4 +1,4 @@
-"""What the agent's threads tell each other about the stream in hand: how far it is, and how it should end."""
+"""The shared state of the stream in hand: its progress, and the way in which the extraction ends."""
 
 import threading
 import time
@@ -6,15 +6,15 @@ from collections import deque
 
 from .failures import LeaseLost
 
-# Later ones win: a lease that is lost is lost, whatever was asked before.
+# Later modes win: a lost lease ends an extraction that was told to drain.
 _MODES = ("run", "drain", "flush", "stop")
 
 
 class Control:
     """Shared by the extraction, the heartbeat and the main thread.
 
-    drain: end after the shard being computed. flush: the machine is going away, start nothing and store what is
-    computed. stop: end now, write nothing.
+    drain: end after the current shard. flush: the machine goes away; start nothing and store every computed batch.
+    stop: end now, write nothing.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Control:
         with self._lock:
             recent = [(at, tokens) for at, tokens in self._rates if at > time.monotonic() - 30]
             elapsed = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
-            # The first entry only marks when the counting began.
+            # The first entry only marks the begin of the interval.
             rate = sum(tokens for _, tokens in recent[1:]) / elapsed if elapsed > 0 else None
             return {
                 "samples_done": self.samples_done,

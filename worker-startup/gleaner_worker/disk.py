@@ -1,4 +1,4 @@
-"""What this worker keeps on its own disk, and what it says when there is no room."""
+"""Writes on this worker's own disk, and the failure of a full disk."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from .failures import Failure
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turns "no space left" while `path` is written into a Failure that says how much is free."""
+    """Turns "no space left" while `path` is written into a Failure that states the free bytes."""
     try:
         yield
     except OSError as error:

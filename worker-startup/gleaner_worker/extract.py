@@ -1,55 +1,55 @@
 """One stream in, shards out: read, tokenise, plan, compute, gather, encode, upload, each beside the next.
 
-Memory is bounded by a few shards, whatever the stream's length and their size.
+Memory is bounded by a few shards, whatever the stream's length and the size of its shards.
 """
 
 import os
-import threading
 from collections.abc import Generator, Iterator
 
 import numpy as np
 
+from .batch_queue import BatchQueue, Part
 from .control import Control
 from .disk import empty_folder
 from .failures import Failure
-from .model.loaded import Model
-from .model.returned import Pending
+from .model.device_output import InFlightBatch
+from .model.model import Model
 from .objects import Bucket
 from .pipeline import Pipeline
-from .records.samples import Reject, Sample, Window, count_samples, read_windows, tokenize_windows
+from .records.samples import Reader, Reject, Sample, Window, count_samples, read_windows, tokenize_windows
 from .records.stream import no_lines
+from .shard_memory import UPLOADS, ShardMemory
+from .shards.encode import encode_shard
+from .shards.existing_shards import ExistingShards
 from .shards.partial import Partials
 from .shards.plan import Capacity, ShardPlan, plan_shards, shapes_of
-from .shards.shard import ShardInProgress, put_batch, shard_stats, start_shard
-from .shards.stored import StoredShards
+from .shards.rejects import RejectsFile
+from .shards.shard_buffer import ShardBuffer, put_batch, start_shard
+from .shards.shard_identity import shard_identity
+from .shards.shard_stats import shard_stats
 from .shards.upload import EncodedShard, Uploader
-from .shards.write import encode_shard
-from .work import Work, shard_identity
+from .work import Work
 
-_UPLOADS = 4  # at once
 _PLANNED = 4  # shards whose batch shapes are compiled ahead
 _OPEN = 4  # shards that wait together for batches of one width, on several devices
-_MOST_SHARDS = 2 + _UPLOADS  # in memory: one that is computed, one that is encoded, and those on their way
-_MEMORY_SHARE = 0.5  # of this machine's, for shards
+_LATE_UPLOADS = 2  # more uploads at once when the machine goes away
 
-# A batch of a shard, by its number.
-Part = tuple[ShardInProgress, int]
-# What the devices compute at once, and what is awaited; a shard that has nothing left to compute is alone, without.
-Running = tuple[list[Part], Pending] | tuple[ShardInProgress, None]
+# A group of batches that the devices compute, or a shard with no batch left to compute.
+Running = tuple[list[Part], InFlightBatch] | tuple[ShardBuffer, None]
 
 
-def extract(work: Work, model: Model, bucket: Bucket, folder: str, control: Control) -> str:
-    """Stores every shard of the stream that is not stored yet; returns "completed", "drained" or "preempted".
+def extract(work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control) -> str:
+    """Stores every shard of the stream that the bucket lacks; returns "completed", "drained" or "preempted".
 
-    bucket: checked with control.check_lease, so that nothing is written after the lease was lost.
+    bucket: checked with control.check_lease, so that a worker that lost its lease writes nothing.
     folder: scratch space on this machine's disk, emptied first. Raises Failure or LeaseLost.
     """
     stream_path = os.path.join(empty_folder(folder), "stream")
     _download(work, bucket, stream_path)
-    control.samples_total = count_samples(stream_path, work.object, model.reader)
+    control.samples_total = count_samples(stream_path, work.object, reader)
     if control.samples_total == 0:
         raise no_lines(work.object)
-    return _Extraction(work, model, bucket, folder, control).run(stream_path)
+    return _Extraction(work, model, reader, bucket, folder, control).run(stream_path)
 
 
 def _download(work: Work, bucket: Bucket, path: str) -> None:
@@ -64,24 +64,22 @@ def _download(work: Work, bucket: Bucket, path: str) -> None:
 
 
 class _Extraction:
-    """The stages, each a generator that takes from the one before it, and what they share."""
+    """The stages and the state that they share. Each stage is a generator over the items of the stage before it."""
 
-    def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str, control: Control):
-        self._work, self._model, self._control = work, model, control
+    def __init__(self, work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control):
+        self._work, self._model, self._reader, self._control = work, model, reader, control
         self._pipeline = Pipeline(control.check_lease)
-        self._stored = StoredShards(work, model, bucket)
+        self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
-        uploads = bucket.checked(self._pipeline.check)  # none goes on when a stage has failed
-        self._uploader = Uploader(work, model, uploads, folder, control, self._stored)
+        self._rejects = RejectsFile(folder)
+        uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
+        self._uploader = Uploader(work, model, uploads, control, self._existing, self._rejects)
         self._warm_up = model.warm_up(())
-        self._lock = threading.Lock()
-        self._unencoded: list[ShardInProgress] = []
-        self._in_memory = 0
         self._most_open = _OPEN if model.devices > 1 else 1
-        self._most_in_memory = _most_shards(work.spec.shard_size_bytes, self._most_open)
+        self._memory = ShardMemory(work.spec.shard_size_bytes, self._most_open)
 
     def run(self, path: str) -> str:
-        """The outcome, as `extract` returns it."""
+        """Returns the outcome, as `extract` does."""
         try:
             return self._run(path)
         finally:
@@ -91,22 +89,20 @@ class _Extraction:
         control = self._control
         control.phase = "running"
         with self._pipeline as pipeline:
-            windows = pipeline.stage("read", read_windows(path, self._work.object, self._model.reader), ahead=1)
+            windows = pipeline.stage("read", read_windows(path, self._work.object, self._reader), ahead=1)
             plans = pipeline.stage("plan", self._plan(windows), ahead=_PLANNED)
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
             encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
-            are_stored = pipeline.each("upload", encoded, self._store, _UPLOADS, self._note_freed)
+            are_stored = pipeline.each("upload", encoded, self._store, UPLOADS, self._note_stored)
             pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
             if control.mode == "flush":
-                # No shard that is encoded waits for another. What is not encoded is saved as it is: what is computed
-                # now, and the batches that are on the device when they are in.
-                late_are_stored = pipeline.each(
-                    "late-upload", encoded, self._store, _MOST_SHARDS - _UPLOADS, self._note_freed
-                )
-                self._partials.save(list(self._unencoded))
+                # Every encoded shard is uploaded at once. The others are saved as they are: first the shard that is
+                # computed, then the batches that are still on the device.
+                late_are_stored = pipeline.each("late-upload", encoded, self._store, _LATE_UPLOADS, self._note_stored)
+                self._partials.save(self._memory.unencoded)
                 pipeline.wait_until(lambda: shards.has_ended)
-                self._partials.save(list(self._unencoded))
+                self._partials.save(self._memory.unencoded)
                 pipeline.wait_until(late_are_stored)
             pipeline.wait_until(are_stored)
         if self._uploader.is_committed:
@@ -114,66 +110,58 @@ class _Extraction:
         return "drained" if control.mode == "drain" else "preempted"
 
     def _plan(self, windows: Iterator[Window]) -> Generator[ShardPlan]:
-        """Plans the shards, and begins to compile the batch shapes of those that are not stored yet."""
+        """Plans the shards, and begins to compile the batch shapes of those that the bucket lacks."""
         work, model = self._work, self._model
-        capacity = Capacity(
-            work.spec.shard_size_bytes, model.row_bytes, model.reader.max_length, work.spec.tokens == "mean"
-        )
-        for plan in plan_shards(self._uploader.note_rejects(self._tokenize(windows)), capacity):
-            if plan.number not in self._stored:
-                self._warm_up.add(shapes_of(plan, model.reader.max_length))
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, model.max_length, work.spec.tokens == "mean")
+        for plan in plan_shards(self._rejects.note(self._tokenize(windows)), capacity):
+            if plan.number not in self._existing:
+                self._warm_up.add(shapes_of(plan, model.max_length))
             yield plan
 
     def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:
-        for item in tokenize_windows(windows, self._model.reader):
+        for item in tokenize_windows(windows, self._reader):
             self._pipeline.check()
             yield item
 
     def _compute(self, plans: Iterator[ShardPlan]) -> Generator[Running]:
-        """Starts the batches of every shard that is not stored yet, until the stream ends or control says otherwise.
+        """Starts the batches of every shard that the bucket lacks, until the stream ends or control ends the
+        extraction.
 
-        On several devices a batch waits until each has one of its width, from this shard or one of the next few.
+        On several devices a batch waits until each device has a batch of its width, from this shard or the next few.
         """
-        control, devices = self._control, self._model.devices
-        waiting: dict[int, list[Part]] = {}  # by width
+        control, queue = self._control, BatchQueue(self._model.devices)
         for plan in plans:
-            if info := self._stored.has(plan):
+            if info := self._existing.has(plan):
                 self._uploader.skip(plan, info)
                 control.add_done(plan.last_sample - plan.first_sample + 1, 0)
                 continue
-            # Whoever waits for memory must not wait for shards that wait for it.
-            is_full = self._in_memory >= self._most_in_memory
-            yield from self._start_oldest(waiting, 0 if is_full else self._most_open - 1)
+            # Shards that wait in the queue hold memory: when it is full, all of them start.
+            yield from self._start_oldest(queue, 0 if self._memory.is_full else self._most_open - 1)
             if control.mode != "run" or (shard := self._start_shard(plan)) is None:
                 break
             if shard.done.all():
                 yield shard, None
-            for number in np.flatnonzero(~shard.done):
-                width = shard.batches[number].width
-                waiting.setdefault(width, []).append((shard, int(number)))
-                if len(waiting[width]) == devices:
+            for number in np.flatnonzero(~shard.done).tolist():
+                if group := queue.add(shard, number):
                     if control.mode == "flush":
                         return
-                    yield self._start_batches(waiting.pop(width))
+                    yield self._start_batches(group)
+            group = None
             del shard
-        yield from self._start_oldest(waiting, 0)
+        yield from self._start_oldest(queue, 0)
 
-    def _start_oldest(self, waiting: dict[int, list[Part]], most: int) -> Iterator[Running]:
-        """Starts the widths of the oldest waiting shards, for all shards, until at most `most` shards wait."""
-        while waiting and self._control.mode != "flush":
-            numbers = sorted({shard.plan.number for parts in waiting.values() for shard, _ in parts})
-            if len(numbers) <= most:
-                return
-            oldest = {width for width, parts in waiting.items() if any(s.plan.number == numbers[0] for s, _ in parts)}
-            for width in sorted(oldest):
-                yield self._start_batches(waiting.pop(width))
+    def _start_oldest(self, queue: BatchQueue, most: int) -> Iterator[Running]:
+        """Starts the groups of the oldest shards until at most `most` shards wait."""
+        while self._control.mode != "flush" and (groups := queue.take_oldest(most)):
+            while groups:
+                yield self._start_batches(groups.pop(0))
 
-    def _start_shard(self, plan: ShardPlan) -> ShardInProgress | None:
-        """Waits until there is memory for it; None when there is no time left."""
+    def _start_shard(self, plan: ShardPlan) -> ShardBuffer | None:
+        """Waits for memory; returns None when the machine goes away first."""
         control = self._control
-        if self._in_memory >= self._most_in_memory:
+        if self._memory.is_full:
             control.phase = "uploading"
-            self._pipeline.wait_until(lambda: self._in_memory < self._most_in_memory or control.mode == "flush")
+            self._pipeline.wait_until(lambda: not self._memory.is_full or control.mode == "flush")
             control.phase = "running"
         if control.mode == "flush":
             return None
@@ -181,57 +169,54 @@ class _Extraction:
         self._partials.restore(shard)
         for number in np.flatnonzero(shard.done).tolist():
             self._count(shard, number)
-        with self._lock:
-            self._in_memory += 1
-            self._unencoded.append(shard)
+        self._memory.add(shard)
         return shard
 
     def _start_batches(self, parts: list[Part]) -> Running:
-        """Of one shape, at most one for each device."""
+        """Starts batches of one shape, at most one for each device."""
         control = self._control
         batches = [(shard.plan.samples, shard.batches[number]) for shard, number in parts]
         height, width = batches[0][1].height, batches[0][1].width
         if not self._model.is_ready(height, width):
             control.phase = "compiling"
-        pending = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
+        in_flight = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
         control.phase = "running"
-        return parts, pending
+        return parts, in_flight
 
-    def _gather(self, running: Iterator[Running]) -> Generator[ShardInProgress]:
-        """Puts the rows of each batch where they belong; yields the shards that are complete."""
+    def _gather(self, running: Iterator[Running]) -> Generator[ShardBuffer]:
+        """Copies the rows of each batch into its shard; yields the shards that are complete."""
         for item in running:
             if item[1] is None:
                 yield self._complete(item[0])
                 del item
                 continue
-            parts, pending = item
-            for (shard, number), host in zip(parts, pending.collect(), strict=True):
+            parts, in_flight = item
+            for (shard, number), host in zip(parts, in_flight.collect(), strict=True):
                 put_batch(shard, number, host, self._model, self._work.object)
                 self._count(shard, number)
                 if shard.done.all():
                     yield self._complete(shard)
-            del item, parts, pending, shard, host
+            del item, parts, in_flight, shard, host
 
-    def _complete(self, shard: ShardInProgress) -> ShardInProgress:
+    def _complete(self, shard: ShardBuffer) -> ShardBuffer:
         self._control.add_done(shard.plan.rejected, 0)
         return shard
 
-    def _count(self, shard: ShardInProgress, number: int) -> None:
+    def _count(self, shard: ShardBuffer, number: int) -> None:
         rows = shard.batches[number].rows
         self._control.add_done(len(rows), sum(len(shard.plan.samples[s].token_ids) for s in rows))
 
-    def _encode(self, shards: Iterator[ShardInProgress]) -> Generator[EncodedShard]:
+    def _encode(self, shards: Iterator[ShardBuffer]) -> Generator[EncodedShard]:
         for shard in shards:
             if self._control.mode == "flush":
-                continue  # it is saved as it is: quicker than any codec
+                continue  # saved as it is, which is faster than any codec
             stats = shard_stats(shard, self._model)
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
             data = encode_shard(
                 self._work.spec.format, shard.plan, self._model.layers, shard.rows, shard.scale, identity, stats
             )
             encoded = EncodedShard(shard.plan, data, stats)
-            with self._lock:
-                self._unencoded.remove(shard)
+            self._memory.note_encoded(shard)
             del shard, data
             yield encoded
             del encoded
@@ -239,13 +224,6 @@ class _Extraction:
     def _store(self, shard: EncodedShard) -> None:
         self._uploader.store(shard, self._pipeline)
 
-    def _note_freed(self) -> None:
-        with self._lock:
-            self._in_memory -= 1
+    def _note_stored(self) -> None:
+        self._memory.note_stored()
         self._pipeline.notify()
-
-
-def _most_shards(shard_bytes: int, most_open: int) -> int:
-    """How many shards may be in memory at once: enough to keep every stage busy, where they fit."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(_MOST_SHARDS + most_open - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

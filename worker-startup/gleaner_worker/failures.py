@@ -1,12 +1,12 @@
-"""The ways in which work on a stream can end early. Everything else that is raised is a bug."""
+"""The failures that end work on a stream early. Every other exception is a bug."""
 
 
 class Failure(Exception):
-    """A stream cannot be finished here. `kind` says whose fault it is, and so what the control plane does next.
+    """This worker cannot finish the stream. `kind` states the cause, which decides what the control plane does next.
 
-    stream: this stream's input is bad, or its stored shards contradict it; trying again gives the same.
+    stream: the stream's input is bad, or its stored shards contradict it; a second attempt fails in the same way.
     model: the model, the tokenizer or the spec cannot be used; every stream of the run has the same problem.
-    infrastructure: this machine or its network; another worker may well succeed.
+    infrastructure: this machine or its network fails; another worker may succeed.
     """
 
     def __init__(self, kind: str, reason: str):
@@ -16,12 +16,12 @@ class Failure(Exception):
 
 
 class Damaged(Failure):
-    """The bytes of a stored object differ from its checksum, on every download."""
+    """The bytes of a stored object differ from its checksum on every download."""
 
 
 class Unreachable(Failure):
-    """The bucket did not answer for as long as it was asked: no other object can be read either."""
+    """The bucket gave no answer until the time limit, so no other object can be read either."""
 
 
 class LeaseLost(Exception):
-    """The stream is no longer ours: leave it at once and write nothing more."""
+    """Another worker may hold the stream now: leave it at once and write nothing more."""

@@ -13,11 +13,11 @@ from .objects import Bucket
 
 _KEEP_LINES = 5_000
 _SHIP_EVERY_S = 15.0
-_PRINT_CHARS = 32 * 1024  # of a line, all ASCII; over 64 KiB, who reads the output of a startup script closes the pipe
+_PRINT_CHARS = 32 * 1024  # of a line, all ASCII: the reader of a startup script's output closes the pipe at 64 KiB
 
 
 class LogShipper(logging.Handler):
-    """Keeps the latest lines and writes them to one object now and then (Cloud Storage takes one write a second)."""
+    """Keeps the latest lines and writes them to one object, at most as often as Cloud Storage accepts a write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class LogShipper(logging.Handler):
             self._new.clear()
             try:
                 bucket.overwrite(name, ("\n".join(self._lines) + "\n").encode(), "application/x-ndjson")
-            except Exception as error:  # the log must never be what stops the work; the next write brings it all
+            except Exception as error:  # an error of the log must not stop the work; the next write has all lines
                 _print(f"Failed to ship the log to gs://{bucket.name}/{name}: {error}")
 
     def _run(self, bucket: Bucket, name: str) -> None:
@@ -60,7 +60,7 @@ def set_up_logging() -> LogShipper:
 def _print(line: str) -> None:
     try:
         print(line[:_PRINT_CHARS], file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # its reader is gone, as it may be at shutdown; the work must not end with it
+    except (OSError, ValueError):  # no reader, for example during a shutdown; the work continues
         pass
 
 

@@ -1,4 +1,4 @@
-"""The metadata server of the VM: who this worker is, tokens that prove it, and whether it is being preempted."""
+"""The metadata server of the VM: the identity of this worker, the tokens that prove it, and the preemption notice."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
 _DIRECT = urllib.request.build_opener(
     urllib.request.ProxyHandler({})
-)  # the server is this machine's own: never a proxy
+)  # the server belongs to this machine, so requests never use a proxy
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Identity:
     bucket: str
     project: str
     home: str
-    hf_endpoint: str | None = None  # the hub that models come from, when it is not huggingface.co
-    hf_token_secret: str | None = None  # the name of the secret that holds a token for it; never the token
+    hf_endpoint: str | None = None  # the hub of the models, where it is not huggingface.co
+    hf_token_secret: str | None = None  # the name of the secret with a token for the hub; never the token itself
 
 
 def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
-    """Reads who this worker is; raises SystemExit naming every attribute that is missing or wrong, at once."""
+    """Reads the identity of this worker; raises SystemExit naming every missing or wrong attribute at once."""
     values, problems = {}, []
     for name in _ATTRIBUTES:
         values[name] = _attribute(name)
@@ -58,10 +58,10 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
     if secret and not is_secret_name(secret):
-        # Not shown: it may be the token itself, put there by mistake.
+        # The message leaves the value out: an operator may have put the token itself there.
         problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
     if problems:
-        # A missing worker number must never pass for worker 0: two workers would write as one.
+        # A missing worker number never counts as worker 0: two workers would write under one name.
         raise SystemExit(f"Failed to start the agent: {'; '.join(problems)}; create the VM again with them set")
     return Identity(
         worker=values["gleaner-worker"],
@@ -84,7 +84,7 @@ def _attribute(name: str) -> str:
 
 
 def get(path: str, timeout_s: float = 10) -> str:
-    """One value; FileNotFoundError when the server does not have it, OSError when it cannot be asked."""
+    """One value; raises FileNotFoundError where the server lacks it, OSError where the server does not answer."""
     host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     request = urllib.request.Request(f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"})
     try:
@@ -106,7 +106,7 @@ def is_preempted() -> bool:
 
 
 class IdentityTokens:
-    """The token that tells worker-api which worker asks; kept for a while, since each costs the server a signature."""
+    """The token that proves this worker to worker-api; kept for a while, because each costs the server a signature."""
 
     def __init__(self, audience: str):
         self._path = (
@@ -131,5 +131,5 @@ class Credentials(google.auth.credentials.Credentials):
         except OSError as error:
             raise google.auth.exceptions.TransportError(error) from error
         self.token = answer["access_token"]
-        # google-auth compares with a time in UTC that does not say so.
+        # google-auth compares with a UTC time without a time zone.
         self.expiry = datetime.now(UTC).replace(tzinfo=None) + timedelta(seconds=answer["expires_in"])

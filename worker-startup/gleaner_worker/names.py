@@ -1,4 +1,4 @@
-"""Every object name the worker builds or parses."""
+"""The names of all objects that the worker builds or parses."""
 
 import re
 
@@ -16,7 +16,7 @@ def manifest_name(run: str) -> str:
 
 
 def model_name(run: str) -> str:
-    """Which files the run's model is made of, written by the first worker that loads it."""
+    """The object that lists the files of the run's model, written by the first worker that loads it."""
     return f"activations/{run_folder(run)}model.json"
 
 
@@ -29,7 +29,7 @@ def shard_name(prefix: str, number: int, file_format: str) -> str:
 
 
 def parse_shard(prefix: str, name: str) -> tuple[int, str] | None:
-    """(number, format) of a shard object under `prefix`, or None for anything else."""
+    """(number, format) of a shard object under `prefix`, or None for any other object."""
     match = _SHARD.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None
     if not match or shard_name(prefix, int(match[1]), match[2]) != name:
         return None

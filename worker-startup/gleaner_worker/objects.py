@@ -1,16 +1,13 @@
-"""The bucket, as the worker needs it: read one generation, list, and create what is not there yet. Never delete."""
+"""The bucket, as the worker needs it: list, read one generation, and create new objects. Objects are never deleted."""
 
-import base64
 import http.client
-import io
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TypeVar
 
 import google.auth.exceptions
-import google_crc32c
 import requests
 import urllib3.exceptions
 from google.api_core import exceptions as api
@@ -19,9 +16,10 @@ from google.cloud.storage.exceptions import DataCorruption
 
 from .disk import writing
 from .failures import Damaged, Failure, Unreachable
+from .upload_content import CheckedContent, Content
 
 GIVE_UP_AFTER_S = 600.0
-# The network damages a download once in a while. A stored object that is damaged arrives so every time.
+# The network seldom damages a download. A stored object that is damaged arrives damaged every time.
 _DOWNLOADS_OF_DAMAGED = 3
 _TIMEOUT_S = (10, 60)
 _TRANSIENT = (
@@ -32,7 +30,7 @@ _TRANSIENT = (
     requests.Timeout,
     requests.exceptions.ChunkedEncodingError,
     google.auth.exceptions.TransportError,
-    # What a body that breaks off raises: the client reads it past requests, which would say it in its own words.
+    # Errors of a response body that breaks off. The client reads the body without requests, so urllib3 raises them.
     urllib3.exceptions.ProtocolError,
     urllib3.exceptions.TimeoutError,
     urllib3.exceptions.SSLError,
@@ -51,37 +49,12 @@ class ObjectInfo:
     metadata: dict[str, str]
 
 
-class Content(Protocol):
-    """What is uploaded: a seekable file that knows its size and checksum, so nothing is read twice to learn them."""
-
-    size: int
-    crc32c: str  # base64
-
-    def read(self, size: int = -1, /) -> bytes: ...
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-    def tell(self) -> int: ...
-
-
-class BytesContent(io.BytesIO):
-    """Bytes in memory, as something to upload."""
-
-    def __init__(self, data: bytes):
-        super().__init__(data)
-        self.size = len(data)
-        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-
-
-class FileContent:
-    """An open local file, as something to upload."""
-
-    def __init__(self, path: str, file: BinaryIO):
-        self.size, self.crc32c = os.path.getsize(path), file_crc32c(path)
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-
 class Bucket:
-    """`check` is called before every attempt, while waiting for the next, and between the parts of a large upload; what
-    it raises ends the request, so that work which lost its lease stops here too."""
+    """A client of one bucket that retries.
+
+    check: called before every attempt, while waiting for the next attempt, and between the parts of a large upload. An
+    error of `check` ends the request, so that work without a lease stops here too.
+    """
 
     def __init__(self, client: storage.Client, name: str, check: Callable[[], None] = lambda: None):
         self.client = client
@@ -112,7 +85,7 @@ class Bucket:
         return _info(blob) if blob else None
 
     def download(self, name: str, path: str, generation: int | None = None) -> None:
-        """Writes the object, as stored, to `path`. Raises FileNotFoundError when that generation is not there."""
+        """Writes the object, as stored, to `path`. Raises FileNotFoundError when the bucket lacks that generation."""
 
         def fetch() -> None:
             blob = self._bucket.blob(name, generation=generation)
@@ -142,9 +115,9 @@ class Bucket:
         )
 
     def create(self, name: str, content: Content, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
-        """Uploads a new object and returns None; what is there already is returned instead.
+        """Uploads a new object and returns None. An object of that name is never overwritten, but returned.
 
-        The server compares its crc32c with ours before the object exists.
+        The server compares the crc32c of the bytes that it receives with the content's before the object exists.
         """
 
         def upload() -> ObjectInfo | None:
@@ -153,12 +126,12 @@ class Bucket:
             blob.crc32c = content.crc32c
             try:
                 blob.upload_from_file(
-                    _Checked(content, self.check),
+                    CheckedContent(content, self.check),
                     rewind=True,
                     size=content.size,
                     content_type=content_type,
                     if_generation_match=0,
-                    checksum=None,  # given above: it need not be computed again
+                    checksum=None,  # given above, so the client does not compute it again
                     retry=None,
                     timeout=_TIMEOUT_S,
                 )
@@ -176,15 +149,16 @@ class Bucket:
         return self._retry(f"create gs://{self.name}/{name}", upload)
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
-        """For the log alone: one attempt, for there will be another."""
+        """Writes the agent's log: one attempt, because the next write repeats it."""
         self._bucket.blob(name).upload_from_string(
             data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
         )
 
     def _retry(self, what: str, call: Callable[[], T]) -> T:
-        """Calls until it works; waits out what passes. 404 is FileNotFoundError, the rest Failure("infrastructure").
+        """Calls until it succeeds; waits after errors that pass.
 
-        Raises Damaged after a few downloads whose checksum is wrong.
+        Raises FileNotFoundError for 404, Damaged after a few downloads with a wrong checksum, Unreachable after
+        GIVE_UP_AFTER_S, and Failure("infrastructure") for every other error.
         """
         give_up = time.monotonic() + GIVE_UP_AFTER_S
         wait_s = 0.25
@@ -223,29 +197,9 @@ class Bucket:
             self.check()
 
 
-class _Checked:
-    """The content, asking before each read whether it is still wanted."""
-
-    def __init__(self, content: Content, check: Callable[[], None]):
-        self._content, self._check = content, check
-        self.seek, self.tell = content.seek, content.tell
-
-    def read(self, size: int = -1) -> bytes:
-        self._check()
-        return self._content.read(size)
-
-
-def file_crc32c(path: str) -> str:
-    digest = google_crc32c.Checksum()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return base64.b64encode(digest.digest()).decode()
-
-
 def make_client(project: str | None, credentials=None) -> storage.Client:
-    """A storage client for `credentials`, or for whatever this machine has (none on an emulator)."""
-    # The client would read the bucket's metadata for traces, with a permission that workers lack.
+    """A storage client with `credentials`, or with those of this machine; an emulator needs none."""
+    # Otherwise the client reads the bucket's metadata for traces, and workers lack the permission for that.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     if credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client(project=project)

@@ -1,4 +1,4 @@
-"""Stages on threads of their own, each a few items ahead of the next; the first error of any stops them all."""
+"""Stages on threads of their own, each a few items ahead of the next; the first error in any stage stops all."""
 
 import threading
 from collections import deque
@@ -9,19 +9,20 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# How soon a stage that waits sees what is not told to it, such as a lease that was lost.
+# The longest time until a waiting stage sees a change without a notice, such as a lost lease.
 _POLL_S = 0.1
 
 
 class Stopped(Exception):
-    """Another stage failed: this one has nothing left to do."""
+    """Another stage has failed, so this stage ends."""
 
 
 class Pipeline:
-    """Use as `with Pipeline(check) as pipeline:`; leaving it stops whatever stages still run, joins every thread and
-    raises the first error, once, as it was raised.
+    """Use as `with Pipeline(check) as pipeline:`. The end of the block stops every stage, joins every thread and raises
+    the first error, once, unchanged.
 
-    check: called wherever a stage hands on or waits; what it raises (LeaseLost) stops the pipeline like any error.
+    check: called wherever a stage hands over or waits; an error of `check` (LeaseLost) stops the pipeline like any
+    error.
     """
 
     def __init__(self, check: Callable[[], None] = lambda: None):
@@ -42,14 +43,14 @@ class Pipeline:
             raise self._error
 
     def stage(self, name: str, items: Generator[T, None, None], ahead: int) -> "Handover[T]":
-        """Iterates `items` on a thread, at most `ahead` items before whoever takes them from what is returned."""
+        """Iterates `items` on a thread, at most `ahead` items before the consumer of the returned handover."""
         handover: Handover[T] = Handover(self, ahead)
 
         def run() -> None:
             with closing(items):
                 for item in items:
                     handover._put(item)
-                    del item  # held by nobody but the queue while the next is made
+                    del item  # only the queue holds the item while the generator makes the next one
             handover._end()
 
         self._start(name, run)
@@ -63,9 +64,9 @@ class Pipeline:
         threads: int,
         then: Callable[[], None] = lambda: None,
     ) -> Callable[[], bool]:
-        """Calls `call` for every item, on `threads` threads at once; returns what tells whether that is done.
+        """Calls `call` for every item, on `threads` threads at once; returns a function that is true when all are done.
 
-        then: called after each, when the item is held here no more.
+        then: called after each item, when this stage holds the item no more.
         """
         working = set(range(threads))
 
@@ -83,9 +84,9 @@ class Pipeline:
         return lambda: not working
 
     def wait_until(self, is_true: Callable[[], bool]) -> None:
-        """Returns when is_true(), which is asked again after every change, and now and then.
+        """Returns when is_true(), which is called after every change and every _POLL_S.
 
-        Raises Stopped when a stage failed, and whatever `check` raises.
+        Raises Stopped when a stage has failed, and every error of `check`.
         """
         with self._changed:
             while True:
@@ -97,12 +98,12 @@ class Pipeline:
                 self._changed.wait(_POLL_S)
 
     def notify(self) -> None:
-        """Says that something which others wait for may have changed."""
+        """Tells the waiting stages that their condition may have changed."""
         with self._changed:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raises Stopped, or what `check` raises; for work that takes long between two items."""
+        """Raises Stopped, or an error of `check`; for long work between two items."""
         if self._stopping:
             raise Stopped
         self._check()
@@ -129,13 +130,13 @@ class Pipeline:
 
 
 class Handover(Generic[T], Iterator[T]):
-    """What one stage has made and the next has not taken yet; any number of threads may take from it."""
+    """Items between two stages; any number of threads may take from it."""
 
     def __init__(self, pipeline: Pipeline, size: int):
         self._pipeline = pipeline
         self._size = size
         self._items: deque[T] = deque()
-        self.has_ended = False  # nothing more will be put
+        self.has_ended = False  # no further item follows
 
     def __next__(self) -> T:
         with self._pipeline._changed:

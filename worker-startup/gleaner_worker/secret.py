@@ -1,4 +1,4 @@
-"""One secret from Secret Manager, with the VM's own rights. Its value goes to who asked for it and nowhere else."""
+"""One secret from Secret Manager, read with the VM's own rights, and returned to the caller alone."""
 
 import base64
 import binascii
@@ -33,12 +33,12 @@ def read_token(
 ) -> str:
     """The secret `name` as a token: one word of printable ASCII.
 
-    Raises Failure naming the secret and what to do, never anything of what the secret holds. `check` is called between
-    attempts and may raise.
+    Raises Failure naming the secret and the remedy, never a part of the secret. `check` is called between attempts and
+    may raise.
     """
     match = _NAME.fullmatch(name)
     if not match:
-        # Not shown: it may be the token itself, put there by mistake.
+        # The message leaves the name out: an operator may have put the token itself there.
         raise Failure("model", "Failed to read the token's secret: its name is not projects/P/secrets/S[/versions/V]")
     version = match[1] + (match[2] or "/versions/latest")
     give_up, wait_s = time.monotonic() + GIVE_UP_AFTER_S, FIRST_WAIT_S
@@ -57,11 +57,11 @@ def read_token(
 
 
 def _access(version: str, credentials: google.auth.credentials.Credentials) -> tuple[bytes | None, str]:
-    """The secret's bytes, or None and what was wrong when that may pass."""
+    """The secret's bytes, or None and the cause where the cause may pass."""
     endpoint = os.environ.get("SECRETMANAGER_EMULATOR_HOST", "https://secretmanager.googleapis.com").rstrip("/")
     url = f"{endpoint}/v1/{version}:access"
     headers: dict[str, str] = {}
-    # `from None` throughout: what these errors hold of a request or of an answer must not reach a traceback in the log.
+    # `from None` throughout: these errors hold requests and answers, which must not reach a traceback in the log.
     try:
         credentials.before_request(google.auth.transport.requests.Request(), "GET", url, headers)
         response = requests.get(url, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)

@@ -1,4 +1,4 @@
-"""What a run extracts, as the control plane froze it."""
+"""The spec of a run, as the control plane froze it."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 @dataclass(frozen=True)
 class RecordSpec:
-    """How a line becomes a prompt; see records/."""
+    """The way from a line to a prompt; see records/."""
 
     field: str | None = None
     template: str | None = None
@@ -42,11 +42,15 @@ class Spec:
     keep: tuple[str, ...]
     seed: int
 
+    def max_length(self, max_positions: int) -> int:
+        """The most tokens of a sample, for a model of so many positions."""
+        return min(self.max_seq_length, max_positions)
+
 
 def parse_spec(raw: object) -> Spec:
-    """Takes the frozen spec; keys that an earlier release did not know get what that release did.
+    """Takes the frozen spec. A missing key gets the behaviour of releases before that key.
 
-    Raises Failure("model") naming every key and value that this worker cannot honour.
+    Raises Failure("model") naming every key and value that this worker does not support.
     """
     if not isinstance(raw, dict):
         raise Failure("model", f"Failed to read the spec: it is {type(raw).__name__}, not an object")
@@ -117,7 +121,7 @@ def _is_text_or_none(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    """A name is shown on terminals: it holds no control character."""
+    """A name without control characters, because terminals show it."""
     return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
 
 
@@ -149,7 +153,7 @@ def _is_size(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= 64
 
 
-# Of each key: what an earlier release meant by its absence, what this worker can honour, and that in words.
+# For each key: its value where it is missing, the test of its values, and the supported values in words.
 _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "model": (None, _is_name, "the name of a model, without control characters"),
     "revision": (None, _is_name_or_none, "a name without control characters, or null"),
@@ -170,7 +174,7 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
-    "pool": (None, lambda _: True, ""),  # this and the next four are the control plane's
+    "pool": (None, lambda _: True, ""),  # this key and the next four belong to the control plane
     "affinity": (None, lambda _: True, ""),
     "stream_offset": (None, lambda _: True, ""),
     "priority": (None, lambda _: True, ""),

@@ -2,12 +2,7 @@
 
 from dataclasses import dataclass
 
-from .shards.plan import ShardPlan, tokens_sha256
 from .spec import Spec, parse_spec
-
-# What the final shard's custom metadata say too where metadata.json was there before it, by an attempt that did not
-# store its own: size, checksum and statistics there are of that one.
-OTHER_SUMMARY = {"summary": "of another attempt"}
 
 
 @dataclass(frozen=True)
@@ -37,41 +32,3 @@ def parse_work(lease: dict, work: dict) -> Work:
         spec=parse_spec(work["spec"]),
         spec_hash=work["spec_hash"],
     )
-
-
-def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[str, str]:
-    """What a shard of this plan is, whoever makes it and when: the same for every worker and every attempt.
-
-    Written inside the shard and, with who made it, as custom metadata beside it; what is stored already must agree.
-    """
-    return {
-        "schema": "gleaner/1",
-        "stream": work.stream,
-        "shard": str(plan.number),
-        "first_sample": str(plan.first_sample),
-        "last_sample": str(plan.last_sample),
-        "samples": str(len(plan.samples)),
-        "rejected": str(plan.rejected),
-        "tokens": str(plan.tokens),
-        "rows": str(plan.rows),
-        "tokens_sha256": tokens_sha256(plan.samples),
-        "spec_hash": work.spec_hash,
-        "stream_crc32c": work.crc32c,
-        "model_fingerprint": model_fingerprint,
-        "format": work.spec.format,
-        "final": "true" if plan.final else "false",
-    }
-
-
-def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
-    """The custom metadata of the object: its identity, its bytes' checksum, and who made it."""
-    made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
-    return identity | made | {"crc32c": crc32c}
-
-
-def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
-    """How a stored object's metadata contradicts the plan, as a phrase, or None."""
-    differing = [
-        f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value
-    ]
-    return ", ".join(differing) or None

@@ -1,4 +1,4 @@
-"""Stored activations in the forms that the field's training code takes."""
+"""Exports of stored activations for training code of other projects."""
 
 from .dictionary_learning import to_dictionary_learning
 from .saelens import to_saelens

@@ -1,4 +1,4 @@
-"""For dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
+"""An export for dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ActivationBuffer:
-    """What dictionary_learning's own buffers are: an iterator, and a `config` that its trainers save beside the SAE."""
+    """A buffer as dictionary_learning has it: an iterator, and a `config` that its trainers save with the SAE."""
 
     def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
         self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
@@ -31,7 +31,7 @@ class ActivationBuffer:
         return batch.to(self._device)
 
     def state(self) -> dict:
-        """Give it back as `state` to go on where training stopped."""
+        """The state to pass as `state` when training continues."""
         return self._batches.state()
 
     def close(self) -> None:
@@ -51,8 +51,8 @@ def to_dictionary_learning(
 ) -> ActivationBuffer:
     """`trainSAE(data=to_dictionary_learning(run, layer=12), …)`.
 
-    Goes through the run again and again unless `epochs` says how often; `options` are those of run.batches (seed,
-    exclude_ids, max_norm_multiple, buffer_rows, state).
+    Repeats the run without end, or `epochs` times. `options` are those of run.batches (seed, exclude_ids,
+    max_norm_multiple, buffer_rows, state).
     """
     site = run.shards[0].site(site)
     return ActivationBuffer(run, layer, site, out_batch_size, device, {"dtype": dtype, "epochs": epochs} | options)

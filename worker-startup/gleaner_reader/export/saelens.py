@@ -1,4 +1,4 @@
-"""For SAELens, in the layout that its own CacheActivationsRunner writes and its ActivationsStore reads.
+"""An export for SAELens, in the layout that its CacheActivationsRunner writes and its ActivationsStore reads.
 
 A folder for `datasets.load_from_disk`: one column named as the hook, [context_size, d_model], and `token_ids`.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..convert import to_float16, to_float32
 from ..errors import MissingPackage
-from ..values import to_float16, to_float32
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -32,7 +32,7 @@ _WRITE_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Exported:
-    """What to give SAELens as hook_name, context_size and d_in, and what was written."""
+    """The hook_name, context_size and d_in for SAELens, and the counts of the export."""
 
     path: str
     hook_name: str
@@ -40,7 +40,7 @@ class Exported:
     d_in: int
     contexts: int
     rows: int
-    rows_left_out: int  # at the end, too few to fill a context
+    rows_left_out: int  # at the end, where they fill no context
 
 
 def to_saelens(
@@ -52,11 +52,12 @@ def to_saelens(
     context_size: int = 128,
     dtype: str = "float32",
 ) -> Exported:
-    """Writes one layer of the run to `out_dir`, which must be empty or not there.
+    """Writes one layer of the run to `out_dir`, which must be empty or missing.
 
-    Rows follow each other as they are stored, sample after sample, and are cut into contexts of `context_size`: SAELens
-    shuffles rows, and each was computed in its own sample. Where token ids are not stored there is no such column.
-    Raises ValueError for a value that float16 cannot hold. Whatever it raises once it writes, `out_dir` is empty again.
+    Rows follow each other in the order of storage, sample after sample, in contexts of `context_size`. A context may
+    mix samples: SAELens shuffles rows, and each row was computed within its own sample. Without stored token ids the
+    export has no column of them. Raises ValueError for a value that float16 cannot hold. After any error `out_dir` is
+    empty.
     """
     datasets = _import_datasets()
     if dtype not in _DTYPES or context_size < 1:
@@ -96,7 +97,7 @@ def to_saelens(
 def _contexts(
     run: "Run", layer: int, site: str, context_size: int, has_tokens: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """fp32 rows and their token ids, some contexts at a time; what does not fill one comes again with the next."""
+    """fp32 rows and their token ids, some contexts at a time; rows that fill no context come again with the next."""
     step = max(1, _WRITE_BYTES // (context_size * run.d_model * 4)) * context_size
     rows = np.empty((0, run.d_model), np.float32)
     tokens = np.empty(0, np.int32) if has_tokens else None
@@ -117,7 +118,7 @@ def _contexts(
 
 
 class _Writer:
-    """Arrow files of a bounded size, and the two JSON files that make a folder of them a dataset."""
+    """Writes Arrow files of a bounded size, and the two JSON files that turn a folder into a dataset."""
 
     def __init__(self, datasets, features, folder: str, context_bytes: int):
         self._datasets, self._features, self._folder = datasets, features, folder
@@ -141,7 +142,7 @@ class _Writer:
             self._end_file()
 
     def finish(self, fingerprint: str) -> int:
-        """fingerprint: by which `datasets` tells this dataset from others. Returns how many contexts were written."""
+        """fingerprint: identifies the dataset for `datasets`. Returns the number of contexts."""
         self._end_file()
         total = len(self._names)
         names = [f"data-{number:05d}-of-{total:05d}.arrow" for number in range(total)]
@@ -162,7 +163,7 @@ class _Writer:
         return self._total
 
     def discard(self) -> None:
-        """Takes away what was written, all that the folder has."""
+        """Deletes all files of the folder."""
         if self._writer is not None:
             self._writer.close()
         for name in os.listdir(self._folder):

@@ -1,8 +1,8 @@
-"""Prints, as one line of JSON, how much a run would be.
+"""Estimates the size of a run and prints it as one line of JSON.
 
     python -m gleaner_worker.estimate --spec JSON --home FOLDER (--file PATH ... | --bucket B --prefix datasets/RUN/)
 
-Reads the model's small files and a sample of the streams, or all of them where they are small.
+Reads the model's small files and a sample of the streams, or small streams whole.
 Exit status: 0, or 2 when the estimate failed, with the reason on stderr.
 """
 
@@ -18,10 +18,10 @@ from collections import Counter
 
 from ..failures import Failure
 from ..model.capture import Capture
-from ..model.folder import find_model, open_reader
-from ..model.picks import check_tokens, mode_of
+from ..model.model_source import find_model, read_config
+from ..model.row_selection import check_tokens, mode_of
 from ..objects import Bucket, make_client
-from ..records.samples import Reject
+from ..records.samples import Reject, make_reader
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..spec import Spec, parse_spec
@@ -69,15 +69,17 @@ def _streams(bucket: Bucket, prefix: str) -> list[Source]:
 def estimate(
     spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
 ) -> dict:
-    """Reads all of the streams if they are no larger than `sample_bytes`, or if their lines are too long to sample.
+    """Reads the streams whole where they are no larger than `sample_bytes`, or where their lines are too long to
+    sample.
 
-    Raises Failure, in the worker's own words, when the model or a stream is no good.
+    Raises the worker's own Failure when the model or a stream cannot be used.
     """
     for source in sources:
         if source.size == 0:
             raise no_lines(source.name)
     files = find_model(spec.model, home, bucket, revision=spec.revision, weights=False)
-    config, layers, reader = open_reader(spec, files.folder)
+    config, layers = read_config(spec, files.folder)
+    reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
     check_tokens(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, reader.max_length, spec.tokens == "mean")
@@ -143,7 +145,7 @@ def estimate(
 
 
 def _shards(shard_bytes: Range, sources: list[Source], total: int, fill: float, capacity: Capacity) -> Range:
-    """Every stream has shards of its own, the last of them as full as it comes."""
+    """The shards of all streams. Every stream has its own shards, the last of them partly filled."""
 
     def count(whole: float) -> int:
         return sum(max(1, math.ceil(whole * source.size / total / (fill * capacity.shard_bytes))) for source in sources)

@@ -1,4 +1,4 @@
-"""Samples streams: whole lines that begin in blocks, which lie evenly over all bytes and do not overlap."""
+"""Samples streams: whole lines that begin in blocks, which are evenly spread over all bytes and do not overlap."""
 
 import os
 import zlib
@@ -14,10 +14,10 @@ from ..records.stream import MAX_LINE_BYTES, damaged
 BLOCKS = 24
 BLOCK_BYTES = 256 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
-_PACKED_TIMES = 8  # what comes first is packed worse than the rest, so more of it is read
+_PACKED_TIMES = 8  # the beginning of a gzip stream is packed worse than the rest, so more of it is read
 _MOST_UNPACKED = 16 * 1024 * 1024
 _PIECE_BYTES = 16 * 1024
-_MOST_LINE_BYTES = 2 * MAX_LINE_BYTES  # no line is looked at further than about this
+_MOST_LINE_BYTES = 2 * MAX_LINE_BYTES  # a longer line is cut off here
 
 
 class Source(Protocol):
@@ -53,13 +53,13 @@ class ObjectSource:
 class Block:
     stream: str
     data: bytes  # whole lines, unpacked
-    stream_bytes: float  # of the stream as it is stored, that these lines take
+    stream_bytes: float  # of the stored stream, for these lines
 
 
 def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = BLOCK_BYTES) -> list[Block] | None:
-    """Blocks of lines at even places over the bytes of all streams; None where only all lines are enough.
+    """Blocks of lines at even places over the bytes of all streams; None where a sample would be all lines.
 
-    Where lines are so long that there is not one for each place, the blocks are larger, until they touch each other.
+    Blocks grow, until they touch each other, where lines are too long for one line at each place.
     """
     largest = max(size, _MOST_LINE_BYTES)
     while size * blocks < sum(source.size for source in sources):
@@ -71,10 +71,10 @@ def sample_blocks(sources: Sequence[Source], blocks: int = BLOCKS, size: int = B
 
 
 def _blocks(sources: Sequence[Source], blocks: int, size: int) -> Iterator[Block]:
-    """Yields a block for each place. A gzip stream has no entry in the middle: its beginning is the block, once."""
+    """Yields a block for each place. A gzip stream can only be read from its beginning, which is its one block."""
     ends = list(accumulate(source.size for source in sources))
     entered: set[int] = set()
-    covered = 0  # of all bytes; at the end of a stream a block begins before its place
+    covered = 0  # of all bytes; the last block of a stream begins before its place
     for number in range(blocks):
         place = int((number + 0.5) / blocks * ends[-1])
         index = bisect_right(ends, place)
@@ -99,7 +99,7 @@ def _plain(source: Source, begin: int, end: int) -> Block:
         more = source.read(end, end + piece)
         data += more[: more.find(b"\n") + 1] or more
         end, piece = end + piece, piece * 2
-        if piece > _MOST_LINE_BYTES:  # no record, and its end may be far
+        if piece > _MOST_LINE_BYTES:  # no record, and the end of the line may be far
             data = data[: data.rfind(b"\n") + 1]
     return Block(source.name, data, len(data))
 

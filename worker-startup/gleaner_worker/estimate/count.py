@@ -1,4 +1,4 @@
-"""What lines come to: samples, tokens, rows, bytes, shards, and the operations of the decoder."""
+"""Counts of lines: samples, tokens, rows, bytes, shards, and the operations of the decoder."""
 
 import math
 import re
@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
+from ..batching import plan_batches
 from ..model.config import DecoderConfig
 from ..records.samples import Reader, Reject, Sample, read_samples
-from ..shards.plan import Capacity, ShardPlan, plan_batches, plan_shards, row_count
+from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
 
-# A plan is made of the sampled samples, again and again, until it has so many shards or so many samples.
+# A plan repeats the sampled samples until it has so many shards or so many samples.
 _SHARDS, _SAMPLES = 12, 100_000
 _REASONS = 3
 _NUMBER = re.compile(r"(?:0x|\\u)[0-9a-f]+|\d+")
@@ -19,7 +20,7 @@ _NUMBER = re.compile(r"(?:0x|\\u)[0-9a-f]+|\d+")
 
 @dataclass
 class Counts:
-    """Of a block or a whole stream."""
+    """The counts of a block or of a whole stream."""
 
     lines: int = 0
     samples: int = 0
@@ -38,7 +39,7 @@ class Counted:
 
 
 def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> Counted:
-    """Of the file at `path`, lines of the stream `name`, with the worker's own code for records, prompts and tokens."""
+    """Counts the lines at `path`, of the stream `name`, with the worker's own code for records, prompts and tokens."""
     counted = Counted(Counts(), list(read_samples(path, name, reader)))
     counts = counted.counts
     for item in counted.items:
@@ -58,8 +59,8 @@ def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> 
 
 @dataclass(frozen=True)
 class Range:
-    """`low` to `high` is where the whole is with 95 % confidence, as the blocks differ from each other; `high` may be
-    infinite, where one block says nothing of the others."""
+    """`low` to `high` holds the whole count with 95 % confidence, by the differences between blocks. `high` is infinite
+    for a single block, which says nothing about the others."""
 
     estimate: float
     low: float
@@ -71,7 +72,7 @@ class Range:
 
 
 def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dict[str, Range]:
-    """Counts of the whole streams: the ratio estimator (to bytes) over clusters, with its linearised variance."""
+    """The counts of the whole streams: the ratio estimator (to bytes) over clusters, with its linearised variance."""
     sampled = sum(size for _, size in blocks)
     n = len(blocks)
     found = {}
@@ -83,7 +84,7 @@ def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dic
             squares = sum((value - ratio * size) ** 2 for value, (_, size) in zip(values, blocks, strict=True))
             unread = max(0.0, 1 - sampled / total_bytes)
             error = math.sqrt(n / (n - 1) * squares * unread) / sampled
-            half = (1.96 + 2.4 / (n - 1)) * error  # Student's t, near enough from 5 blocks on
+            half = (1.96 + 2.4 / (n - 1)) * error  # Student's t, accurate enough for 5 and more blocks
         seen = sum(values)
         low = max(seen, (ratio - half) * total_bytes)
         found[name] = Range(ratio * total_bytes, low, (ratio + half) * total_bytes)
@@ -92,19 +93,19 @@ def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dic
 
 @dataclass(frozen=True)
 class Planned:
-    """Of shards as the worker would plan them."""
+    """The shards as the worker plans them."""
 
     shards: int
-    fill: float  # how full a shard is when it closes, of its capacity
+    fill: float  # the share of its capacity that a shard uses when it closes
     tokens: int
     computed_tokens: int  # with the padding of batches
-    operations: float  # of the decoder's blocks, to the deepest layer asked for
+    operations: float  # of the decoder's blocks, up to the deepest stored layer
 
 
 def plan_of(
     items: Iterable[Sample | Reject], capacity: Capacity, config: DecoderConfig, depth: int, longest: int
 ) -> Planned:
-    """`depth`: how many blocks are computed. `longest`: the tokens that a sample may have."""
+    """`depth`: the number of computed blocks. `longest`: the tokens that a sample may have."""
     fills, shards, tokens, computed, operations = [], 0, 0, 0, 0.0
     for plan in plan_shards(items, capacity):
         shards += 1
@@ -118,7 +119,7 @@ def plan_of(
 
 
 def again_and_again(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:
-    """The samples until there are enough of them to see how shards fill."""
+    """Repeats the samples until they fill enough shards."""
     if not samples:
         return []
     size = sum(capacity.sample_bytes(sample) for sample in samples)
@@ -134,7 +135,7 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
     """Multiplications and additions for one row of `width` tokens through `depth` blocks.
 
     2 for each weight and token, and 4 * heads * head size * width for each token's scores and their sum. Embeddings
-    are looked up and logits never computed.
+    are looked up; logits are never computed.
     """
     heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
@@ -142,7 +143,7 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
 
 
 def common(reasons: Counter) -> list[dict]:
-    """The commonest kinds of reasons, each with its first example. Reasons of a kind differ in numbers alone."""
+    """The most frequent kinds of reasons, each with its first example. Reasons of one kind differ only in numbers."""
     kinds: Counter = Counter()
     examples: dict[str, str] = {}
     for reason, samples in reasons.items():

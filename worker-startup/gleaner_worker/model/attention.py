@@ -1,18 +1,18 @@
-"""Causal, grouped-query attention over a window, in blocks of queries that skip the keys they cannot see."""
+"""Causal, grouped-query attention over a window, in blocks of queries that skip the keys outside of their window."""
 
 import jax
 import jax.numpy as jnp
 
-_QUERY_BLOCK = {"cpu": 64}  # on others 256: what fits their caches with all that is made of it
-_MAX_QUERY_BLOCKS = 32  # each is compiled separately
-_KEY_STEP = 128  # keys are skipped in steps of this many, which is the width of a TPU's lanes
+_QUERY_BLOCK = {"cpu": 64}  # 256 elsewhere: a block and its intermediate values fit the caches
+_MAX_QUERY_BLOCKS = 32  # each is compiled by itself
+_KEY_STEP = 128  # keys are skipped in multiples of this, the width of a TPU's lanes
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, window: int, scale: float, softcap: float | None) -> jax.Array:
     """q [B, T, K, G, H]; k, v [B, T, K, H] -> [B, T, K, G, H]. A token sees itself and up to `window` - 1 before it.
 
-    Products are summed and the softmax is taken in fp32, whatever the inputs are. Of T x T scores, those that the mask
-    would remove are mostly not computed; those of one block, [B, K, block * G, keys] fp32, are in memory at a time.
+    Products are summed and the softmax is taken in fp32 for inputs of any type. Most of the T x T scores that the mask
+    removes are never computed. Memory holds the scores of one block at a time: [B, K, block * G, keys] fp32.
     """
     b, length, kv, group, h = q.shape
     block = max(_QUERY_BLOCK.get(jax.default_backend(), 256), length // _MAX_QUERY_BLOCKS)
@@ -22,7 +22,7 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, window: int, scale: float, 
     for begin in range(0, length, block):
         end = min(begin + block, length)
         first = max(0, begin - window + 1) // _KEY_STEP * _KEY_STEP
-        # The queries of a group share their keys: as rows of one matrix, their product is a large one.
+        # The queries of a group share their keys. As rows of one matrix they make one large product.
         queries = q[:, :, begin:end].reshape(b, kv, (end - begin) * group, h)
         scores = jnp.einsum("bkqh,bksh->bkqs", queries, k[:, :, first:end], preferred_element_type=jnp.float32) * scale
         if softcap is not None:
@@ -31,7 +31,7 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, window: int, scale: float, 
         seen = jnp.repeat((distance >= 0) & (distance < window), group, axis=0)
         scores = jnp.where(seen, scores, -jnp.inf)
         weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True)).astype(v.dtype)
-        # Both the product and the sum below read these; without the barrier XLA computes them once for each.
+        # The product and the sum below both read the weights; without the barrier XLA computes them twice.
         weights = jax.lax.optimization_barrier(weights)
         rows = jnp.einsum("bkqs,bksh->bkqh", weights, v[:, :, first:end], preferred_element_type=jnp.float32)
         rows = rows / weights.astype(jnp.float32).sum(axis=-1, keepdims=True)

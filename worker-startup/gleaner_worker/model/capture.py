@@ -1,6 +1,6 @@
-"""What leaves the device of a batch: the selected rows in their stored dtype, and what is known of them as numbers.
+"""The output of the device for a batch: the selected rows in their stored dtype, and statistics of them.
 
-All of it happens inside the decoder's scan, so that nothing else than what is stored is ever held for a whole model.
+The decoder's scan selects and converts the rows, so memory never holds more than the stored rows of a whole model.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,9 @@ STORED = {
     "fp32": np.dtype(np.float32),
     "int8": np.dtype(np.int8),
 }
-# Of the values as stored, per layer: the sum of all values, the sum of the rows' L2 norms, the largest magnitude, and
-# how many rows have a value that is not finite. int8 adds the squares of what rounding changed, and of the values.
+# Statistics of the stored values, per layer: the sum of all values, the sum of the rows' L2 norms, the largest
+# magnitude, and the number of rows with a value that is not finite. int8 adds the squares of the rounding errors and of
+# the values.
 STATS = ("sum", "norm_sum", "max_abs", "non_finite")
 INT8_STATS = (*STATS, "squared_error", "squares")
 _INT8_MAX = 127
@@ -28,7 +29,7 @@ _INT8_MAX = 127
 
 @dataclass(frozen=True)
 class Capture:
-    """What is computed of every batch. Hashable: static under jit."""
+    """The computation of every batch. Hashable: static under jit."""
 
     config: DecoderConfig
     layers: tuple[int, ...]
@@ -42,22 +43,23 @@ class Capture:
 
     @property
     def row_bytes(self) -> int:
-        """Of one stored row over all sites and layers, scales included."""
+        """The bytes of one stored row over all sites and layers, scales included."""
         per_row = self.config.d_model * STORED[self.dtype].itemsize + (4 if self.dtype == "int8" else 0)
         return len(self.sites) * len(self.layers) * per_row
 
 
 def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Array, what: Capture, pin=lambda x: x):
     """Computes one batch: {"rows": {site: [L, B, W, D]}, "stats": {site: fp32 [L, B, K]}} and, for int8, "scale":
-    {site: fp32 [L, B, W]}. bf16 rows are their bits, uint16: XLA's CPU would widen all layers to fp32 to add one.
+    {site: fp32 [L, B, W]}. bf16 rows are their bits, uint16: to add one layer, XLA's CPU would widen all layers to
+    fp32.
 
     token_ids: int32 [B, T], padded on the right. counts: int32 [B], 0 for a dummy. By mode:
-    all: W = T, and the first counts[b] rows of b are real; picks is not used.
+    all: W = T, and the first counts[b] rows of b are real; the mode ignores picks.
     rows: row w of b is token picks[b, w] (int32 [B, W]), real for w < counts[b].
     mean: W = 1, the mean of the counts[b] tokens that picks (bool [B, T]) marks.
-    Rows that are not real hold anything; they are never part of the stats. pin: applied to every site's [B, T, D].
-    To be compiled without xla_allow_excess_precision: with it, XLA leaves out a conversion there and back, and so the
-    rounding of bf16, by which two sites agree on one number, and the infinities of fp16, by which they are found.
+    Rows that are not real have arbitrary values and never count in the stats. pin: applied to every site's [B, T, D].
+    Compile without xla_allow_excess_precision. With it, XLA leaves out conversions to a narrow type and back. Then two
+    sites would disagree on a bf16 number, and infinities of fp16 would stay undetected.
     """
 
     def one(x):
@@ -74,7 +76,7 @@ def capture(params: dict, token_ids: jax.Array, picks: jax.Array, counts: jax.Ar
 def _select(x, picks, counts, mode: str):
     """fp32 x [B, T, D] -> the rows [B, W, D] and which of them are real, bool [B, W]."""
     if mode == "mean":
-        # Chosen before the sum, not weighed by 0 in it: a token that is not picked may hold an infinity.
+        # Selected before the sum, not multiplied by 0 in it: a token that is not picked may hold an infinity.
         total = jnp.where(picks[:, :, None], x, 0).sum(axis=1, keepdims=True)
         return total / jnp.maximum(counts, 1)[:, None, None], counts[:, None] > 0
     if mode == "rows":
@@ -93,7 +95,7 @@ def _store(x, real, dtype: str) -> dict[str, jax.Array]:
         return {"rows": rows, "stats": _stats(value, largest, largest, real)}
     largest = jnp.abs(x).max(axis=2)
     scale = largest / _INT8_MAX
-    # A row of zeros, or one so small that its scale is none, is stored as zeros.
+    # A row of zeros, or a row so small that its scale is 0, is stored as zeros.
     q = jnp.where(scale[:, :, None] > 0, x / scale[:, :, None], 0)
     q = jnp.clip(jnp.round(q), -_INT8_MAX, _INT8_MAX)
     value = q * scale[:, :, None]
@@ -104,7 +106,7 @@ def _store(x, real, dtype: str) -> dict[str, jax.Array]:
 
 
 def _stats(value, stored_largest, computed_largest, real):
-    """[B, 4]: STATS over the real rows of each sample; whether a row is finite shows in its largest computed value."""
+    """[B, 4]: STATS over the real rows of each sample. A row is finite when its largest computed value is."""
     total = jnp.where(real, value.sum(axis=2), 0).sum(axis=1)
     norms = jnp.where(real, jnp.sqrt((value * value).sum(axis=2)), 0).sum(axis=1)
     largest = jnp.where(real, stored_largest, 0).max(axis=1)

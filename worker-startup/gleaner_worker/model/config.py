@@ -1,10 +1,10 @@
-"""What a model computes, from its config.json: everything the decoder needs, as one value."""
+"""The computation of a model, from its config.json: everything that the decoder needs, as one value."""
 
 from dataclasses import dataclass
 
 from ..failures import Failure
+from .config_parser import Fields
 from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
-from .fields import Fields
 from .rope import Rope, parse_ropes
 
 UNLIMITED = 2**30  # a window longer than any sequence: full attention
@@ -26,11 +26,11 @@ class DecoderConfig:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
-    max_positions: int  # with those that scaled rotary embeddings add
+    max_positions: int  # including positions that scaled rotary embeddings add
     norm_eps: float
-    windows: tuple[int, ...]  # per layer: how many positions back a token sees, itself included
+    windows: tuple[int, ...]  # per layer: the number of positions that a token sees, itself included
     ropes: tuple[Rope, ...]
-    layer_ropes: tuple[int, ...]  # per layer: which of `ropes`
+    layer_ropes: tuple[int, ...]  # per layer: the index in `ropes`
     attention_scale: float  # of the dot products, before the soft cap and the softmax
     attention_softcap: float | None
     embed_scale: float | None  # rounded to the weights' dtype, as transformers does
@@ -39,16 +39,16 @@ class DecoderConfig:
     o_bias: bool
     mlp_bias: bool
     qk_norm: bool  # over each head's dimensions, before the rotary embedding
-    norm_offset: float  # what is added to a norm's weights
-    norm_rounds_last: bool  # norms weigh in fp32 and round then; otherwise they round and weigh then
+    norm_offset: float  # added to a norm's weights
+    norm_rounds_last: bool  # norms weigh in fp32 and round after; otherwise they round first and weigh after
     sandwich_norms: bool  # norms after attention and MLP too
-    multimodal: bool  # the weights' files hold other towers as well
+    multimodal: bool  # the weight files hold other towers too
 
 
 def parse_config(raw: dict, where: str) -> DecoderConfig:
-    """Reads Hugging Face's config.json; raises Failure("model") naming everything that this decoder does not do.
+    """Reads Hugging Face's config.json; raises Failure("model") naming everything that this decoder does not support.
 
-    Keys that are absent mean what they mean in transformers. `where` is the model as the spec names it.
+    Missing keys have the defaults of transformers. `where` is the model's name in the spec.
     """
     top = Fields(raw)
     name = raw.get("model_type")
@@ -162,7 +162,7 @@ def _refuse_what_is_not_computed(fields: Fields, family: Family) -> None:
     for key, neutral in NEUTRAL.items():
         if key not in family.reads and fields.raw.get(key) not in neutral:
             fields.refuse(key, "which this decoder does not do for this family")
-    # transformers reads one of these two keys; a file that has only the other one means something by it.
+    # transformers reads one of these two keys. A file with only the other key would be misread.
     own, other = family.activation_key, _OTHER_KEY[family.activation_key]
     default = (DEFAULTS | family.defaults)[own]
     if own not in fields.raw and fields.raw.get(other, default) != default:

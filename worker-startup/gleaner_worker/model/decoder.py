@@ -1,6 +1,6 @@
-"""The decoder of every family: the residual stream, and what each block adds to it.
+"""The decoder of every family: the residual stream, and the sums that each block adds to it.
 
-Never computes logits, and no block after the deepest one asked for. Numerics follow transformers: weights, activations
+Computes no logits, and no block after the deepest requested one. Numerics follow transformers: weights, activations
 and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32. Products are summed in fp32.
 """
 
@@ -15,10 +15,11 @@ from .attention import attend
 from .config import DecoderConfig
 from .rotate import rope_tables, rotate
 
-# resid_pre: the stream that enters a block (for block 0, the scaled embeddings); attn_out and mlp_out: what the block's
-# two halves add to it, after their own norms where a family has these; resid_mid and resid_post: the stream after each.
+# resid_pre: the stream that enters a block (for block 0, the scaled embeddings). attn_out and mlp_out: the sums that
+# the block's two halves add, after their own norms in families that have them. resid_mid and resid_post: the stream
+# after each half.
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
-_MAX_RUNS = 4  # of layers that are kept or not: each is compiled separately
+_MAX_RUNS = 4  # of kept layers and of other layers; each run is compiled by itself
 _CPU_ROWS = 512  # of an MLP at a time
 _MAX_PARTS = 16
 _ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
@@ -31,18 +32,18 @@ def run_blocks(
     layers: tuple[int, ...],
     emit: Callable[[dict[str, jax.Array]], Any],
 ) -> Any:
-    """Runs blocks 0 to max(layers); returns what `emit` makes of the sites of each block in `layers` (ascending),
+    """Runs blocks 0 to max(layers); returns the results of `emit` for the sites of each block in `layers` (ascending),
     stacked along a new first axis of len(layers).
 
     token_ids: int32 [B, T], padded on the right: attention is causal, so padding changes no real token.
     params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks.
-    emit: gets {site: [B, T, D]} for every one of SITES, inside the scan; what it does not use is never computed.
+    emit: receives {site: [B, T, D]} for each of SITES, inside the scan; a site that it does not use is never computed.
     """
     x = _embed(params["embed"], token_ids, config)
     block = _block_runner(params["blocks"], token_ids.shape[1], config)
     shapes, used = _what_emit_does(emit, x)
     outputs = jax.tree.map(lambda like: jnp.zeros((len(layers), *like.shape), like.dtype), shapes)
-    # Where a layer's outputs go. Those of a layer that is not kept are overwritten by the next one that is.
+    # The place of each layer's outputs. The next kept layer overwrites the outputs of layers that are not kept.
     slots = jnp.asarray([sum(kept < layer for kept in layers) for layer in range(layers[-1] + 1)])
 
     def keep(outputs, sites, layer):
@@ -57,7 +58,7 @@ def run_blocks(
         x, outputs = carry
         return (block(x, layer)["resid_post"], outputs), None
 
-    # The deepest block stands outside of the scan where the stream after it is not asked for: XLA drops its rest then.
+    # Without the stream after it, the deepest block stays outside of the scan: XLA then drops the rest of that block.
     whole = bool(used & {"resid_post", "mlp_out"})
     for first, end, is_kept in _runs(layers, layers[-1] + whole):
         (x, outputs), _ = jax.lax.scan(keeping if is_kept else passing, (x, outputs), jnp.arange(first, end))
@@ -71,7 +72,7 @@ def resid_post(params: dict, token_ids: jax.Array, config: DecoderConfig, layers
 
 
 def _what_emit_does(emit: Callable, x: jax.Array) -> tuple[Any, set[str]]:
-    """The shapes of what `emit` returns, and which sites it uses."""
+    """The shapes of the results of `emit`, and the sites that it uses."""
     closed, shapes = jax.make_jaxpr(emit, return_shape=True)(dict.fromkeys(SITES, x))
     read = {id(v) for equation in closed.jaxpr.eqns for v in equation.invars} | {id(v) for v in closed.jaxpr.outvars}
     # A dictionary's values become arguments in the order of its sorted keys.
@@ -79,9 +80,9 @@ def _what_emit_does(emit: Callable, x: jax.Array) -> tuple[Any, set[str]]:
 
 
 def _runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, bool]]:
-    """Cuts 0..end into (first, end, kept) runs, one scan each: nothing is emitted for layers that nobody asked for.
+    """Cuts 0..end into (first, end, kept) runs, one scan each, so that layers that are not kept emit nothing.
 
-    Each run is compiled; beyond a few it is better to emit for all layers and to overwrite what was not asked for.
+    Each run is compiled. For more than a few runs it is faster to emit for all layers and to overwrite.
     """
     runs: list[tuple[int, int, bool]] = []
     for layer in range(end):
@@ -102,7 +103,7 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
     """A function (x [B, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
     cos, sin = rope_tables(config.ropes, config.head_dim, length)
     layer_ropes = jnp.asarray(config.layer_ropes)
-    windows = [min(window, length) for window in config.windows]  # from here on, all full attention is one
+    windows = [min(window, length) for window in config.windows]  # longer windows are full attention
     different = sorted(set(windows))
     kinds = jnp.asarray([different.index(window) for window in windows])
     attentions = [
@@ -111,7 +112,7 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
     ]
 
     def run(x, layer):
-        # Indexed here, and not sliced before the scan: that would copy the weights of a whole run of layers.
+        # Indexed here instead of sliced before the scan, because a slice copies the weights of a whole run of layers.
         p = {name: _of_layer(stack, layer) for name, stack in blocks.items()}
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
@@ -121,14 +122,14 @@ def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
 
 
 def _of_layer(stack, layer):
-    """One layer's part of a parameter. bf16 may come as its bits, uint16: to index a stack of bf16, XLA's CPU would
-    widen all of it to fp32, in every layer."""
+    """One layer's part of a parameter. bf16 may come as its bits, uint16: to index a stack of bf16, XLA's CPU widens
+    the whole stack to fp32 in every layer."""
     part = jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False)
     return jax.lax.bitcast_convert_type(part, jnp.bfloat16) if part.dtype == jnp.uint16 else part
 
 
 def _block(x, p, cos, sin, attention, config: DecoderConfig):
-    """Between two products values stay in fp32, and are rounded to the weights' dtype once."""
+    """Values stay in fp32 between two products, and are rounded to the weights' dtype once."""
     b, t, _ = x.shape
     norm = partial(_rms_norm, config=config)
     h = norm(x, p["norm1"])
@@ -158,7 +159,7 @@ def _mlp(x, p, activation):
 
 
 def _by_rows(function, x):
-    """Applies to x [B, T, D] what treats all rows alike; on a CPU in parts, so that what is between fits its caches."""
+    """Applies a row-wise function to x [B, T, D]; on a CPU in parts, so that intermediate values fit its caches."""
     b, t, d = x.shape
     size = max(_CPU_ROWS, -(-b * t // _MAX_PARTS))
     if jax.default_backend() != "cpu" or b * t <= size:
@@ -169,13 +170,13 @@ def _by_rows(function, x):
 
 
 def _linear(x, w, bias):
-    """fp32. w is [out, in], as in the files. On a CPU a product of bf16 is fast only when it is not rounded to bf16."""
+    """fp32. w is [out, in], as in the files. On a CPU a product of bf16 is fast only without rounding to bf16."""
     y = jnp.einsum("btd,od->bto", x, w, preferred_element_type=jnp.float32)
     return y if bias is None else y + bias
 
 
 def _rms_norm(x, weight, config: DecoderConfig):
-    """In x's dtype. Most families round before they weigh, Gemma after."""
+    """In x's dtype. Most families round before they apply the weights, Gemma after."""
     x32 = x.astype(jnp.float32)
     x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + config.norm_eps)
     if config.norm_rounds_last:

@@ -1,4 +1,4 @@
-"""JAX as this process uses it: where compiled programs are kept, and how many were made."""
+"""JAX in this process: the cache of compiled programs, and counts of programs."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ _is_set_up = False
 
 
 def set_up_jax(home: str) -> None:
-    """Keeps compiled programs in `home`/jax-cache, or where JAX_COMPILATION_CACHE_DIR says; the first call decides.
+    """Keeps compiled programs in `home`/jax-cache, or in JAX_COMPILATION_CACHE_DIR; only the first call has an effect.
 
-    Whoever can write there can run code here, for a program is loaded as it lies there. So the folder is this user's
-    alone (0700), on this machine: never a bucket, never shared between projects.
+    JAX runs the programs of the cache unchecked, so a writer of the cache can run code. The folder therefore belongs to
+    this user alone (0700), on this machine; it is never a bucket and never shared between projects.
     """
     global _is_set_up
     with _lock:
@@ -32,18 +32,18 @@ def set_up_jax(home: str) -> None:
             log.warning("Failed to keep compiled programs in %s: %s; each start compiles again", folder, error)
             return
         jax.config.update("jax_compilation_cache_dir", folder)
-        # Every program counts: a worker is started many times, and each waits for all of them.
+        # Caches every program: a worker starts many times, and each start waits for all programs.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def programs() -> int:
-    """How many programs JAX has made ready in this process, whatever for, loaded from the cache or compiled."""
+    """The number of programs that JAX made ready in this process, from the cache or by compiling."""
     return _counts["programs"]
 
 
 def compiles() -> int:
-    """How many of them it had to compile."""
+    """The number of programs that JAX compiled."""
     return _counts["programs"] - _counts["from_cache"]
 
 
@@ -52,7 +52,7 @@ def _count(key: str) -> None:
         _counts[key] += 1
 
 
-# What JAX itself reports, so that a program that slips in between is counted too.
+# JAX's own reports, which include programs that are compiled by accident.
 jax.monitoring.register_event_duration_secs_listener(
     lambda event, duration_secs, **_: (
         _count("programs") if event == "/jax/core/compile/backend_compile_duration" else None

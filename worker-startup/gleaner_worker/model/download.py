@@ -1,8 +1,8 @@
-"""The requests to a hub: a model's files at a commit, each going on where it broke off.
+"""Requests to a hub: a model's files at a commit, each resumed after an interruption.
 
-huggingface_hub says what names, headers and errors mean. The bytes are received here, because its own download begins
-a file anew after an interruption and waits for as long as a server tells it to. Xet stays off: it would bring a second
-cache on the disk and more hosts to reach, for the same bytes.
+huggingface_hub defines names, headers and errors. The bytes are received here, because its own download starts a file
+again after an interruption and waits as long as a server asks. Xet stays off: for the same bytes it needs a second
+cache on the disk and connections to more hosts.
 """
 
 import logging
@@ -20,7 +20,7 @@ from ..failures import Failure
 GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
-_SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S and, on top, its size at this rate
+_SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
 _TIMEOUT_S = 30.0
 _AT_ONCE = 4
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def hub_client() -> ModuleType:
-    """huggingface_hub. It reads its settings from the environment when it is imported, so they are made here."""
+    """huggingface_hub, which reads its settings from the environment at its import, so they are set first."""
     os.environ |= {
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_XET": "1",
@@ -40,14 +40,14 @@ def hub_client() -> ModuleType:
     import huggingface_hub.errors
     import huggingface_hub.utils
 
-    # They log every address, signed ones too, and whatever a server asks to be shown.
+    # These libraries log every address, signed ones too, and texts of the server.
     for name in ("httpx2", "httpcore2", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return huggingface_hub
 
 
 class Session:
-    """What is asked of the hub at `endpoint` about one model, with one token. `check` may raise, and then does so."""
+    """Requests to the hub at `endpoint` about one model, with one token. `check` may raise to end a request."""
 
     def __init__(self, endpoint: str, model: str, token: str | None, check: Callable[[], None]):
         self.endpoint, self.model, self.check = endpoint, model, check
@@ -55,7 +55,7 @@ class Session:
         self._hub = hub_client()
 
     def look(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
-        """(commit, {name: size}) with every file that the model has."""
+        """(commit, {name: size}) with every file of the model."""
         api = self._hub.HfApi(endpoint=self.endpoint)
         options = {"timeout": _TIMEOUT_S, "files_metadata": True, "token": self._token or False}
 
@@ -71,7 +71,7 @@ class Session:
         return commit, {name: size if isinstance(size, int) else None for name, size in sizes.items()}
 
     def fetch_all(self, names: list[str], commit: str, folder: str) -> dict[str, str]:
-        """Makes the files complete in `folder`; returns the sha256 that the hub states, of those of which it does."""
+        """Downloads the files into `folder`; returns the sha256 of each file for which the hub states it."""
         failed: list[BaseException] = []
 
         def check() -> None:
@@ -114,14 +114,15 @@ class Session:
         return facts.etag if facts.etag and _SHA256.fullmatch(facts.etag) else None
 
     def _receive(self, url: str, part: str, size: int | None, check: Callable[[], None]) -> None:
-        """Appends to `part` what it lacks. Raises _Broken when the connection ends before the file does."""
+        """Appends the missing bytes to `part`. Raises _Broken when the connection ends before the file."""
         begin = os.path.getsize(part) if os.path.exists(part) else 0
         if 0 < begin == size:
             return
         headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
         if begin:
             headers["range"] = f"bytes={begin}-"
-        # The address that stays valid, not the signed one it redirects to. A redirect to another host loses the token.
+        # The permanent address instead of the signed one that it redirects to. A redirect to another host loses the
+        # token.
         with self._hub.utils.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
             if response.status_code == 416:
                 os.remove(part)
@@ -142,9 +143,9 @@ class Session:
     def _retry(
         self, call: Callable[[], T], check: Callable[[], None], revision: str | None, give_up: float | None = None
     ) -> T:
-        """Calls until it works; waits out what passes, until `give_up`. All else is a Failure.
+        """Calls until it succeeds; waits out temporary errors until `give_up`. Every other error becomes a Failure.
 
-        Raised `from None`: what the client's errors hold (signed addresses, headers) must not reach a traceback.
+        Raised `from None`: the client's errors hold signed addresses and headers, which must not reach a traceback.
         """
         give_up = give_up or time.monotonic() + GIVE_UP_AFTER_S
         errors = self._hub.errors
@@ -161,7 +162,7 @@ class Session:
                 if error.response.status_code not in _PASSING:
                     raise self._refusal(error, revision) from None
                 trouble = f"it answers {error.response.status_code}"
-            # HTTPError is whatever the client's own HTTP library raises when there is no answer.
+            # HTTPError is the error of the client's own HTTP library without an answer.
             except (errors.HTTPError, _Broken) as error:
                 trouble = self._brief(error)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -175,7 +176,7 @@ class Session:
             wait_s = min(wait_s * 2, 15.0)
 
     def _refusal(self, error: Any, revision: str | None) -> Failure:
-        """What the hub's answer means, and what to do."""
+        """The meaning of the hub's answer, and the remedy."""
         errors, status = self._hub.errors, error.response.status_code
         secret = "the secret that GLEANER_HF_TOKEN_SECRET names"
         who = "the token's account" if self._token else f"an account, and store a token of it in {secret}"
@@ -206,7 +207,7 @@ class Session:
         )
 
     def _brief(self, error: Exception) -> str:
-        """One short line, without the queries of signed addresses and without the token, whoever put it there."""
+        """One short line, without the queries of signed addresses and without the token."""
         text = re.sub(r"\?[^\s'\"<>]*", "", " ".join(str(error).split()))
         if self._token:
             text = text.replace(self._token, "[the token]")
@@ -214,4 +215,4 @@ class Session:
 
 
 class _Broken(Exception):
-    """A file that ended early; the next attempt goes on from there."""
+    """A file that ended early; the next attempt resumes there."""

@@ -1,7 +1,7 @@
-"""The model families as data: what each one's code in transformers fixes, and what it takes from config.json.
+"""The model families as data: the properties that the code of transformers fixes, and those that config.json decides.
 
-Source: transformers 5.23, models/{qwen2,qwen3,llama,mistral,gemma2,gemma3}. test/worker/golden holds what that code
-computes for each of them.
+Source: transformers 5.23, models/{qwen2,qwen3,llama,mistral,gemma2,gemma3}. test/worker/golden holds the results of
+that code for each family.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Family:
-    # Which layers see a window when the file has no layer_types: see config.py.
+    # The layers with a window where the file has no layer_types: see config.py.
     windows: str
-    # Values of keys that are not in the file, where transformers has a default; a key without one must be there.
+    # The defaults of transformers for missing keys; a key without a default is required.
     defaults: dict = field(default_factory=dict)
-    # Keys that mean something here, of those that are refused wherever they have no meaning.
+    # The keys of NEUTRAL that this family supports.
     reads: frozenset[str] = frozenset()
     activation_key: str = "hidden_act"
-    qkv_bias: bool = False  # always there; with attention_bias among `reads` the file decides on these and o_proj's
+    qkv_bias: bool = False  # always there; with attention_bias in `reads` the file decides on these and on o_proj's
     qk_norm: bool = False
-    gemma: bool = False  # norms weigh by 1 + w and also follow attention and MLP; embeddings are scaled; own scale
-    local_rope: bool = False  # window layers turn by frequencies of their own
-    inner: str | None = None  # the key below which the text model's own config is, in files of several modalities
+    gemma: bool = False  # norms of 1 + w, also after attention and MLP; scaled embeddings; its own attention scale
+    local_rope: bool = False  # layers with a window have frequencies of their own
+    inner: str | None = None  # the key of the text model's config in files of several modalities
 
 
-# What every family takes an absent key for, unless it says otherwise.
+# The defaults of every family, unless the family has its own.
 DEFAULTS = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 _QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 _GEMMA = {
@@ -78,8 +78,8 @@ FAMILIES = {
     "qwen3": QWEN3,
 }
 
-# Keys that change the numbers, with the values that do not. Where a family's code does not read one of them, any other
-# value is refused: the file means something that would not be computed.
+# Keys that change the results, with the values that do not. Any other value of a key that a family does not read is
+# refused, because the decoder would ignore it.
 NEUTRAL = {
     "attention_bias": (None, False),
     "attention_chunk_size": (None,),

@@ -1,4 +1,4 @@
-"""Models from a hub such as huggingface.co: one commit of each, whole or not at all, pickles and code never."""
+"""Models from a hub such as huggingface.co: one commit of each, whole or not at all, without pickles or code."""
 
 import functools
 import ipaddress
@@ -13,9 +13,9 @@ from google.auth.credentials import Credentials
 
 from ..failures import Failure
 from ..secret import read_token
-from .copies import Copy, kept_copy, make_room
 from .download import COMMIT, Session, hub_client
 from .identity import INDEX, choose_files, hash_files
+from .model_cache import Copy, kept_copy, make_room
 
 log = logging.getLogger(__name__)
 
@@ -27,30 +27,30 @@ _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]{0,255}", re.ASCII)
 
 @dataclass(frozen=True)
 class Hub:
-    """Where models come from, and the token for it: asked for when a download begins, and kept nowhere."""
+    """The address of a hub, and the token for it, which is read when a download begins and never stored."""
 
     endpoint: str = DEFAULT_ENDPOINT
     token: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
 
 def own_hub() -> Hub:
-    """The hub that this machine's user uses: HF_ENDPOINT, and HF_TOKEN or what `hf auth login` left."""
+    """The hub of this machine's user: HF_ENDPOINT, and HF_TOKEN or the token of `hf auth login`."""
     return Hub(_own_endpoint(), lambda: hub_client().get_token())
 
 
 def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:
-    """The hub that this VM's metadata names, with the token that the secret of that name holds, if one is named."""
+    """The hub that this VM's metadata names, with the token of the secret that the metadata name, if any."""
     token = functools.partial(read_token, token_secret, credentials) if token_secret else lambda: None
     return Hub(endpoint or _own_endpoint(), token)
 
 
 def is_hub_id(model: str) -> bool:
-    """`org/name` or `name`, as the hub allows them."""
+    """Whether the name is `org/name` or `name`, as the hub allows them."""
     return bool(_ID.fullmatch(model)) and "--" not in model and ".." not in model and not model.endswith(".git")
 
 
 def is_endpoint(url: str) -> bool:
-    """https://HOST[:PORT][/PATH]; http only to this machine itself, for a token must not travel in the open."""
+    """https://HOST[:PORT][/PATH]; http only to this machine itself, because a token never travels unencrypted."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -66,9 +66,9 @@ def fetch_model(
 ) -> tuple[Copy, str, dict[str, str]]:
     """The hub's `model` on this disk, its commit, and the sha256 of the files that were compared with the hub's.
 
-    `revision` is a branch, a tag or a commit; None is the branch main. A commit that is on the disk already is taken
-    from there, and the hub is not asked. `check` is called while waiting and between the pieces of a file, and may
-    raise. Raises Failure that says what to do.
+    `revision` is a branch, a tag or a commit; None is the branch main. A commit that this disk holds is used without a
+    request to the hub. `check` is called during waits and between the pieces of a file, and may raise. Raises Failure
+    with the remedy.
     """
     if not is_endpoint(hub.endpoint):
         raise Failure(
@@ -97,7 +97,7 @@ def fetch_model(
 
 
 def _key(hub: Hub, model: str, commit: str, weights: bool) -> str:
-    """No file of a commit ever changes, so the folder may be named by it."""
+    """The name of the copy's folder, which may contain the commit because the files of a commit never change."""
     place = re.sub(r"[^A-Za-z0-9.]+", "-", hub.endpoint.removeprefix("https://").rstrip("/"))
     return f"{place}--{model.replace('/', '--')}--{commit}{'' if weights else '--small'}"
 

@@ -1,4 +1,4 @@
-"""Which files make a model, and the hashes that say whether two models are the same."""
+"""The files that a model is made of, and the hashes that show whether two models are the same."""
 
 import hashlib
 import json
@@ -30,17 +30,17 @@ _MAX_INDEX_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model on this machine. `files`: the sha256 of each file that decides what is computed, by name."""
+    """A model on this machine. `files`: the sha256 of each file that the results depend on, by name."""
 
-    name: str  # as the spec has it
+    name: str  # as in the spec
     folder: str
     revision: str | None  # the commit of a model from the hub
     files: dict[str, str]
-    is_kept: bool = False  # a copy made earlier: where it is not what it should be, the disk may have spoilt it
+    is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
 
     @property
     def weights_sha256(self) -> str | None:
-        """Of the lines "NAME SHA256" of the safetensors files by name; None when they were not asked for."""
+        """Of the lines "NAME SHA256" of the safetensors files by name; None without weights."""
         return _sha256_of_lines(self.files, [name for name in self.files if name.endswith(".safetensors")])
 
     @property
@@ -49,21 +49,21 @@ class ModelFiles:
 
     @property
     def fingerprint(self) -> str | None:
-        """16 hex digits over all files: the same for a folder, its copy in a bucket, and the hub they came from."""
+        """16 hex digits over all files: the same for a folder, its copy in a bucket, and the hub that it came from."""
         digest = _sha256_of_lines(self.files, list(self.files)) if self.weights_sha256 else None
         return digest and digest[:16]
 
 
 def is_model_file(name: str, weights: bool) -> bool:
-    """Whether a file of this name can be part of a model. Nothing else is fetched: no pickles, no code."""
+    """Whether a file of this name can be part of a model. Other files are never downloaded: no pickles, no code."""
     return name in _SMALL or (weights and (name == INDEX or _WEIGHTS.fullmatch(name) is not None))
 
 
 def choose_files(names: Collection[str], folder: str, model: str, weights: bool) -> list[str]:
-    """The files of `model` that are used, of those that it has, in order.
+    """The files of `model` that are used, among `names`, in order.
 
-    With `weights` and an index among the names, `folder` must hold the index: it decides which files are the weights.
-    Raises Failure("model") with everything that is missing and what to do.
+    With `weights` and an index among the names, `folder` must hold the index, which lists the files of weights. Raises
+    Failure("model") with everything that is missing and the remedy.
     """
     problems = [] if CONFIG in names else [f"it has no {CONFIG}"]
     if TOKENIZER not in names:
@@ -119,7 +119,7 @@ def _no_weights(names: Collection[str], model: str) -> str:
 
 
 def files_of_index(folder: str, model: str) -> list[str]:
-    """The files of weights that the index in `folder` names, all in that folder. Raises Failure("model")."""
+    """The files of weights that the index in `folder` lists, all in that folder. Raises Failure("model")."""
     try:
         path = os.path.join(folder, INDEX)
         if os.path.getsize(path) > _MAX_INDEX_BYTES:

@@ -1,7 +1,7 @@
-"""How a model lies on the chips of this host: the batch split over `data`, the weights over `model` if they must be.
+"""The placement of a model on the chips of this host: the batch split over `data`, the weights over `model` if needed.
 
-Data parallel is the rule: every device has all weights and computes batches of the very shapes that a lone one would,
-so how many there are changes no bit. Weights are split only when one device cannot hold them.
+Data parallel is the rule: every device has all weights and computes batches of the shapes that a single device would
+compute. So the number of devices changes no bit. Weights are split only when one device cannot hold them.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ..failures import Failure
 from .capture import Capture
 from .config import DecoderConfig
 
-# Of a device's memory, what weights and one batch may take together; the rest is the runtime's, and fragments.
+# The share of a device's memory for weights and one batch; the runtime and fragments need the rest.
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv"}
@@ -39,7 +39,7 @@ class Layout:
 
 
 def memory_of(devices: list) -> int | None:
-    """The memory of one device; None where the backend does not say (CPU)."""
+    """The memory of one device; None where the backend does not report it (CPU)."""
     stats = devices[0].memory_stats() or {}
     return stats.get("bytes_limit")
 
@@ -49,9 +49,9 @@ def choose_layout(
 ) -> Layout:
     """The fewest devices per copy of the weights that hold them beside the largest of `shapes` (per copy).
 
-    limit: bytes of one device, None when unknown. Where all devices together hold the weights but hardly the largest
-    batch, they share them, and the compiler has the last word. Raises Failure("model") with the sizes when not even the
-    weights fit.
+    limit: bytes of one device, None when unknown. Where only all devices together hold the weights, they share them,
+    and the compiler decides whether the largest batch fits. Raises Failure("model") with the sizes when the weights do
+    not fit.
     """
     ways = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0 and can_split(what.config, n)]
     weights = {n: weight_bytes(params, what.config, n) for n in ways}
@@ -72,13 +72,13 @@ def choose_layout(
 
 
 def can_split(config: DecoderConfig, ways: int) -> bool:
-    """Whole heads per device; key/value heads are split as well, or shared by the devices that need the same one."""
+    """Whether every device gets whole heads. Key/value heads are split too, or shared by devices that need the same."""
     shared = config.num_kv_heads % ways == 0 or ways % config.num_kv_heads == 0
     return config.num_heads % ways == 0 and shared
 
 
 def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, ways: int) -> tuple[str | None, ...]:
-    """Which axis of a parameter is split over `model`: none of one that does not divide."""
+    """The axis of a parameter that is split over `model`; none where the axis does not divide."""
     if name == "embed":  # [V, D]
         axis = 1
     elif name in _OUTPUT_PARAMETERS and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
@@ -91,7 +91,7 @@ def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, way
 
 
 def weight_bytes(params: dict, config: DecoderConfig, ways: int) -> int:
-    """Per device, when the weights are split `ways` ways."""
+    """The bytes of the weights per device, split `ways` ways."""
     return sum(
         array.nbytes // (ways if parameter_axes(name, array.shape, config, ways) else 1)
         for name, array in _named(params)
@@ -99,7 +99,7 @@ def weight_bytes(params: dict, config: DecoderConfig, ways: int) -> int:
 
 
 def batch_bytes(what: Capture, shapes: list[tuple[int, int]], ways: int) -> int:
-    """Roughly what the largest batch needs per device beside the weights; the compiler knows it exactly, but later."""
+    """An estimate of the memory that the largest batch needs per device; the compiler later computes it exactly."""
     config = what.config
     most = 0
     for height, width in shapes:
@@ -114,9 +114,9 @@ def batch_bytes(what: Capture, shapes: list[tuple[int, int]], ways: int) -> int:
 
 
 def place(params: dict, config: DecoderConfig, layout: Layout) -> dict:
-    """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds them twice.
+    """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds two copies.
 
-    On a CPU the blocks' bf16 goes as its bits, uint16: see decoder._of_layer.
+    On a CPU the blocks' bf16 becomes its bits, uint16: see decoder._of_layer.
     """
     as_bits = layout.mesh.devices.flat[0].platform == "cpu"
 

@@ -1,4 +1,4 @@
-"""Compiling what one batch shape runs, over all devices, and checking that it fits into their memory."""
+"""Compiles the program of one batch shape over all devices, and checks that it fits into their memory."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from ..failures import Failure
 from .capture import Capture, capture
 from .mesh import Layout
 
-# Every value is rounded where the decoder and capture say so: which roundings XLA would leave out differs between one
-# device and several, and with it the bits.
+# Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
+# device and on several, and the bits differ.
 _COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
-_MAX_IN_FLIGHT = 3  # one is computed, one waits its turn, one is copied to the host
+_MAX_IN_FLIGHT = 3  # one is computed, one waits, one is copied to the host
 
 
 @dataclass(frozen=True)
 class Program:
     run: jax.stages.Compiled  # (params, token_ids, picks, counts), as capture takes them, on the devices
-    in_flight: int  # how many of its batches the devices' memory holds at once
+    in_flight: int  # batches that the devices' memory holds at once
 
 
 def compile_batch(
@@ -27,7 +27,7 @@ def compile_batch(
 ) -> Program:
     """shape: height and width of one device's batch. rows: W of the rows mode. limit: bytes of one device, when known.
 
-    Raises Failure("model") when the weights and one such batch do not fit; `where` names the model and the limit on its
+    Raises Failure("model") when the weights and one batch do not fit; `where` names the model and the limit on its
     samples.
     """
     height, width = shape[0] * layout.data, shape[1]
@@ -70,10 +70,11 @@ def _too_large(shape: tuple[int, int], where: str, cause: str) -> Failure:
 
 
 def _over_devices(what: Capture, layout: Layout):
-    """capture, with the batch axis split by hand: a device runs what it would run alone, and asks the others nothing.
+    """capture, with the batch axis split by hand: each device runs the program of a single device, without
+    communication.
 
-    Only the split of the weights is left to the compiler. Every site is whole on each of the devices that share one
-    copy of the weights, so one of them gives it to the host. Nothing is donated: no output has an input's shape.
+    Only the split of the weights is left to the compiler. Devices that share one copy of the weights each hold every
+    site whole, so any of them can copy it to the host. No buffer is donated, because no output has an input's shape.
     """
 
     def whole(x):

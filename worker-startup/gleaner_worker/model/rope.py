@@ -1,7 +1,7 @@
-"""Rotary position embeddings: their parameters in config.json, of old files and new, and their frequencies.
+"""Rotary position embeddings: their parameters in old and new config.json files, and their frequencies.
 
 The formulas are those of transformers' modeling_rope_utils.py, evaluated in the same order in fp32, so that positions
-in the tens of thousands turn by the same angle as there.
+in the tens of thousands have the same angles.
 """
 
 import math
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .config_parser import Fields, shown
 from .families import Family
-from .fields import Fields, shown
 
 KINDS = ("default", "linear", "llama3", "yarn")
 _FULL: str = "full_attention"
@@ -22,22 +22,22 @@ class Rope:
     kind: str
     theta: float
     factor: float = 1.0
-    original_positions: int = 0  # but for default: the length that the model was first trained with
+    original_positions: int = 0  # of all kinds but default: the length of the first training
     low_freq_factor: float = 1.0  # llama3
     high_freq_factor: float = 1.0  # llama3
     beta_fast: float = 32.0  # yarn
     beta_slow: float = 1.0  # yarn
-    attention_factor: float = 1.0  # yarn: what cosines and sines are multiplied by
+    attention_factor: float = 1.0  # yarn: factor of cosines and sines
     truncate: bool = True  # yarn: whether the ramp begins and ends at whole dimensions
 
 
 def parse_ropes(
     fields: Fields, family: Family, types: tuple[str, ...], max_positions: int
 ) -> tuple[tuple[Rope, ...], tuple[int, ...]]:
-    """The different embeddings of a model, and for each layer which of them is its own.
+    """The different embeddings of a model, and the index of each layer's embedding.
 
     Hub files have rope_theta, rope_scaling and rope_local_base_freq; transformers 5 writes rope_parameters, one object
-    or one for each type of layer. As there, rope_scaling wins over rope_parameters.
+    or one for each type of layer. As in transformers, rope_scaling wins over rope_parameters.
     """
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
     if family.local_rope:
@@ -72,8 +72,8 @@ def _parse(given: Fields, config: Fields, theta: float, max_positions: int) -> R
     if kind == "default":
         return Rope(kind, theta)
     factor = given.number("factor", 1e-3, 1e6)
-    # A few files have it beside the rope's object, where it goes before the one inside; without either it is the
-    # length that the model has now.
+    # A few files have the key beside the rope's object, where it takes precedence. Without either key, the model's
+    # present length counts.
     source = next((f for f in (config, given) if f.has("original_max_position_embeddings")), None)
     original = source.size("original_max_position_embeddings", 2**31 - 1) if source else max_positions
     if kind == "linear":
@@ -126,7 +126,7 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
 
 
 def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
-    """Slow turns are slowed down by the factor, fast ones kept, and those between blended."""
+    """Divides low frequencies by the factor, keeps high ones, and blends between."""
     factor, low, high = np.float32(rope.factor), np.float32(rope.low_freq_factor), np.float32(rope.high_freq_factor)
     positions = np.float32(rope.original_positions)
     wavelength = np.float32(2 * math.pi) / plain
@@ -137,7 +137,7 @@ def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
 
 
 def _yarn(rope: Rope, wavelength: np.ndarray) -> np.ndarray:
-    """Peng et al. 2023, section 3.2: a ramp over the dimensions from fast turns, kept, to slow ones, slowed down."""
+    """Peng et al. 2023, section 3.2: a ramp over the dimensions from high frequencies, kept, to low ones, divided."""
     dim = 2 * len(wavelength)
 
     def dimension(turns: float) -> float:

@@ -1,21 +1,21 @@
-"""The names and shapes of a model's weights in Hugging Face's files, and what each is called here."""
+"""The names and shapes of a model's weights in Hugging Face's files, and the parameters that they become."""
 
 from .config import DecoderConfig
 
-# What may stand before the names below: a causal language model, a bare text model, and the text part of a model of
-# several modalities, as older and newer files of it have it.
+# Prefixes of the names below: of a causal language model, a bare text model, and the text part of a model of several
+# modalities, in older and newer files.
 PREFIXES = ("model.", "", "language_model.model.", "model.language_model.")
 EMBEDDING = "embed_tokens.weight"
-# No part of the residual stream up to a block's output.
+# Tensors that no part of the residual stream up to a block's output uses.
 FINAL_NORM = "norm.weight"
 HEADS = ("lm_head.weight", "language_model.lm_head.weight")
 OLD_BUFFERS = ("self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq")
-# Towers of other modalities, which text does not pass through.
+# Towers of other modalities; text does not pass through them.
 OTHER_TOWERS = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
 
 
 def layer_table(config: DecoderConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Name below `layers.N.` -> (parameter, shape of it). Linear weights stay [out, in]."""
+    """Name below `layers.N.` -> (parameter, its shape). Linear weights stay [out, in]."""
     d, f, h = config.d_model, config.d_ff, config.head_dim
     q, kv = config.num_heads * h, config.num_kv_heads * h
     table: dict[str, tuple[str, tuple[int, ...]]] = {"input_layernorm.weight": ("norm1", (d,))}
@@ -28,7 +28,7 @@ def layer_table(config: DecoderConfig) -> dict[str, tuple[str, tuple[int, ...]]]
         table["self_attn.o_proj.bias"] = ("bo", (d,))
     if config.qk_norm:
         table |= {f"self_attn.{name}_norm.weight": (f"{name}_norm", (h,)) for name in ("q", "k")}
-    # The same name means the norm after attention in one kind of block, and the one before the MLP in the other.
+    # The name is the norm after attention in one kind of block, and the norm before the MLP in the other.
     if config.sandwich_norms:
         table["post_attention_layernorm.weight"] = ("post1", (d,))
         table["pre_feedforward_layernorm.weight"] = ("norm2", (d,))

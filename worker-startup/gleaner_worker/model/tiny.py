@@ -1,6 +1,6 @@
 """Makes a tiny random model in the Hugging Face layout: `python -m gleaner_worker.model.tiny DIR [--family NAME]`.
 
-The weights mean nothing, but every step that a real model takes is taken. The same seed makes the same bytes.
+The weights are random, but the model takes every step that a real model takes. The same seed makes the same bytes.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
-# What a family's config.json has otherwise than the one above.
+# The keys in which a family's config.json differs from the config above.
 FAMILY_CONFIGS = {
     "gemma2": {"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0, "rope_theta": 10000.0} | _GEMMA,
     "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "sliding_window_pattern": 6} | _GEMMA3,
@@ -100,7 +100,7 @@ def _write_json(folder: str, name: str, value: dict) -> None:
 
 
 def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dict[str, np.ndarray]:
-    """Norms and biases are random too: with ones and zeros there, a decoder that leaves them out would look right."""
+    """Norms and biases are random too: with ones and zeros, a decoder that leaves them out would seem right."""
     config = parse_config(raw_config, "the tiny model")
     embedding = f"model.{EMBEDDING}"
     shapes = {embedding: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}
@@ -120,7 +120,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
 
 
 def _train_tokenizer(rng: np.random.Generator, vocab_size: int) -> Tokenizer:
-    """Byte-level BPE in which runs of digits merge, so that a grid's row is a few tokens and not one per cell."""
+    """Byte-level BPE that merges runs of digits, so that a grid's row is a few tokens instead of one per cell."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -135,13 +135,13 @@ def _train_tokenizer(rng: np.random.Generator, vocab_size: int) -> Tokenizer:
 
 
 def _task_text(rng: np.random.Generator) -> str:
-    """Grids as numbered rows of digits, like those of ARC prompts; not by their code, so that the model stays the same
-    when prompts change."""
+    """Grids as numbered rows of digits, like those of ARC prompts. The code is separate from that of prompts, so that
+    the model stays the same when prompts change."""
 
     def grid() -> str:
         height, width = rng.integers(3, 20, 2)
         cells = rng.choice(10, size=(height, width), p=[0.64] + [0.04] * 9)
-        # Horizontal lines of one colour are what grids are full of, besides background.
+        # Beside background, grids mostly hold horizontal lines of one colour.
         for row in range(height):
             if rng.random() < 0.3:
                 cells[row, : rng.integers(1, width + 1)] = rng.integers(10)

@@ -1,4 +1,4 @@
-"""The compiled programs of a model, one per batch shape: made ahead in the background, or when first asked for."""
+"""The compiled programs of a model, one per batch shape: made ahead in the background, or at the first request."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ Shape = tuple[int, int]  # height, width
 
 
 class Programs:
-    """Makes each shape's program once, in whichever thread asks first; the others wait for it."""
+    """Compiles each shape once, in the first thread that asks; other threads wait for the result."""
 
     def __init__(self, compile_shape: Callable[[Shape], Any]):
         self._compile = compile_shape
@@ -24,7 +24,7 @@ class Programs:
         self._futures: dict[Shape, Future] = {}
 
     def get(self, shape: Shape) -> Any:
-        """Raises what compiling raised, each time."""
+        """Raises the error of the compilation, on every call."""
         with self._lock:
             future = self._futures.get(shape)
             if is_first := future is None:
@@ -32,7 +32,7 @@ class Programs:
         if is_first:
             try:
                 future.set_result(self._compile(shape))
-            except BaseException as error:  # handed over to whoever asks
+            except BaseException as error:  # every caller of result() raises it
                 future.set_exception(error)
         return future.result()
 
@@ -42,7 +42,7 @@ class Programs:
 
 
 class WarmUp:
-    """Compiles shapes in the background, in the order in which they are added, while the ready ones are used."""
+    """Compiles shapes in the background, in the order in which they are added, while other shapes are used."""
 
     def __init__(self, programs: Programs, shapes: Iterable[Shape] = ()):
         self._programs = programs
@@ -50,32 +50,31 @@ class WarmUp:
         self._added: set[Shape] = set()
         self._waiting: deque[Shape] = deque()
         self._working = 0
-        # One core at least stays free for those who use what is ready.
+        # At least one core stays free for the use of compiled programs.
         self._most = max(1, min(4, (os.cpu_count() or 1) // 2))
         self._threads: list[threading.Thread] = []
         self.add(shapes)
 
     def add(self, shapes: Iterable[Shape]) -> None:
-        """Returns at once. A shape that was added before, or is ready, is not compiled again."""
+        """Returns at once. A shape that was added before, or that is ready, is not compiled again."""
         with self._lock:
             new = [shape for shape in dict.fromkeys(shapes) if shape not in self._added]
             self._added.update(new)
             self._waiting += [shape for shape in new if not self._programs.is_ready(shape)]
             for _ in range(min(len(self._waiting), self._most - self._working)):
-                # No daemons, as the thread that asks may be: a process that ends while one of these compiles would be
-                # torn down under the compiler.
+                # No daemon threads, although the asking thread may be one: a process must not end under the compiler.
                 thread = threading.Thread(target=self._run, name="compile", daemon=False)
                 self._threads.append(thread)
                 self._working += 1
                 thread.start()
 
     def wait(self) -> None:
-        """Until every shape that was added is there, or given up. A shape that failed says so to whoever uses it."""
+        """Waits until every added shape is compiled or cancelled. A failed shape raises at its first use."""
         for thread in list(self._threads):
             thread.join()
 
     def cancel(self) -> None:
-        """Begins nothing more; what is being compiled cannot be stopped, and is not waited for."""
+        """Begins no further shape; a shape that is compiled now goes on, without a wait for it."""
         with self._lock:
             self._waiting.clear()
 

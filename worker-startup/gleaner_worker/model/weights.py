@@ -12,14 +12,14 @@ from safetensors import SafetensorError, safe_open
 
 from ..failures import Failure
 from .config import DecoderConfig
-from .fields import shown
+from .config_parser import shown
 from .identity import INDEX, ONE_FILE, files_of_index
 from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
-_LISTED = 100  # problems in one error, which a model of another family has by the hundred
+_LISTED = 100  # problems in one error; a model of another family has hundreds
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
 
@@ -27,13 +27,13 @@ _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 class StoredTensor:
     name: str
     path: str
-    dtype: str  # as safetensors calls it
+    dtype: str  # safetensors' name of it
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
     end: int
 
     def read_into(self, target: np.ndarray) -> None:
-        """Converts on the way, reading from the file's pages: there is never a second copy of the tensor."""
+        """Converts while it reads from the file's pages: memory never holds a second copy of the tensor."""
         stored = np.memmap(self.path, np.uint8, "r")[self.begin : self.end]
         target[...] = stored.view(_STORED[self.dtype]).reshape(self.shape)
 
@@ -41,9 +41,9 @@ class StoredTensor:
 def load_params(folder: str, config: DecoderConfig, num_layers: int, dtype: str, where: str) -> dict:
     """Reads the embedding and the first `num_layers` blocks of the model in `folder` into numpy arrays.
 
-    Returns {"embed": [V, D], "blocks": {name: [num_layers, ...]}} in `dtype`, whatever float the files hold. Raises
-    Failure("model") with every tensor that is missing, unknown, there twice, no float, or of another shape than
-    config.json says; `where` is the model as the spec names it. Nothing is allocated before all of them fit.
+    Returns {"embed": [V, D], "blocks": {name: [num_layers, ...]}} in `dtype`, from any float type of the files. Raises
+    Failure("model") with every tensor that is missing, unknown, doubled, no float, or of another shape than config.json
+    states; `where` is the model's name in the spec. Nothing is allocated before all tensors fit.
     """
     paths = weight_files(folder, where)
     stored = [tensor for path in paths for tensor in read_header(path, where)]
@@ -62,10 +62,10 @@ def load_params(folder: str, config: DecoderConfig, num_layers: int, dtype: str,
 
 
 def read_header(path: str, where: str) -> list[StoredTensor]:
-    """The tensors of a safetensors file; raises Failure("model") when it is damaged, cut short or something else."""
+    """The tensors of a safetensors file; raises Failure("model") for any other file, damaged or cut short."""
     try:
         with safe_open(path, framework="numpy"):
-            pass  # The library checks the header against the file's length, and that no tensors overlap.
+            pass  # The library compares the header with the file's length, and refuses tensors that overlap.
         with open(path, "rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(start - 8))
@@ -84,7 +84,7 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
 def _match(
     stored: Iterable[StoredTensor], config: DecoderConfig, table: dict[str, tuple[str, tuple[int, ...]]], where: str
 ) -> dict[str, StoredTensor]:
-    """Every tensor that the decoder needs, by its name without the prefix that the file has before all of them."""
+    """The tensors that the decoder needs, by their names without the prefix of the file."""
     stored = list(stored)
     names = {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
@@ -130,7 +130,7 @@ def shown_name(name: str) -> str:
 
 
 def weight_files(folder: str, where: str) -> list[str]:
-    """The safetensors files of a model folder: one, or those that its index lists."""
+    """The safetensors files of a model folder: a single file, or the files of its index."""
     names = files_of_index(folder, where) if os.path.exists(os.path.join(folder, INDEX)) else [ONE_FILE]
     absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:

@@ -1,15 +1,15 @@
-"""ARC tasks as prompts that end where the model would begin the grid that is asked for.
+"""ARC tasks as prompts that end where the model would begin the requested grid.
 
-A task is {train: [{input, output}…], test: [{input, …}…]}. Of several tests it is the last one; the outputs of the
-tests are never read. What is said follows record.prompt_version:
+A task is {train: [{input, output}…], test: [{input, …}…]}. The last test of several is used; the outputs of tests are
+never read. record.prompt_version selects the text:
 
-    output-from-examples-v0   the examples, then the test's input; its output is asked for
-    output-from-examples-v1   the same, said in fewer words and without a system message
-    input-from-inputs-v0      the inputs of the examples; another such grid is asked for
-    output-from-outputs-v0    the outputs of the examples; another such grid is asked for
+    output-from-examples-v0   the examples, then the test's input; asks for its output
+    output-from-examples-v1   the same in fewer words, without a system message
+    input-from-inputs-v0      the inputs of the examples; asks for another such grid
+    output-from-outputs-v0    the outputs of the examples; asks for another such grid
 
-With a chat template the prompt is a system message (v0 alone), the user's message and the beginning of the answer; a
-template that refuses or drops system messages gets both in one. Without a template the parts follow one another.
+With a chat template the prompt is a system message (v0 alone), the user's message and the beginning of the answer. A
+template that refuses or drops system messages gets both in one message. Without a template the parts follow each other.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from .chat import Chat
 from .grids import DEFAULT_ENCODER, OPENING, Encoder, Grid, parse_encoder
 from .template import TemplateProblem
 
-MAX_CELLS = 1 << 17  # of a task: seven times the largest one of 10 pairs of 30 x 30
+MAX_CELLS = 1 << 17  # of a task: seven times the largest task of 10 pairs of 30 x 30
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Version:
     system: str
     task: str
     shows: str  # "pairs", "inputs" or "outputs"
-    answer: str  # what the answer begins with, before the grid
+    answer: str  # the beginning of the answer, before the grid
 
 
 VERSIONS = {
@@ -73,7 +73,7 @@ class ArcPrompts:
 
 
 def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompts:
-    """Raises ValueError saying which of them is unknown, and what is known."""
+    """Raises ValueError naming the unknown encoder or version, and the known ones."""
     if version not in VERSIONS:
         raise ValueError(f"{version[:60]!r} is not a version of the prompt; known are {', '.join(VERSIONS)}")
     has_system = chat.template is not None and _takes_system(chat)
@@ -81,7 +81,7 @@ def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompt
 
 
 def encode_task(record: dict) -> str:
-    """The prompt that a model without a chat template gets; raises ValueError as parse_task does."""
+    """The prompt for a model without a chat template; raises ValueError as parse_task does."""
     chat = Chat(None, None, {})
     return make_arc_prompts(chat, None, "output-from-examples-v0").write(parse_task(record))
 
@@ -99,7 +99,7 @@ def user_message(task: Task, version: Version, encoder: Encoder) -> str:
 
 
 def parse_task(record: dict) -> Task:
-    """Raises ValueError naming the cell that is wrong."""
+    """Raises ValueError naming the wrong cell."""
     train, test = record.get("train"), record.get("test")
     if not isinstance(train, list) or not isinstance(test, list):
         raise ValueError("an ARC task needs lists `train` and `test`")

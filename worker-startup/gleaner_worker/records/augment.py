@@ -1,7 +1,7 @@
-"""Other forms of an ARC task that are as hard to solve: turned, mirrored, recoloured, its examples in another order.
+"""Variants of an ARC task that are as hard to solve: turned, mirrored, recoloured, with the examples in another order.
 
-All follows from the seed, the grids and the number k by SHA-256 alone, so that every worker makes the same, now and
-with any later version of anything. k = 0 is the task as it is. Of eight in a row each is turned and mirrored in another
+A variant follows from the seed, the grids and its number k by SHA-256 alone, so every worker of every version makes
+the same variants. Variant 0 is the task itself. Among eight variants in a row, each is turned and mirrored in another
 of the eight ways.
 """
 
@@ -17,7 +17,7 @@ _BACKGROUND_CHANGES_PER_MILLION = 100_000
 @dataclass(frozen=True)
 class Task:
     train: tuple[tuple[Grid, Grid], ...]  # input, output
-    test: Grid  # an input; its output is nowhere
+    test: Grid  # an input; its output is never stored
 
     @property
     def grids(self) -> list[Grid]:
@@ -49,7 +49,7 @@ def _turn(grid: Grid, form: int) -> Grid:
 
 
 class _Draws:
-    """Whole numbers out of a hash: SHA-256 of key and counter, 64 bits at a time."""
+    """Whole numbers from a hash: SHA-256 of key and counter, 64 bits at a time."""
 
     def __init__(self, key: bytes):
         self._key, self._count = key, 0
@@ -59,7 +59,7 @@ class _Draws:
             digest = hashlib.sha256(self._key + b"draw" + self._count.to_bytes(8, "big")).digest()
             self._count += 1
             number = int.from_bytes(digest[:8], "big")
-            if number < (1 << 64) // limit * limit:  # the rest would favour small numbers
+            if number < (1 << 64) // limit * limit:  # larger numbers would favour small results
                 return number % limit
 
     def shuffled(self, items) -> list:

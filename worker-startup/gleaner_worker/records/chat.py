@@ -1,7 +1,7 @@
-"""A list of messages as the model's own chat template writes it: what transformers' apply_chat_template gives.
+"""Lists of messages in the model's own chat template, with the result of transformers' apply_chat_template.
 
-One difference is meant: a prompt that holds today's date would be another one tomorrow, so the date is always the same.
-Templates that ask first whether `strftime_now` is defined (Llama 3) fall back on the date that they name themselves.
+One difference is intended: the date never changes, because a prompt with today's date would differ tomorrow.
+Templates that first ask whether `strftime_now` is defined (Llama 3) use the date that they name themselves.
 """
 
 import json
@@ -23,7 +23,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 @dataclass(frozen=True)
 class Chat:
-    """`problem` says why there is no template, or why it cannot be used."""
+    """`problem` states why the template is missing or cannot be used."""
 
     template: Template | None
     tools_template: Template | None
@@ -31,7 +31,7 @@ class Chat:
     problem: str = ""
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
-        """Raises TemplateProblem. The text holds the special tokens that it needs: none are to be added."""
+        """Raises TemplateProblem. The text holds all special tokens that it needs."""
         template = self.tools_template if tools else self.template
         if template is None:
             raise TemplateProblem(self.problem)
@@ -42,13 +42,13 @@ class Chat:
 def load_chat(folder: str, model: str) -> Chat:
     """Reads the model's chat template and special tokens.
 
-    chat_template.jinja goes before tokenizer_config.json, and that before chat_template.json. Of several templates it
-    is the one named `default`, and `tool_use`, where there is one, for messages with tools. Raises Failure("model")
-    when a file cannot be read; a template that cannot be used matters to chats alone, so it is told with each of them.
+    chat_template.jinja wins over tokenizer_config.json, and that over chat_template.json. Of several templates the
+    template named `default` is used, and for messages with tools `tool_use`, if there is one. Raises Failure("model")
+    when a file cannot be read. A template that cannot be used rejects only records with messages.
     """
     config = _read_json(folder, _CONFIG, model)
     tokens = {name: config[name] for name in _TOKENS if config.get(name) is not None}
-    if "added_tokens_decoder" not in config:  # else transformers takes the old file for outdated
+    if "added_tokens_decoder" not in config:  # otherwise transformers ignores the old file
         tokens |= {name: value for name, value in _read_json(folder, _MAP, model).items() if name in _TOKENS and value}
     texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
     sources = _sources(_read_text(folder, _JINJA, model), config.get("chat_template"))
@@ -66,7 +66,7 @@ def load_chat(folder: str, model: str) -> Chat:
 
 
 def check_messages(messages: object, field: str) -> str | None:
-    """What is wrong with a list of messages, or None."""
+    """The problem of a list of messages, or None."""
     if not isinstance(messages, list) or not messages:
         return f"`{field}` is {'an empty list' if messages == [] else kind_of(messages)}, not a list of messages"
     for number, message in enumerate(messages):
@@ -87,7 +87,7 @@ def check_messages(messages: object, field: str) -> str | None:
 
 
 def written_as_python(messages: list[dict], text: str) -> int | None:
-    """The first message of which the template wrote the list of parts as Python prints it: it knows strings alone."""
+    """The first message whose list of parts appears as Python prints it, because the template supports only text."""
     for number, message in enumerate(messages):
         content = message.get("content")
         if isinstance(content, list) and content and (str(content) in text or str(content[0]) in text):
@@ -96,7 +96,7 @@ def written_as_python(messages: list[dict], text: str) -> int | None:
 
 
 def _normal(message: dict) -> dict:
-    """As transformers has it: no null values, and reasoning under each of the names that templates know."""
+    """As in transformers: without null values, and with reasoning under each of the names that templates know."""
     message = {key: value for key, value in message.items() if value is not None}
     reasoning = next((message[key] for key in _REASONING if key in message), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}

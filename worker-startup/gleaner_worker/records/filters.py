@@ -1,6 +1,6 @@
-"""The filters and tests that a template may use, each counting what it does; see sandbox.py.
+"""The filters and tests that a template may use, each counting its work; see sandbox.py.
 
-Those of Jinja that draw random numbers, write HTML or can be made to work for ever on little input are left out.
+Jinja's filters that draw random numbers, write HTML or run without end on little input are left out.
 """
 
 import json
@@ -45,7 +45,7 @@ def _sandbox_of(context: Context) -> Sandbox:
 def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
     wanted = _PassArg.from_obj(function)
 
-    # Jinja works out a filter of constants when it compiles, but never one that wants the context.
+    # Jinja evaluates a filter of constants at compile time, but never a filter that takes the context.
     @pass_context
     def counted(context: Context, *args: Any, **values: Any) -> Any:
         sandbox = _sandbox_of(context)
@@ -112,7 +112,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """As transformers has it: without the escapes for HTML that Jinja's own makes."""
+    """As in transformers: without the HTML escapes of Jinja's own filter."""
     sandbox = _sandbox_of(context)
     if isinstance(indent, (int, str)) and (indent if isinstance(indent, int) else len(indent)) > _MOST_DIGITS:
         raise TooMuch(f"it indents by more than {_MOST_DIGITS}")

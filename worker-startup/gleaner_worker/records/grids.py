@@ -1,7 +1,7 @@
 """Grids as text: the encoders that record.encoder may name, and the expression that combines them.
 
-An expression such as GridShapeEncoder(RowNumberEncoder(MinimalGridEncoder())) is parsed, never evaluated. What each
-makes of the grid [[0, 7], [7, 7]]:
+An expression such as GridShapeEncoder(RowNumberEncoder(MinimalGridEncoder())) is parsed, never evaluated. The text
+of each encoder for the grid [[0, 7], [7, 7]]:
 
     MinimalGridEncoder()                      07
                                               77
@@ -27,17 +27,17 @@ DEFAULT_ENCODER = "GridShapeEncoder(RowNumberEncoder(MinimalGridEncoder()))"
 OPENING = "```grid"
 _SYMBOLS = ("ñ", "ò", "÷", "û", "ą", "ć", "ď", "ę", "Ě", "Ğ")  # each one token in the vocabularies of Qwen
 _MAX_EXPRESSION_CHARS = 1000
-_MAX_CELL_CHARS = 256  # what a cell may become
+_MAX_CELL_CHARS = 256  # of the text of one cell
 
 
 @dataclass(frozen=True)
 class Encoder:
     to_text: Callable[[Grid], str]
-    cell_chars: int  # how long the text of a cell can be
+    cell_chars: int  # the longest text of a cell
 
 
 def parse_encoder(expression: str) -> Encoder:
-    """Raises ValueError saying what is wrong with the expression, and what is known."""
+    """Raises ValueError with the fault in the expression, and the known encoders."""
     try:
         if len(expression) > _MAX_EXPRESSION_CHARS:
             raise ValueError(f"it is longer than {_MAX_EXPRESSION_CHARS} characters")
@@ -132,12 +132,12 @@ def _translated(base: Encoder, symbols: tuple[str, ...]) -> Encoder:
 
 
 def _check_symbol(symbol: object) -> None:
-    # What is printable has no line breaks and no lone surrogates.
+    # Printable text has no line breaks and no lone surrogates.
     if not isinstance(symbol, str) or not 1 <= len(symbol) <= 16 or not (symbol.isprintable() or symbol == "\t"):
         raise ValueError(f"{str(symbol)[:20]!r} is not a string of 1 to 16 printable characters")
 
 
-# Name: what makes it, and its arguments in order with their kinds.
+# Name: the function that makes the encoder, and its arguments in order with their kinds.
 _ENCODERS: dict[str, tuple[Callable[..., Encoder], dict[str, tuple[type, ...]]]] = {
     "MinimalGridEncoder": (_minimal, {}),
     "GridWithSeparationEncoder": (_separated, {"split_symbol": (str,)}),

@@ -1,4 +1,4 @@
-"""Puts the counting of sandbox.py into a parsed template where Jinja has no hook for it.
+"""Adds the counting of sandbox.py to a parsed template wherever Jinja has no hook for it.
 
 Loops count each round and the text that a round writes; joining with ~, comparing, slicing and making containers become
 calls of the sandbox's own methods.
@@ -64,7 +64,7 @@ def _weighed(node: nodes.Expr) -> nodes.Expr:
 
 
 def _literals(node: nodes.Node) -> Iterator[str]:
-    """Strings that the template itself holds; those of a loop inside are counted by that loop."""
+    """The strings of the template itself; an inner loop counts its own strings."""
     if isinstance(node, nodes.TemplateData):
         yield node.data
     elif isinstance(node, nodes.Const) and isinstance(node.value, str):

@@ -1,63 +1,50 @@
-"""From a line of a stream to the record that it holds, or to the reason why it holds none."""
+"""Parses a line of a stream into its record, or into the reason why it has none."""
 
 import json
-from dataclasses import dataclass
 
+from .reject_reason import RejectReason
 from .stream import MAX_LINE_BYTES, Line
 
-_REASON_CHARS = 600
 
-
-@dataclass(frozen=True)
-class Bad:
-    """Why a line, or one sample of it, is rejected; can always be written as UTF-8."""
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        clean = self.reason[:_REASON_CHARS].encode("utf-8", "backslashreplace").decode()
-        object.__setattr__(self, "reason", clean)
-
-
-def parse_line(line: Line) -> dict | Bad:
-    """A record whose strings may hold lone surrogates, and its numbers NaN: what is used of it is checked then."""
+def parse_line(line: Line) -> dict | RejectReason:
+    """The record may hold lone surrogates and NaN; later steps check the fields that they use."""
     if line.data is None:
-        return Bad(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
+        return RejectReason(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
     if not line.data.strip():
-        return Bad("is empty")
+        return RejectReason("is empty")
     try:
         text = line.data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return Bad(f"is not UTF-8: byte {error.start + 1} is 0x{line.data[error.start]:02x}")
+        return RejectReason(f"is not UTF-8: byte {error.start + 1} is 0x{line.data[error.start]:02x}")
     try:
         record = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
-        return Bad("is not JSON that can be read: it is nested too deeply")
+        return RejectReason("is not JSON that can be read: it is nested too deeply")
     except _Repeated as error:
-        return Bad(f"has the key `{error.args[0][:60]}` twice")
+        return RejectReason(f"has the key `{error.args[0][:60]}` twice")
     except ValueError as error:
-        return Bad(f"is not JSON: {str(error)[:200]}")
-    return record if isinstance(record, dict) else Bad(f"is {kind_of(record)}, not a JSON object")
+        return RejectReason(f"is not JSON: {str(error)[:200]}")
+    return record if isinstance(record, dict) else RejectReason(f"is {kind_of(record)}, not a JSON object")
 
 
-def check_text(value: object, field: str) -> str | Bad:
+def check_text(value: object, field: str) -> str | RejectReason:
     if not isinstance(value, str):
-        return Bad(f"`{field}` is {kind_of(value)}, not a string")
+        return RejectReason(f"`{field}` is {kind_of(value)}, not a string")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(value[error.start])
-        return Bad(f"`{field}` has a lone surrogate, \\u{code:04x}, at character {error.start + 1}")
+        return RejectReason(f"`{field}` has a lone surrogate, \\u{code:04x}, at character {error.start + 1}")
     return value
 
 
-def check_tokens(value: object, field: str) -> list[int] | Bad:
-    """Whole numbers; whether the vocabulary has them is seen later."""
+def check_tokens(value: object, field: str) -> list[int] | RejectReason:
+    """A list of whole numbers; a later step compares them with the vocabulary."""
     if not isinstance(value, list):
-        return Bad(f"`{field}` is {kind_of(value)}, not a list of token ids")
+        return RejectReason(f"`{field}` is {kind_of(value)}, not a list of token ids")
     for position, token in enumerate(value):
         if type(token) is not int:
-            return Bad(f"`{field}` has {kind_of(token)} at position {position}, not a token id")
+            return RejectReason(f"`{field}` has {kind_of(token)} at position {position}, not a token id")
     return value
 
 
@@ -84,7 +71,7 @@ class _Repeated(Exception):
 def _object(pairs: list[tuple[str, object]]) -> dict:
     record = dict(pairs)
     if len(record) < len(pairs):
-        # Which of the two was meant, nobody can know.
+        # The record does not show which of the two values is meant.
         seen: set[str] = set()
         raise _Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)))
     return record

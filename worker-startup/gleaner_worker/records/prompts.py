@@ -1,13 +1,13 @@
-"""From a record to what the tokenizer gets: the kinds of records, and which of them counts when there are several.
+"""Records as input of the tokenizer: the kinds of records, and their precedence.
 
-In this order: record.template (all fields of the record are its variables), record.field (a field with any of the kinds
-below), and otherwise the first that the record has of
+The first of these that applies: record.template (all fields of the record are its variables), record.field (a field
+with any of the kinds below), and the first of these fields in the record:
 
     text          a string
     prompt        a string
     messages      a list of {role, content}, and perhaps `tools` beside it; the model's chat template writes them
     tokens        a list of token ids
-    train, test   an ARC task; see arc.py. predictions_per_task makes several samples of it, and of nothing else
+    train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .augment import augment
 from .chat import Chat, check_messages, load_chat, written_as_python
-from .parse import Bad, check_text, check_tokens, kind_of, list_fields
+from .parse import check_text, check_tokens, kind_of, list_fields
+from .reject_reason import RejectReason
 from .template import Template, TemplateProblem
 
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
@@ -27,7 +28,7 @@ KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train`
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text, or the token ids themselves. `is_complete`: the special tokens are in it already, none are to be added."""
+    """Text, or the token ids themselves. `is_complete`: the text holds its special tokens."""
 
     content: str | list[int]
     is_complete: bool
@@ -45,7 +46,7 @@ class PromptWriter:
 
 
 def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
-    """Raises Failure("model") for a record spec that no record can be read with."""
+    """Raises Failure("model") for a record spec that cannot be used."""
     record = spec.record
     chat = load_chat(folder, spec.model)
     try:
@@ -61,34 +62,36 @@ def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
     )
 
 
-def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Bad] | Bad:
-    """One per prediction, made as they are asked for, or why the whole record is rejected."""
+def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | RejectReason] | RejectReason:
+    """The prompts, one per prediction, made on demand; or the reason that rejects the whole record."""
     if writer.template is not None:
-        prompt: Prompt | Bad | None = _from_template(record, writer.template)
+        prompt: Prompt | RejectReason | None = _from_template(record, writer.template)
     elif writer.field is not None:
         if writer.field not in record:
-            return Bad(f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}")
+            return RejectReason(
+                f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}"
+            )
         value = record[writer.field]
         prompt = None if isinstance(value, dict) else _from_value(value, record, writer.field, writer)
         record = value if isinstance(value, dict) else record
         if prompt is None and not _is_task(record):
-            return Bad(f"`{writer.field}` is an object, but not an ARC task with `train` and `test`")
+            return RejectReason(f"`{writer.field}` is an object, but not an ARC task with `train` and `test`")
     else:
         prompt = _from_known(record, writer)
-    if isinstance(prompt, Bad):
+    if isinstance(prompt, RejectReason):
         return prompt
     if prompt is not None:
         if writer.predictions > 1:
-            return Bad(f"is not an ARC task: predictions_per_task {writer.predictions} is for those alone")
+            return RejectReason(f"is not an ARC task: predictions_per_task {writer.predictions} is for those alone")
         return iter((prompt,))
     try:
         task = parse_task(record)
     except ValueError as error:
-        return Bad(f"is not an ARC task: {error}")
+        return RejectReason(f"is not an ARC task: {error}")
     return (_from_task(augment(task, writer.seed, k), writer.arc) for k in range(writer.predictions))
 
 
-def _from_known(record: dict, writer: PromptWriter) -> Prompt | Bad | None:
+def _from_known(record: dict, writer: PromptWriter) -> Prompt | RejectReason | None:
     """None for an ARC task."""
     for name in ("text", "prompt"):
         if name in record:
@@ -98,7 +101,7 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Bad | None:
     if "tokens" in record:
         return _plain(check_tokens(record["tokens"], "tokens"))
     if not _is_task(record):
-        return Bad(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
+        return RejectReason(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
     return None
 
 
@@ -106,7 +109,7 @@ def _is_task(record: dict) -> bool:
     return "train" in record and "test" in record
 
 
-def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Bad:
+def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | RejectReason:
     if not isinstance(value, list):
         return _plain(check_text(value, name))
     if value and isinstance(value[0], dict):
@@ -114,40 +117,42 @@ def _from_value(value: object, record: dict, name: str, writer: PromptWriter) ->
     return _plain(check_tokens(value, name))
 
 
-def _plain(content: str | list[int] | Bad) -> Prompt | Bad:
-    return content if isinstance(content, Bad) else Prompt(content, is_complete=False)
+def _plain(content: str | list[int] | RejectReason) -> Prompt | RejectReason:
+    return content if isinstance(content, RejectReason) else Prompt(content, is_complete=False)
 
 
-def _from_template(record: dict, template: Template) -> Prompt | Bad:
+def _from_template(record: dict, template: Template) -> Prompt | RejectReason:
     try:
         return _plain(check_text(template.render({"record": record, **record}), "record.template"))
     except TemplateProblem as problem:
-        return Bad(f"cannot be written with record.template: {problem}")
+        return RejectReason(f"cannot be written with record.template: {problem}")
 
 
-def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Bad:
+def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | RejectReason:
     if reason := check_messages(messages, name):
-        return Bad(reason)
+        return RejectReason(reason)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        return Bad(f"`tools` is {kind_of(tools)}, not a list of objects")
+        return RejectReason(f"`tools` is {kind_of(tools)}, not a list of objects")
     try:
         text = writer.chat.render(messages, writer.add_generation_prompt, tools)
     except TemplateProblem as problem:
-        return Bad(f"`{name}` cannot be written with the chat template: {problem}")
+        return RejectReason(f"`{name}` cannot be written with the chat template: {problem}")
     number = written_as_python(messages, text)
     if number is not None:
-        return Bad(f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone")
+        return RejectReason(
+            f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone"
+        )
     return _complete(text, name)
 
 
-def _from_task(task, arc: ArcPrompts) -> Prompt | Bad:
+def _from_task(task, arc: ArcPrompts) -> Prompt | RejectReason:
     try:
         text = arc.write(task)
     except TemplateProblem as problem:
-        return Bad(f"is an ARC task that cannot be written with the chat template: {problem}")
+        return RejectReason(f"is an ARC task that cannot be written with the chat template: {problem}")
     return _complete(text, "train") if arc.is_chat else Prompt(text, is_complete=False)
 
 
-def _complete(text: str, name: str) -> Prompt | Bad:
+def _complete(text: str, name: str) -> Prompt | RejectReason:
     checked = check_text(text, name)
-    return checked if isinstance(checked, Bad) else Prompt(checked, is_complete=True)
+    return checked if isinstance(checked, RejectReason) else Prompt(checked, is_complete=True)

@@ -1,6 +1,6 @@
-"""From the lines of a stream to samples and rejects, in order: what every later step agrees on.
+"""Samples and rejects of a stream, in the order of its lines: the numbering that every later step uses.
 
-Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 but for ARC tasks.
+Line n (from 0) with P predictions per task makes the samples n * P to n * P + P - 1; P is 1 except for ARC tasks.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -12,14 +12,15 @@ from tokenizers import Tokenizer
 
 from ..failures import Failure
 from ..spec import Spec
-from .encode import encode_complete, encode_texts, load_tokenizer
-from .keep import kept_fields
-from .parse import Bad, parse_line
+from .kept_fields import kept_fields
+from .parse import parse_line
 from .prompts import Prompt, PromptWriter, make_prompt_writer, write_prompts
+from .reject_reason import RejectReason
 from .select import Selection, make_selection, select
 from .stream import Line, count_lines, read_lines
+from .tokenizer import encode_complete, encode_texts, load_tokenizer
 
-# Tokenising many texts at once uses every core; these two bound what is held meanwhile.
+# Tokenising many texts at once uses every core; these two limit the memory of a window.
 _WINDOW_ITEMS = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
 _PREVIEW_CHARS = 200
@@ -29,10 +30,10 @@ _PREVIEW_CHARS = 200
 class Sample:
     index: int  # line * predictions_per_task + k
     token_ids: np.ndarray  # int32 [length]
-    positions: np.ndarray | None  # int32 [rows], of the stored tokens (for "mean": of those averaged); None: all
+    positions: np.ndarray | None  # int32 [rows], of the stored or averaged tokens; None for all
     preview: str
     truncated: bool
-    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" when it names none
+    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" without names
 
     @property
     def last(self) -> int:
@@ -41,12 +42,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reject:
-    """A sample that is not stored, or at once all those of a line that cannot be used."""
+    """A sample that is not stored, or all samples of a line that cannot be used."""
 
     index: int  # of the first sample
     reason: str
     samples: int = 1
-    line: int | None = None  # zero-based; where it is not given, a line is a sample
+    line: int | None = None  # zero-based; None where each line is one sample
 
     @property
     def last(self) -> int:
@@ -61,7 +62,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class Reader:
-    """All that decides, together with the stream itself, which samples there are."""
+    """The settings that, together with the stream, decide which samples there are."""
 
     tokenizer: Tokenizer
     vocab_size: int
@@ -78,7 +79,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Written:
-    """A prompt that is not tokenised yet."""
+    """A prompt before it is tokenised."""
 
     index: int
     line: int
@@ -92,8 +93,8 @@ Window = list[Written | Reject]
 def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
     """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
     tokenizer = load_tokenizer(folder, spec.model)
-    # Without the added tokens: some models have more of these than embeddings (Gemma 3 1B: one for images).
-    # A record with such a token is rejected.
+    # Without added tokens: some models have more of them than embeddings (Gemma 3 1B has one for images). A record with
+    # such a token is rejected.
     largest = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
     if largest >= vocab_size:
         raise Failure(
@@ -104,7 +105,7 @@ def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) ->
     return Reader(
         tokenizer,
         vocab_size,
-        min(spec.max_seq_length, max_positions),
+        spec.max_length(max_positions),
         spec.over_long,
         make_prompt_writer(spec, folder),
         make_selection(spec, tokenizer),
@@ -118,12 +119,12 @@ def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reje
 
 
 def count_samples(path: str, name: str, reader: Reader) -> int:
-    """Stored or rejected."""
+    """The number of samples, stored or rejected."""
     return count_lines(path, name) * reader.samples_per_line
 
 
 def read_windows(path: str, name: str, reader: Reader) -> Generator[Window]:
-    """The first half of read_samples: reads, and writes the prompts. May run on a thread of its own."""
+    """The first half of read_samples: reads lines and writes prompts. May run on a thread of its own."""
     window: Window = []
     size = 0
     for line in read_lines(path, name):
@@ -148,25 +149,25 @@ def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
     count = reader.samples_per_line
     first = line.index * count
     record = parse_line(line)
-    written = record if isinstance(record, Bad) else _write_record(record, reader)
-    if isinstance(written, Bad):
-        yield Reject(first, written.reason, count, line.index)
+    written = record if isinstance(record, RejectReason) else _write_record(record, reader)
+    if isinstance(written, RejectReason):
+        yield Reject(first, written.text, count, line.index)
         return
     prompts, kept = written
     for index, prompt in enumerate(prompts, first):
-        if isinstance(prompt, Bad):
-            yield Reject(index, prompt.reason, line=line.index)
+        if isinstance(prompt, RejectReason):
+            yield Reject(index, prompt.text, line=line.index)
         else:
             yield Written(index, line.index, prompt, kept)
 
 
-def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | Bad], str] | Bad:
+def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | RejectReason], str] | RejectReason:
     """The prompts of a record and its kept fields."""
     prompts = write_prompts(record, reader.writer)
-    if isinstance(prompts, Bad):
+    if isinstance(prompts, RejectReason):
         return prompts
     kept = kept_fields(record, reader.keep)
-    return kept if isinstance(kept, Bad) else (prompts, kept)
+    return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
 def _size(item: Written | Reject) -> int:
@@ -189,10 +190,10 @@ def _tokenize(window: Window, reader: Reader) -> Iterator[Sample | Reject]:
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
             made = _check_ids(content, reader)
-        if not isinstance(made, Bad):
+        if not isinstance(made, RejectReason):
             preview = content if isinstance(content, str) else _decode(content, reader)
             made = _accept(item, made, preview[:_PREVIEW_CHARS], reader)
-        yield Reject(item.index, made.reason, line=item.line) if isinstance(made, Bad) else made
+        yield Reject(item.index, made.text, line=item.line) if isinstance(made, RejectReason) else made
 
 
 def _texts(window: Window, is_complete: bool) -> list[str]:
@@ -200,11 +201,11 @@ def _texts(window: Window, is_complete: bool) -> list[str]:
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _check_ids(ids: list[int], reader: Reader) -> list[int] | Bad:
+def _check_ids(ids: list[int], reader: Reader) -> list[int] | RejectReason:
     for position, token in enumerate(ids):
         if not 0 <= token < reader.vocab_size:
             number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
-            return Bad(
+            return RejectReason(
                 f"token id {number} at position {position} is not in the vocabulary (0 to {reader.vocab_size - 1})"
             )
     return ids
@@ -214,20 +215,20 @@ def _decode(ids: list[int], reader: Reader) -> str:
     return reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
 
 
-def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Sample | Bad:
+def _accept(item: Written, ids: list[int], preview: str, reader: Reader) -> Sample | RejectReason:
     if not ids:
-        return Bad("has no tokens")
+        return RejectReason("has no tokens")
     truncated = len(ids) > reader.max_length
     if truncated and reader.over_long == "reject":
-        return Bad(
+        return RejectReason(
             f"is {len(ids)} tokens long; the limit is {reader.max_length} "
             "(max_seq_length in run.json, and never more than the model's positions; "
             "over_long: truncate would keep the beginning)"
         )
     token_ids = np.asarray(ids[: reader.max_length], dtype=np.int32)
-    if token_ids.max() >= reader.vocab_size:  # a tokenizer may add ids to a text that its vocabulary does not have
-        return cast(Bad, _check_ids(token_ids.tolist(), reader))
+    if token_ids.max() >= reader.vocab_size:  # a post-processor may add ids that the vocabulary lacks
+        return cast(RejectReason, _check_ids(token_ids.tolist(), reader))
     positions = select(reader.selection, token_ids)
-    if isinstance(positions, Bad):
+    if isinstance(positions, RejectReason):
         return positions
     return Sample(item.index, token_ids, positions, preview, truncated, item.kept)

@@ -1,13 +1,12 @@
-"""Jinja templates that can be run although neither they nor the records they get are trusted.
+"""Runs untrusted Jinja templates on untrusted records.
 
-Jinja's own sandbox keeps a template away from Python. This one also bounds what it may use up: everything that takes
-time or memory is counted, and a template that exceeds the count ends with an error. Counts, unlike a clock, give the
-same answer on every machine. What is counted:
+Jinja's own sandbox keeps a template away from Python. This sandbox also limits time and memory: it counts all work, and
+a template that exceeds the count ends with an error. Counts, unlike a clock, are the same on every machine. The counts:
 
   steps   rounds of loops, calls, filters, tests, comparisons
-  chars   of every string that is made, so also a bound on memory; containers count by their size
+  chars   of every string that is made, which limits memory too; containers count by their size
 
-There is no time, no random number and no other template: the same record gives the same text for ever.
+Templates have no time, no random number and no other template: one record always gives the same text.
 """
 
 import re
@@ -24,18 +23,18 @@ from jinja2.utils import Namespace, pass_context
 
 from .metering import add_counting
 
-MAX_STEPS = 2_000_000  # some seconds at the most
+MAX_STEPS = 2_000_000  # a few seconds
 MAX_CHARS = 1 << 28
-_CHARS_PER_STEP = 256  # of text that is looked through or copied
-_MAX_WIDTH = 100_000  # what one call may pad to
+_CHARS_PER_STEP = 256  # of text that is searched or copied
+_MAX_WIDTH = 100_000  # that one call may pad to
 _MAX_BITS = 1 << 16  # of a whole number
 _CALL_STEPS = 4
-_ITEM_CHARS = 16  # what an item of a container counts as
+_ITEM_CHARS = 16  # of one item of a container
 _FORBIDDEN_OF_STRINGS = frozenset({"encode", "translate", "maketrans", "expandtabs"})
 
 
 class TooMuch(TemplateRuntimeError):
-    """The template would use up more than it may."""
+    """The template exceeds its limit of steps or characters."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -58,7 +57,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self._steps, self._chars = MAX_STEPS, MAX_CHARS
 
     def step(self, chars: int = 0, steps: int = 1) -> bool:
-        """Counts work and the characters that it makes; true, so that it can stand in a condition."""
+        """Counts work and the characters that it makes; returns True, so that conditions can call it."""
         self._steps -= steps
         self._chars -= chars
         if self._steps < 0:
@@ -68,9 +67,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return True
 
     def size(self, value: Any) -> int:
-        """Characters of the value when written out, about; each part of a container is a step.
+        """The approximate characters of the written value; each part of a container counts as a step.
 
-        What is reached twice counts twice, as it does when it is written.
+        A part that is reached twice counts twice, as in the written text.
         """
         if isinstance(value, str):
             return len(value)
@@ -99,7 +98,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return total
 
     def weigh(self, value: Any) -> Any:
-        """Counts what it takes to compare or copy the value."""
+        """Counts the work of comparing or copying the value."""
         self.step(steps=1 + self.size(value) // _CHARS_PER_STEP)
         return value
 

@@ -1,4 +1,4 @@
-"""Which tokens of a sample have their vectors stored (spec: tokens, exclude_special)."""
+"""The tokens of a sample whose vectors are stored (spec: tokens, exclude_special)."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..spec import Spec
-from .parse import Bad
+from .reject_reason import RejectReason
 
 
 @dataclass(frozen=True)
 class Selection:
     tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice as text, or positions
-    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None when nothing is
+    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None without exclude_special
 
     @property
     def is_everything(self) -> bool:
@@ -20,18 +20,18 @@ class Selection:
 
 
 def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
-    """Special is what tokenizer.json says of its added tokens, wherever in a sample they are."""
+    """Special tokens are the added tokens that tokenizer.json calls special, anywhere in a sample."""
     if not spec.exclude_special:
         return Selection(spec.tokens, None)
     special = [id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     return Selection(spec.tokens, np.array(sorted(special), np.int32))
 
 
-def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | Bad:
-    """int32 [rows] positions in token_ids, in the order in which they are stored; for "mean" those that are averaged.
+def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | RejectReason:
+    """int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
-    None stands for all of them, and is given for every sample of a run or for none. Positions and slices count among
-    the tokens that remain when the special ones are taken out.
+    None stands for all tokens, and is returned for every sample of a run or for none. Positions and slices count the
+    tokens that remain without the special ones.
     """
     if selection.is_everything:
         return None
@@ -41,7 +41,7 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | B
         positions = positions[~np.isin(token_ids, selection.special_ids)]
         words = f"{len(positions)} tokens that are not special"
         if not len(positions):
-            return Bad(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
+            return RejectReason(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.tokens
     if wanted in ("all", "mean"):
         return positions
@@ -49,15 +49,15 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | B
         return positions[-1:]
     if isinstance(wanted, str):
         chosen = positions[slice(*(int(part) if part else None for part in wanted.split(":")))]
-        return chosen if len(chosen) else Bad(f"has {words}: the slice {wanted} selects none of them")
+        return chosen if len(chosen) else RejectReason(f"has {words}: the slice {wanted} selects none of them")
     count = len(positions)
     absent = [position for position in wanted if not -count <= position < count]
     if absent:
-        return Bad(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
+        return RejectReason(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
     places = [position % count for position in wanted]
     if len(set(places)) < len(places):
         first, second = _same(wanted, places)
-        return Bad(f"has {words}: positions {first} and {second} are the same token")
+        return RejectReason(f"has {words}: positions {first} and {second} are the same token")
     return positions[places]
 
 

@@ -1,4 +1,4 @@
-"""Reading a stream: lines out of a local JSONL file, plain or gzip, with memory bounded by one line."""
+"""Reads a stream: the lines of a local JSONL file, plain or gzip, with memory for one line."""
 
 import gzip
 import zlib
@@ -16,12 +16,12 @@ _GZIP_MAGIC = b"\x1f\x8b"
 @dataclass(frozen=True)
 class Line:
     index: int  # zero-based
-    data: bytes | None  # without its line ending; None when it is longer than MAX_LINE_BYTES
+    data: bytes | None  # without its line ending; None for a line over MAX_LINE_BYTES
     size_bytes: int
 
 
 def read_lines(path: str, name: str) -> Iterator[Line]:
-    """Yields every line, also the blank ones. A newline at the end of the file makes no further line.
+    """Yields every line, including blank lines. A newline at the end of the file makes no further line.
 
     The content decides whether the file is gzip: no JSON line starts with gzip's magic bytes.
     Raises Failure("stream"), naming the object `name`, when a gzip file is damaged.
@@ -57,9 +57,9 @@ def _open(path: str) -> BinaryIO:
 
 
 def _split(file: BinaryIO) -> Iterator[bytes | int]:
-    """Lines without their ending; for a line over the limit, its length alone."""
+    """Lines without their ending; the length alone for a line over the limit."""
     first = True
-    # The mark is no part of the first line, so it must not shorten what is read of it.
+    # The byte order mark is no part of the first line, so it does not count towards the limit.
     while line := file.readline(MAX_LINE_BYTES + 2 + (len(_BOM) if first else 0)):
         if first:
             first = False

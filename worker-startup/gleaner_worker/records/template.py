@@ -15,22 +15,22 @@ from .sandbox import Sandbox
 
 MAX_TEMPLATE_CHARS = 1 << 20
 MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
-DATE = datetime(2024, 7, 26)  # what Llama 3.2's own template falls back on
+DATE = datetime(2024, 7, 26)  # the date in Llama 3.2's own template
 _MAX_FORM_CHARS = 100
 _REASON_CHARS = 300
 
 
 class TemplateProblem(Exception):
-    """Why there is no text; says the template's line where it is known."""
+    """The reason why a template gives no text, with the template's line where it is known."""
 
 
 class Template:
-    """May be used from any thread."""
+    """A compiled template; any thread may render it."""
 
     def __init__(self, source: str, is_chat: bool):
         """Raises TemplateProblem when it cannot be compiled.
 
-        `is_chat`: as transformers runs chat templates: line breaks after a block and blanks before it are taken out,
+        `is_chat`: as transformers runs chat templates. Line breaks after a block and blanks before it are removed,
         undefined names are empty, and `raise_exception` and a date for `strftime_now` exist. Otherwise the text stays
         as written, and undefined names are errors.
         """
@@ -50,7 +50,7 @@ class Template:
             self._sandbox.globals["strftime_now"] = _Date(name="strftime_now")
         try:
             self._template = self._sandbox.from_string(source)
-        except Exception as error:  # whatever a hostile source makes of the parser
+        except Exception as error:  # hostile sources raise any error in the parser
             raise TemplateProblem(_describe(error)) from None
 
     def render(self, values: Mapping[str, Any]) -> str:
@@ -59,7 +59,7 @@ class Template:
             self._sandbox.refill()
             try:
                 text = self._template.render(values)
-            except (Exception, RecursionError) as error:  # whatever a hostile template makes of its record
+            except (Exception, RecursionError) as error:  # hostile templates raise any error
                 raise TemplateProblem(_describe(error)) from None
         if len(text) > MAX_TEXT_BYTES:
             raise TemplateProblem(f"it makes {len(text)} characters; the limit is {MAX_TEXT_BYTES}")
@@ -67,7 +67,7 @@ class Template:
 
 
 class _Generation(Extension):
-    """{% generation %}…{% endgeneration %} marks what the assistant said; here it is text like any other."""
+    """{% generation %}…{% endgeneration %} marks the assistant's text; here it is text like any other."""
 
     tags = {"generation"}
 
@@ -78,9 +78,9 @@ class _Generation(Extension):
 
 
 class _Date(Undefined):
-    """strftime_now: it is not defined for a template that asks, and gives DATE to one that calls it all the same."""
+    """strftime_now: undefined for a template that tests it, and DATE for a template that calls it."""
 
-    unsafe_callable = alters_data = False  # what the sandbox and the context look for; nothing else is there
+    unsafe_callable = alters_data = False  # attributes that the sandbox and the context read
     jinja_pass_arg = None
 
     def __call__(self, form: str) -> str:

@@ -1,4 +1,4 @@
-"""A shard's index: its samples, their token ids, which of the tokens have rows, and what was kept of the records."""
+"""A shard's index: its samples, their token ids, the positions of tokens with rows, and the kept fields."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .plan import ShardPlan
 
 
 def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
-    """By name. row_offsets and positions only where the rows are not exactly the tokens; kept only where fields are."""
+    """The tensors of the index by name. row_offsets and positions are left out where rows are exactly the tokens."""
     samples = plan.samples
     tensors = {
         "sample_idx": np.array([sample.index for sample in samples], np.int64),
@@ -25,7 +25,7 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
 
 
 def row_positions(plan: ShardPlan) -> list[np.ndarray] | None:
-    """int32 [rows] per sample: where the token of each row is. None when rows are the tokens, or means of them."""
+    """int32 [rows] per sample: the position of each row's token. None when rows are all tokens, or means of tokens."""
     if plan.pooled or all(sample.positions is None for sample in plan.samples):
         return None
     return [

@@ -1,8 +1,8 @@
-"""The computed batches of an unfinished shard, kept when a VM is taken away, for whoever goes on with the stream.
+"""Partials: the computed batches of an unfinished shard, saved by a preempted VM for the next worker of the stream.
 
-A partial holds a run of consecutive batches of the shard's plan, so what comes of it is the same bytes as without it.
-It is only ever a saving of time: one that does not fit, or cannot be read, is passed over. A shard is saved in several
-partials of a bounded size, at once: on a slow network some arrive in time, and each is of use alone.
+A partial holds consecutive batches of the shard's plan, so the shard has the same bytes with and without it. Partials
+only save time: a worker ignores those that do not fit or cannot be read. A shard is saved as several partials of a
+bounded size at once, because a slow network may deliver only some of them, and each is useful alone.
 """
 
 import logging
@@ -13,15 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from gleaner_reader.facts import is_number
+from gleaner_reader.header import is_number
 
 from ..failures import Failure
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import partial_name, partial_prefix
 from ..objects import Bucket, ObjectInfo
-from ..work import Work, disagreement, shard_identity
-from .shard import ShardInProgress
-from .write import encode_tensors
+from ..work import Work
+from .encode import encode_tensors
+from .shard_buffer import ShardBuffer
+from .shard_identity import disagreement, shard_identity
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +31,14 @@ _PARALLEL = 4
 
 
 class Partials:
-    """What earlier holders of this stream left, and where this one leaves its own."""
+    """The partials of earlier workers of this stream, and those of this worker."""
 
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str):
         self._work, self._model, self._bucket, self._folder = work, model, bucket, folder
         self._found = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
 
-    def restore(self, shard: ShardInProgress) -> None:
-        """Fills the shard with every batch that a fitting partial has."""
+    def restore(self, shard: ShardBuffer) -> None:
+        """Fills the shard with every batch of a fitting partial."""
         prefix = partial_prefix(self._work.run, self._work.stream, shard.plan.number)
         identity = self._identity(shard)
         fitting = [
@@ -56,17 +57,17 @@ class Partials:
                 "Going on with %d of %d batches of shard %d", shard.done.sum(), len(shard.batches), shard.plan.number
             )
 
-    def save(self, shards: Iterable[ShardInProgress]) -> None:
-        """Stores the batches done so far. Safe beside a computation that goes on: finished rows do not change."""
+    def save(self, shards: Iterable[ShardBuffer]) -> None:
+        """Stores the finished batches. A computation may go on: finished rows do not change."""
         parts = [(shard, part) for shard in shards for part in _runs_to_save(shard, self._model.row_bytes)]
         if parts:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
                 list(pool.map(lambda part: self._save(*part), parts))
 
-    def _identity(self, shard: ShardInProgress) -> dict[str, str]:
+    def _identity(self, shard: ShardBuffer) -> dict[str, str]:
         return shard_identity(self._work, shard.plan, self._model.fingerprint)
 
-    def _save(self, shard: ShardInProgress, part: range) -> None:
+    def _save(self, shard: ShardBuffer, part: range) -> None:
         name = partial_name(self._work.run, self._work.stream, shard.plan.number, self._work.epoch, part[0], part[-1])
         metadata = self._identity(shard) | {"first_batch": str(part[0]), "last_batch": str(part[-1])}
         spans = _spans(shard, part)
@@ -89,7 +90,7 @@ class Partials:
             name,
         )
 
-    def _load(self, shard: ShardInProgress, info: ObjectInfo) -> None:
+    def _load(self, shard: ShardBuffer, info: ObjectInfo) -> None:
         path = os.path.join(self._folder, info.name.rpartition("/")[2])
         try:
             if info.size_bytes > self._limit(shard, _run_of(info)):
@@ -103,13 +104,13 @@ class Partials:
             if os.path.exists(path):
                 os.unlink(path)
 
-    def _limit(self, shard: ShardInProgress, part: range) -> int:
-        """More bytes than any partial of those batches has."""
+    def _limit(self, shard: ShardBuffer, part: range) -> int:
+        """A size that no partial of these batches reaches."""
         sums = sum(array[part.start : part.stop].nbytes for array in shard.sums.values())
         return _row_count(shard, part) * self._model.row_bytes + sums + (1 << 20)
 
-    def _put(self, shard: ShardInProgress, part: range, tensors: dict[str, np.ndarray]) -> None:
-        """Raises ValueError or KeyError, and has changed nothing that counts, when a tensor does not fit."""
+    def _put(self, shard: ShardBuffer, part: range, tensors: dict[str, np.ndarray]) -> None:
+        """Raises ValueError or KeyError when a tensor does not fit; no batch counts as done then."""
         spans, rows = _spans(shard, part), _row_count(shard, part)
         layers = len(self._model.layers)
         places = {f"rows.{site}": (array, rows) for site, array in shard.rows.items()}
@@ -132,8 +133,8 @@ class Partials:
             done[part.start : part.stop] = True
 
 
-def _runs_to_save(shard: ShardInProgress, row_bytes: int) -> list[range]:
-    """Consecutive batches that are done and in no partial yet, in runs of at most _PART_BYTES."""
+def _runs_to_save(shard: ShardBuffer, row_bytes: int) -> list[range]:
+    """Consecutive batches that are done and not saved yet, in runs of at most _PART_BYTES."""
     runs: list[range] = []
     size = 0
     for number, is_due in enumerate(shard.done & ~shard.saved):
@@ -148,28 +149,28 @@ def _runs_to_save(shard: ShardInProgress, row_bytes: int) -> list[range]:
     return runs
 
 
-def _spans(shard: ShardInProgress, part: range) -> list[slice]:
-    """The rows of each sample of those batches, in the order of the batches."""
+def _spans(shard: ShardBuffer, part: range) -> list[slice]:
+    """The rows of each sample of these batches, in the order of the batches."""
     offsets = shard.plan.row_offsets
     return [slice(int(offsets[s]), int(offsets[s + 1])) for number in part for s in shard.batches[number].rows]
 
 
-def _row_count(shard: ShardInProgress, part: range) -> int:
+def _row_count(shard: ShardBuffer, part: range) -> int:
     return sum(span.stop - span.start for span in _spans(shard, part))
 
 
 def _gather(rows: np.ndarray, spans: list[slice]) -> np.ndarray:
-    """[L, R, ...] -> [L, those rows, ...]."""
+    """[L, R, ...] -> [L, rows of the spans, ...]."""
     raw = _raw(rows)
     return np.concatenate([raw[:, span] for span in spans], axis=1).view(rows.dtype)
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """As integers: numpy copies bf16 one value at a time."""
+    """The array as integers, because numpy copies bf16 one value at a time."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def _run_of(info: ObjectInfo) -> range:
-    """The batches that a partial says it holds; none when it says it badly."""
+    """The batches of a partial by its metadata; none for malformed metadata."""
     first, last = (info.metadata.get(key, "") for key in ("first_batch", "last_batch"))
     return range(int(first), int(last) + 1) if is_number(first, 9) and is_number(last, 9) else range(0)

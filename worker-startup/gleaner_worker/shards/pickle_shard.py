@@ -23,11 +23,11 @@ _LEVEL = 1
 
 
 def encode_pickle(plan: ShardPlan, layers: dict[int, np.ndarray], facts: dict[str, str], threads: int) -> list[bytes]:
-    """layers: [rows, d_model] fp32 or fp16. facts: what is known of the shard, put where readers of gzip skip it."""
+    """layers: [rows, d_model] fp32 or fp16. facts: of the shard, in a field that readers of gzip skip."""
     with ThreadPoolExecutor(threads, "gzip") as pool:
         members = _Members(pool, gzip_header(facts), ahead=2 * threads)
         pickler = pickle.Pickler(members, protocol=4)
-        # No memo: with it the bytes depend on which equal objects happen to be one, and every array is kept twice.
+        # Without memo: a memo makes the bytes depend on shared objects, and keeps every array twice.
         pickler.fast = True
         pickler.dump({layer: list(_entries(plan, rows)) for layer, rows in layers.items()})
         return members.finish()
@@ -52,7 +52,7 @@ def _entries(plan: ShardPlan, rows: np.ndarray) -> Iterator[dict]:
 
 
 class _Members:
-    """A file that packs what is written to it, _MEMBER_BYTES at a time; at most `ahead` of them wait in memory."""
+    """A file that packs its content, _MEMBER_BYTES at a time; at most `ahead` members wait in memory."""
 
     def __init__(self, pool: ThreadPoolExecutor, first_header: bytes, ahead: int):
         self._pool, self._header, self._ahead = pool, first_header, ahead
@@ -66,7 +66,7 @@ class _Members:
         begin = 0
         while begin < len(view):
             part = view[begin : begin + _MEMBER_BYTES - self._size]
-            # What is small is the pickler's own buffer, which it may use again.
+            # Small writes are the pickler's own buffer, which it uses again.
             self._parts.append(part if isinstance(data, bytes) else memoryview(bytes(part)))
             self._size += len(part)
             begin += len(part)

@@ -1,7 +1,7 @@
-"""Which samples go into which shard and which batch: decided before anything is computed.
+"""The plan of shards and batches, made before any computation.
 
-The plan follows from the stream, the tokenizer and the spec alone, never from the machine, the time or what went
-before. So a run that was interrupted anywhere makes the same bytes as one that was not.
+The plan follows from the stream, the tokenizer and the spec alone, never from the machine, the time or the past. So a
+run with any interruption makes the same bytes as a run without.
 """
 
 import hashlib
@@ -12,24 +12,21 @@ from functools import cached_property
 
 import numpy as np
 
+from ..batching import batch_height, batch_width, plan_batches
 from ..records.samples import Reject, Sample
 
-SHORTEST_BATCH_TOKENS = 32
-_FINE_ABOVE = 64  # tokens: from here on widths go up in two steps to twice as many, and
-_FINER_ABOVE = 1024  # from here on in four
-BATCH_TOKENS = 2048
-# However small a row is, a shard's index and its samples must fit into memory too.
+# The index and the samples of a shard must fit into memory for rows of any size.
 MAX_SHARD_TOKENS = 1 << 20
-# A shard ends where its last batch is full, as far as that is to be had: it pays where a batch is much of a shard.
+# A shard ends where its last batch is full, if possible. The gain counts where one batch is a large part of a shard.
 _MOST_BATCHES = 64
-_MOST_LEFT = 256  # samples that go to the next shard
-_SMALLEST_SHARE = 0.5  # of what would fit
-_GAIN = 1.02  # what it takes to leave more
+_MOST_LEFT = 256  # samples that move to the next shard
+_SMALLEST_SHARE = 0.5  # of the samples that would fit
+_GAIN = 1.02  # the least improvement for which more samples move
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How large a shard may become. Counted as it lies in memory: what a codec makes of it is not known before."""
+    """The largest size of a shard. Sizes are those in memory, because the size after a codec is unknown here."""
 
     shard_bytes: int
     row_bytes: int  # of one stored vector in every layer and site, scales included
@@ -44,7 +41,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """The sample indices first_sample..last_sample, of which `samples` are stored and the rest are rejected."""
+    """The sample indices first_sample..last_sample: `samples` are stored, the others are rejected."""
 
     number: int  # from 1
     first_sample: int
@@ -76,27 +73,18 @@ class ShardPlan:
 
 
 def row_count(sample: Sample, pooled: bool) -> int:
-    """How many vectors are stored of the sample, per layer and site."""
+    """The number of vectors that are stored of the sample, per layer and site."""
     if pooled:
         return 1
     return len(sample.token_ids if sample.positions is None else sample.positions)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """`rows` are positions in the plan's samples; the array has `height` rows of `width` tokens, dummies included."""
-
-    rows: tuple[int, ...]
-    height: int
-    width: int
-
-
 def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generator[ShardPlan]:
     """Fills shards in sample order.
 
-    A shard is full when the next sample would bring it over its capacity, or over MAX_SHARD_TOKENS; a larger sample
-    gets a shard of its own. The last samples move to the next shard where the batches are better filled without
-    them. A reject stays with the samples before it. Yields nothing when there are no lines.
+    A shard is full when the next sample would exceed its capacity, or MAX_SHARD_TOKENS; a larger sample gets a shard of
+    its own. The last samples move to the next shard where the batches are better filled without them. A reject stays
+    with the samples before it. Yields nothing when there are no lines.
     """
     number, first, last, size, tokens = 1, 0, -1, 0, 0
     samples: list[Sample] = []
@@ -120,7 +108,7 @@ def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generat
 
 
 def _cut(samples: Sequence[Sample], capacity: Capacity) -> int:
-    """How many of the samples, which all fit into one shard, it takes."""
+    """The number of samples for this shard, among samples that all fit."""
     lengths = sorted(len(sample.token_ids) for sample in samples)
     left = held = sum(map(capacity.sample_bytes, samples))
     best, best_fill = len(samples), 0.0
@@ -141,7 +129,7 @@ def _cut(samples: Sequence[Sample], capacity: Capacity) -> int:
 def _fill(lengths: Sequence[int], max_length: int) -> float | None:
     """The share of real tokens in the batches of samples of these lengths (ascending).
 
-    None where there are so many batches that the last one hardly counts.
+    None for more batches than _MOST_BATCHES, where the last batch hardly counts.
     """
     computed, batches, end = 0, 0, len(lengths)
     while end > 0 and batches < _MOST_BATCHES:
@@ -151,53 +139,14 @@ def _fill(lengths: Sequence[int], max_length: int) -> float | None:
     return sum(lengths) / computed if end <= 0 else None
 
 
-def plan_batches(lengths: list[int], max_length: int) -> list[Batch]:
-    """Groups samples of similar length into few fixed shapes, longest first; only the last batch has rows to spare.
-
-    A batch is what one device computes, whatever others do beside it: so the bytes do not depend on how many there are.
-    """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    batches: list[Batch] = []
-    begin = 0
-    while begin < len(order):
-        width = batch_width(lengths[order[begin]], max_length)
-        height = batch_height(width)
-        batches.append(Batch(tuple(order[begin : begin + height]), height, width))
-        begin += height
-    return batches
-
-
 def shapes_of(plan: ShardPlan, max_length: int) -> list[tuple[int, int]]:
     """The (height, width) of the plan's batches, each once, in the order of the batches."""
     batches = plan_batches([len(sample.token_ids) for sample in plan.samples], max_length)
     return list(dict.fromkeys((batch.height, batch.width) for batch in batches))
 
 
-def batch_shapes(max_length: int) -> list[tuple[int, int]]:
-    """Every (height, width) that plan_batches can ask for, narrowest first."""
-    widths = {batch_width(1, max_length)}
-    while max(widths) < max_length:
-        widths.add(batch_width(max(widths) + 1, max_length))
-    return [(batch_height(width), width) for width in sorted(widths)]
-
-
-def batch_height(width: int) -> int:
-    return max(1, BATCH_TOKENS // width)
-
-
-def batch_width(length: int, max_length: int) -> int:
-    power = SHORTEST_BATCH_TOKENS
-    while power < length:
-        power *= 2
-    # Several steps above half of a power of two: the longer a sample, the more each token of padding costs.
-    step = power // 2 // (4 if power > _FINER_ABOVE else 2) if power > _FINE_ABOVE else power
-    width = -(-length // step) * step
-    # The longest shape ends at the limit itself, not at the next step.
-    return min(width, -(-max_length // SHORTEST_BATCH_TOKENS) * SHORTEST_BATCH_TOKENS)
-
-
 def tokens_sha256(samples: Iterable[Sample]) -> str:
-    """Over each sample's index and length (int64) and token ids (int32), little endian, in order."""
+    """The digest of each sample's index and length (int64) and token ids (int32), little endian, in order."""
     digest = hashlib.sha256()
     for sample in samples:
         digest.update(np.array([sample.index, len(sample.token_ids)], dtype="<i8").tobytes())

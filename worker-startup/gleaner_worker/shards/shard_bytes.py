@@ -1,4 +1,4 @@
-"""An encoded shard in memory: buffers that are read, and uploaded, as one file."""
+"""An encoded shard in memory: buffers that are read and uploaded as one file."""
 
 import io
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from gleaner_reader.checksums import as_text, combine, crc32c
 
 
 class ShardBytes(io.RawIOBase):
-    """A seekable file over buffers that are not copied; closing it does nothing, so that it can be sent again.
+    """A seekable file over buffers that are not copied. Closing it has no effect, so that it can be sent again.
 
-    size: in bytes. crc32c: of all of them, base64. `checksums`: of each buffer, where they are known already.
+    size: in bytes. crc32c: of the whole file, base64. `checksums`: of each buffer, where they are known.
     """
 
     def __init__(self, buffers: Sequence, checksums: Sequence[int] | None = None):
@@ -61,7 +61,7 @@ class ShardBytes(io.RawIOBase):
         return begin
 
     def close(self) -> None:
-        """Nothing to close: the buffers go when the last reference does."""
+        """Has no effect: the buffers are freed with the last reference."""
 
     def _take(self, size: int) -> list[memoryview]:
         """The next `size` bytes, as views."""
@@ -77,7 +77,7 @@ class ShardBytes(io.RawIOBase):
 
 
 def bytes_of(array: np.ndarray) -> np.ndarray:
-    """uint8 view of a C-contiguous array, as it lies in memory."""
+    """uint8 view of a C-contiguous array."""
     if not array.flags.c_contiguous:
         raise ValueError("only a contiguous array can be written without a copy")
     return array.reshape(-1).view(np.uint8)

@@ -1,23 +1,23 @@
-"""metadata.json: what a finished stream has, in the seeds' fields and ours. It says nothing of when or by whom."""
+"""metadata.json: the summary of a finished stream, in the seeds' fields and ours, without times or workers."""
 
 import importlib.metadata
 import json
 import platform
 import re
 
-from ..model.loaded import Model
+from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
 from .plan import ShardPlan
-from .shard import fold_stats
+from .shard_stats import fold_stats
 
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 _MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
 _BUNDLE = re.compile(r"/bundle-([0-9a-f]{64})/")
-# What may differ between two attempts that stored the same.
+# Fields that may differ between two attempts with the same shards.
 _CIRCUMSTANCES = ("versions", "code")
-# What is told of the final shard's bytes: it is stored after its summary, perhaps by another, with other last bits.
+# Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
 _FINAL_BYTES = ("crc32c", "size_bytes", "file_size_mb", "stats")
 
 
@@ -87,7 +87,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
 
 
 def same_summary(mine: bytes, theirs: bytes) -> bool:
-    """Whether another attempt, perhaps with other software or hardware, came to the same, all but the final bytes."""
+    """Whether another attempt, with any software or hardware, has the same summary except for the final bytes."""
     try:
         return _lasting(json.loads(mine)) == _lasting(json.loads(theirs))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -102,23 +102,11 @@ def _lasting(summary: dict) -> tuple[dict, list[dict]]:
 
 
 def tells_of(summary: bytes, final: dict) -> bool:
-    """Whether a summary has the final shard as this entry has it."""
+    """Whether the summary has the final shard as this entry has it."""
     return json.loads(summary)["shards"][-1] == final
 
 
-def same_rejects(mine: bytes, theirs: bytes) -> bool:
-    """Whether the same lines are rejected; other software may word a reason otherwise."""
-    try:
-        return _rejected(mine) == _rejected(theirs)
-    except (ValueError, AttributeError, RecursionError):
-        return False
-
-
-def _rejected(text: bytes) -> list[dict]:
-    return [{key: value for key, value in json.loads(line).items() if key != "reason"} for line in text.splitlines()]
-
-
 def _code() -> str | None:
-    """The sha256 of the bundle that this file came in, or None where it came in none."""
+    """The sha256 of the bundle that holds this file, or None outside of a bundle."""
     match = _BUNDLE.search(__file__)
     return match[1] if match else None

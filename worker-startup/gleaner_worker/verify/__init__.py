@@ -1,1 +1,1 @@
-"""Reading everything again: is each sample stored exactly once?"""
+"""Verifies a run: reads everything again and finds out whether each sample is stored exactly once."""

@@ -1,8 +1,8 @@
-"""Reads a run's streams and every shard again and says whether each sample is stored exactly once.
+"""Reads a run's streams and every shard again, and reports whether each sample is stored exactly once.
 
     python -m gleaner_worker.verify --bucket B --run RUN --json
 
-Exit status: 0 all is right, 1 something is not, 2 it could not be checked. It writes nothing to the bucket.
+Exit status: 0 for a verified run, 1 for problems, 2 when verify itself failed. Writes nothing to the bucket.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 class Progress:
-    """Says each problem at once, and every few seconds where the verification is."""
+    """Reports each problem at once, and the state of the verification every few seconds."""
 
     def __init__(self, run: str, say: Callable[[str], None] | None):
         self._started = time.monotonic()
@@ -83,7 +83,7 @@ class Progress:
 
 
 def printable(line: str) -> str:
-    """The line as a terminal may have it: names of objects come from strangers."""
+    """The line without control characters: strangers choose the names of objects."""
     return "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 

@@ -1,13 +1,14 @@
-"""The inside of a pkl.gz shard, in one pass, with one sample in memory at a time."""
+"""The content of a pkl.gz shard, read in one pass, with one sample in memory at a time."""
 
 import numpy as np
 
+from gleaner_reader.convert import Rows
 from gleaner_reader.files import open_file
-from gleaner_reader.pickle_shard import PickleShard, most_bytes
-from gleaner_reader.values import Rows
+from gleaner_reader.pickle_entries import most_bytes
+from gleaner_reader.pickle_shard import PickleShard
 
-from .content import ShardContent, Wanted, contradictions, wrong_values
-from .measure import Measure
+from .shard_content import ShardContent, Wanted, contradictions, wrong_values
+from .statistics import LayerStatistics
 
 _PICKLED_AS = {"fp16": np.dtype(np.float16), "fp32": np.dtype(np.float32)}
 
@@ -20,10 +21,10 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
     limit = most_bytes(len(wanted.layers), rows, row_bytes, samples, keeps=bool(wanted.spec.keep))
     shard = PickleShard(open_file(path), limit)
     content.problems += contradictions(shard.metadata, metadata)
-    measures: dict[object, Measure] = {layer: Measure() for layer in wanted.layers}
+    measures: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in wanted.layers}
 
     def take(layer: object, array: np.ndarray) -> str | tuple[int, ...]:
-        """The shape of a sample's values, or what is wrong with them."""
+        """The shape of a sample's values, or a phrase for their problem."""
         if array.dtype != dtype or array.ndim != 2 or array.shape[1] != wanted.d_model:
             return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {wanted.d_model}]"
         if layer in measures and not measures[layer].add(Rows(array, None)):
@@ -44,8 +45,8 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
             return
     if shard.metadata:
         content.stats = shard.stats
-        for name, measure in zip(wanted.names, measures.values(), strict=True):
-            content.problems += wrong_values(name, measure, shard.stats.get(name), False)
+        for name, found in zip(wanted.names, measures.values(), strict=True):
+            content.problems += wrong_values(name, found, shard.stats.get(name), False)
     content.sample_idx = [entry["sample_idx"] for entry in first]
     content.row_counts = [entry["activation"][0] for entry in first]
     content.previews = [entry["text_preview"] for entry in first]

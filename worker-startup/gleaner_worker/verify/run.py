@@ -1,26 +1,28 @@
-"""A whole run: every stream of it, held against every shard."""
+"""A whole run: every stream compared with its shards."""
 
 import json
 from collections import defaultdict
 from collections.abc import Callable
 
 from ..failures import Failure
-from ..model.folder import find_model, open_reader
-from ..model.pin import find_run_model, read_pin
+from ..model.model_lock import find_run_model, read_model_lock
+from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
+from ..records.samples import make_reader
 from ..spec import Spec, parse_spec
-from .content import Wanted
-from .shard import Expectation
+from .expectation import Expectation
+from .shard_content import Wanted
 from .stream import COUNTS, unread_stream, verify_stream
 
 
 def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
-    """The report. Raises Failure or OSError when it cannot be known. `folder`: scratch space, as large as one shard."""
+    """The report. Raises Failure or OSError when verify itself fails. `folder`: scratch space for one shard."""
     spec, spec_hash = _read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
-    config, layers, reader = open_reader(spec, model_folder)
+    config, layers = read_config(spec, model_folder)
+    reader = make_reader(model_folder, spec, config.vocab_size, config.max_positions)
     wanted = Wanted(spec, layers, config.d_model, selects=not reader.selection.is_everything)
     expectation = Expectation(run, spec_hash, wanted, reader, fingerprint)
     streams = _list_streams(bucket, run, problems)
@@ -38,19 +40,19 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
         found = outputs.get(output_prefix(run, stream), [])
         try:
             results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
-        except (Failure, FileNotFoundError) as error:  # of this stream; the others are looked at all the same
+        except (Failure, FileNotFoundError) as error:  # of this stream; verify reads the others
             results.append(unread_stream(run, stream, info, found, error))
     return report_on(run, results, problems)
 
 
 def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
-    """The folder of the run's model, and the model's fingerprint where model.json says it."""
+    """The folder of the run's model, and the model's fingerprint where model.json has it."""
     try:
-        pin = read_pin(bucket, run)
+        lock = read_model_lock(bucket, run)
     except Failure as error:
         problems.append(error.reason)
         return find_model(spec.model, folder, bucket, revision=spec.revision, weights=False).folder, None
-    return find_run_model(spec, run, folder, bucket, weights=False).folder, pin.fingerprint if pin else None
+    return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
 
 
 def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:

@@ -9,8 +9,8 @@ from gleaner_reader.files import open_file
 from gleaner_reader.index import INDEX, read_index
 from gleaner_reader.tensor_shard import SafetensorsShard
 
-from .content import ShardContent, Wanted, contradictions, wrong_values
-from .measure import Measure
+from .shard_content import ShardContent, Wanted, contradictions, wrong_values
+from .statistics import LayerStatistics
 
 _STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
 
@@ -19,7 +19,7 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
     """Raises ShardError."""
     shard = SafetensorsShard(open_file(path))
     content.problems += contradictions(shard.metadata, metadata)
-    found = {name: (info.dtype, list(info.shape)) for name, info in shard.layout.tensors.items()}
+    found = {name: (info.dtype, list(info.shape)) for name, info in shard.header.tensors.items()}
     content.problems += _differences(_expected_tensors(metadata, wanted), found)
     if content.problems:
         return
@@ -28,7 +28,7 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
     for site in wanted.spec.sites:
         for layer in wanted.layers:
             _check_layer(shard, site, layer, wanted.spec.dtype == "int8", content)
-    index = read_index(shard.layout.tensors, shard.tensor, shard.num_rows, shard.url)
+    index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
     assert index.token_ids is not None
@@ -77,9 +77,9 @@ def _check_layer(shard: SafetensorsShard, site: str, layer: int, is_int8: bool, 
     if rows.scale is not None and not (np.isfinite(rows.scale).all() and (rows.scale >= 0).all()):
         content.problems.append(f"has scales of {name} that are below zero or not finite")
         return
-    measure = Measure()
-    measure.add(rows)
-    content.problems += wrong_values(name, measure, shard.stats.get(name), is_int8)
+    found = LayerStatistics()
+    found.add(rows)
+    content.problems += wrong_values(name, found, shard.stats.get(name), is_int8)
 
 
 def _wrong_checksums(shard: SafetensorsShard, names: Collection[str]) -> list[str]:

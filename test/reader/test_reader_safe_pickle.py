@@ -1,0 +1,139 @@
+"""The safe reader of pickles: it runs nothing, and small files cost little."""
+
+import gzip
+import io
+import os
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gleaner_reader import ShardError
+from gleaner_reader.safe_pickle import Unsafe, load_shard
+from gleaner_worker.records.samples import Sample
+from hostile_files import MIB, a_file, at_most, read_everything
+
+pytestmark = pytest.mark.slow
+
+
+def gzipped(data):
+    return io.BytesIO(gzip.compress(data, 1, mtime=0))
+
+
+class Evil:
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call[0], tuple(self.call[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a command", Evil(os.system, "touch /tmp/gleaner-was-here")),
+        ("eval", Evil(eval, "1")),
+        ("an attribute of numpy", Evil(np.load, "x")),
+        ("an array of objects", np.array([{}, 1], dtype=object)),
+        ("an array of doubles", np.zeros(3)),
+        ("an array of records", np.zeros(3, [("a", "f4")])),
+        ("big endian", np.zeros(3, ">f4")),
+        ("bf16", np.zeros(3, ml_dtypes.bfloat16)),
+        ("a class of ours", Sample(0, np.zeros(1, np.int32), None, "", False)),
+        ("a set", {1, 2}.__class__),
+        ("a set of values", {1, 2}),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_the_safe_reader_runs_no_code_of_a_pickle(name, value, protocol):
+    with pytest.raises(Unsafe):
+        load_shard(gzipped(pickle.dumps({0: [value]}, protocol)), 100_000)
+    assert not os.path.exists("/tmp/gleaner-was-here")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("a change of what makes arrays", b"cnumpy.core.multiarray\n_reconstruct\nN}X\x08\x00\x00\x00__code__Ns\x86b."),
+        ("a change of what makes types", b"cnumpy\ndtype\n}X\x01\x00\x00\x00aNsb."),
+        ("a call of an array's class", b"cnumpy\nndarray\n)R."),
+        ("another first argument", b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\ndtype\n\x85R."),
+        ("a persistent object", b"\x80\x04P0\n."),
+        ("an instance by its name", b"(ios\nsystem\n."),
+        ("an extension", b"\x80\x02\x82\x01."),
+        ("a key that is a tuple of tuples", b"\x80\x04})" + b"\x94h\x00\x86" + b"Ns."),
+        ("a mark that is missing", b"\x80\x04u."),
+        ("nothing on the stack", b"\x80\x04."),
+        ("a value that is missing", b"\x80\x04K\x01\x86."),
+        ("an append to a number", b"\x80\x04K\x01K\x02a."),
+        ("a shape of text", b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n)C\x01bt R."),
+    ],
+)
+def test_the_safe_reader_refuses_other_opcodes_and_uses_of_names(name, code):
+    with pytest.raises(Unsafe):
+        load_shard(gzipped(code), 100_000)
+
+
+def test_a_small_pickle_cannot_keep_the_safe_reader_busy():
+    tower = b"\x80\x04})\x94" + b"".join(b"h%c\x86\x94" % i + b"" for i in range(40))
+    with pytest.raises(Unsafe):
+        load_shard(gzipped(tower + b"Ns."), 100_000)
+    for flood in (b"}" * 10_000_000, b"]" * 10_000_000, b")" * 10_000_000):
+        file = gzipped(b"\x80\x04" + flood + b".")
+        with at_most(32 * MIB), pytest.raises(Unsafe, match="more lists, tuples and dicts than a shard"):
+            load_shard(file, 100_000_000)
+    with pytest.raises(Unsafe, match="nested deeper"):
+        load_shard(gzipped(b"\x80\x04" + b"(" * 1_000_000), 100_000_000)
+
+
+TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts when it is written out
+AN_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (b"cnumpy\ndtype\n" + TOWER + b"\x85R.", "it has an array of a tuple, not of float32"),
+        (b"X\x02\x00\x00\x00os" + TOWER + b"\x93.", "it asks for os.a tuple"),
+        (AN_ARRAY + b"(K\x01" + TOWER + FLOATS + b"\x89C\x00tb.", "it has an array of shape a tuple, a tuple"),
+    ],
+)
+def test_errors_of_the_safe_reader_never_write_out_a_value_that_holds_itself(code, says):
+    with pytest.raises(Unsafe, match=says):
+        load_shard(gzipped(b"\x80\x04" + code), 100_000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x04",
+        b"junk",
+        pickle.dumps({0: []})[:-1],
+        b"\x80\x04P\x00.",
+        b"\x80\x04\x96" + b"\xff" * 7 + b"\x7f.",
+        b"\x80\x04\x8e" + b"\xff" * 8 + b".",
+    ],
+)
+def test_the_safe_reader_refuses_a_damaged_pickle(data):
+    with pytest.raises(Unsafe):
+        load_shard(gzipped(data), 100_000)
+    with pytest.raises(Unsafe):
+        load_shard(io.BytesIO(data), 100_000)
+
+
+def test_the_safe_reader_refuses_more_bytes_than_its_limit(tmp_path):
+    bomb = pickle.dumps({0: "a" * 50_000_000}, 4)
+    with pytest.raises(Unsafe, match="larger than its metadata says"):
+        load_shard(gzipped(bomb), 100_000)
+    flood = pickle.dumps({0: ["a" * 1000] * 50_000}, 4)
+    with pytest.raises(Unsafe, match="larger than its metadata says"):
+        load_shard(gzipped(flood), 10_000)
+    path = a_file(tmp_path, gzip.compress(pickle.dumps({0: b"\x00" * (1 << 28)}, 4)), "shard_0001.pkl.gz")
+    with (
+        at_most(100 * MIB),
+        pytest.raises(ShardError, match=f"{path} is not a pickle that can be trusted: it is larger"),
+    ):
+        read_everything(path)

@@ -1,0 +1,28 @@
+"""ARC tasks to test with, and their prompts."""
+
+import json
+
+from build import a_spec
+from gleaner_worker.records.samples import Reject, make_reader, read_windows
+
+TASK = {
+    "task_id": "t",
+    "train": [
+        {"input": [[0, 7, 7], [7, 0, 0]], "output": [[7, 7, 7]]},
+        {"input": [[0, 2], [3, 4]], "output": [[5, 6], [8, 9]]},
+        {"input": [[1]], "output": [[2]]},
+    ],
+    "test": [{"input": [[1]], "output": [[9]]}, {"input": [[0, 7, 0]], "output": [[4, 4, 4]]}],
+}
+
+
+def read(folder, tmp_path, records, **record):
+    path = tmp_path / "stream"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in records))
+    reader = make_reader(folder, a_spec(record=record, max_seq_length=100_000), 600, 100_000)
+    return [item for window in read_windows(str(path), "x", reader) for item in window]
+
+
+def prompts(folder, tmp_path, records=(TASK,), **record):
+    items = read(folder, tmp_path, records, **record)
+    return [item.reason if isinstance(item, Reject) else item.prompt.content for item in items]

@@ -1,0 +1,63 @@
+"""Probes of a running extraction: objects that are alive, threads that are left, models without anything to compile."""
+
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+
+from gleaner_worker import extract as extract_module
+
+PREFIX = "activations/my-run/tpu_7/"
+
+
+@pytest.fixture
+def no_thread_is_left():
+    def ours():
+        return {thread for thread in threading.enumerate() if "process_request" not in thread.name}
+
+    before = ours()
+    yield
+    assert ours() <= before
+
+
+@pytest.fixture
+def warm_models(tiny_models):
+    """Models with every program compiled."""
+
+    def get(**spec):
+        model = tiny_models(**spec)
+        model.warm_up().wait()
+        return model
+
+    return get
+
+
+class Alive:
+    """Counts the results of a function that are alive at the same time."""
+
+    def __init__(self, monkeypatch, name, part=lambda made: made):
+        self._made, self.most, self.all = {}, 0, 0
+        make = getattr(extract_module, name)
+
+        def counting(*arguments):
+            made = make(*arguments)
+            self._made[self.all] = None
+            weakref.finalize(part(made), self._made.pop, self.all)
+            self.all += 1
+            self.most = max(self.most, len(self._made))
+            return made
+
+        monkeypatch.setattr(extract_module, name, counting)
+
+    def now(self):
+        gc.collect()
+        return len(self._made)
+
+
+def until(is_true, timeout_s=120):
+    end = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,66 @@
+"""Agents on a VM that is preempted."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from agent_process import LONG, release_of, running
+from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, without a reader of the log"])
+def test_a_preempted_vm_saves_its_batches_and_the_next_worker_continues(
+    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
+):
+    resource = a_stream(storage, LONG[:800])
+    cloud.leases = [a_work_answer(resource, model=tiny_folder)]
+    process = agent(hold_at=200)
+    cloud.wait(lambda asked: running(asked, 200))
+    if notice == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        cloud.preempted = True
+    if "reader" in notice:
+        process.stderr.close()
+        process.stderr = None
+    assert process.wait(600) == 0, process.stderr and process.stderr.read()
+    assert release_of(cloud) == ("preempted", None)
+    partials = storage.names(BUCKET, "partials/")
+    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
+    assert outputs(storage) == {}
+    computed = cloud.releases()[0]["progress"]["samples_done"]
+    assert 200 <= computed < 800
+    cloud.preempted = False
+    cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
+    successor = agent()
+    assert successor.wait(600) == 0, successor.stderr.read()
+    assert release_of(cloud, 1) == ("completed", None)
+    done = outputs(storage)
+    storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
+    run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    assert outputs(storage) == done
+
+
+@pytest.mark.long
+def test_a_preempted_vm_is_gone_in_30_s_while_uploads_hang(cloud, storage, agent, tiny_folder):
+    """Uploads of four shards hang for ever; the shards behind them are stored."""
+    held, hanging = threading.Event(), [f"activations/my-run/tpu_7/shard_000{n}.safetensors" for n in range(1, 5)]
+    storage.before_create = lambda name: held.wait(120) if name in hanging else None
+    work = a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(4000), model=tiny_folder)
+    cloud.leases = [work]
+    process = agent()
+    cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # memory is full
+    process.send_signal(signal.SIGTERM)
+    noticed = time.monotonic()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert time.monotonic() - noticed < 30
+    assert release_of(cloud) == ("preempted", None)
+    shards = [name for name in outputs(storage) if name.startswith("shard_")]
+    partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}
+    held.set()
+    assert {name[:10] for name in shards} | partials == {"shard_0005", "shard_0006"}

@@ -1,0 +1,100 @@
+"""The environment that startup.sh makes from a lock file, and the packages of the machine."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from environment import WORKER
+from startup_script import SCRIPT, a_bundle, a_lock, bash, make, start
+
+pytestmark = pytest.mark.slow
+
+
+def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
+    first = make(home, a_lock(tmp_path))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[-1] == f"{home}/env/bin/python"
+    calls = (tmp_path / "uv-calls").read_text()
+    again = make(home, a_lock(tmp_path))
+    assert again.stdout == first.stdout
+    assert (tmp_path / "uv-calls").read_text() == calls
+    changed = make(home, a_lock(tmp_path, "# something else\n"))
+    assert changed.returncode == 0, changed.stderr
+    assert len((tmp_path / "uv-calls").read_text()) > len(calls)
+    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+    assert "--require-hashes" in calls
+
+
+def test_a_missing_lock_file_is_named(home, tmp_path):
+    result = make(home, tmp_path / "no.lock")
+    assert result.returncode != 0
+    assert f"there is no lock file {tmp_path}/no.lock" in result.stderr
+
+
+def test_a_killed_installation_leaves_no_environment(home, tmp_path):
+    process = subprocess.Popen(
+        [
+            "bash",
+            "-c",
+            f'source {SCRIPT}; make_environment "$@"',
+            "_",
+            str(home / "env"),
+            str(a_lock(tmp_path)),
+        ],
+        env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_SLOW": "60"},
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 30
+    while "pip sync" not in ((tmp_path / "uv-calls").read_text() if (tmp_path / "uv-calls").exists() else ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (home / "env").exists()
+    assert len(os.listdir(home)) == 2  # the cache, and the half-made one
+    result = make(home, a_lock(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+
+
+def apt(tmp_path, script, **env):
+    (tmp_path / "apt-get").write_text(f"#!/bin/bash\necho call >> {tmp_path}/calls\n{script}\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    return bash(f"source {SCRIPT}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
+
+
+def test_another_apt_is_waited_for(tmp_path):
+    result = apt(tmp_path, f'(($(wc -l < {tmp_path}/calls) > 1)) || {{ echo "Could not get lock" >&2; exit 100; }}')
+    assert result.returncode == 0, result.stderr
+    assert "Could not get lock" in result.stderr
+
+
+def test_the_wait_for_another_apt_ends(tmp_path):
+    result = apt(tmp_path, "exit 100", APT_LOCK_WAIT_S="1")
+    assert result.returncode != 0
+    assert "Failed to install python3.11 in 1 s: see apt's message above" in result.stderr
+
+
+def test_vms_of_one_machine_share_environments(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud)
+    shared = tmp_path / "shared"
+    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
+    assert [path.name[:4] for path in shared.iterdir()] == ["env-"]
+    assert not list(home.glob("env-*"))
+
+
+def test_lock_files_pin_every_package_with_hashes_and_name_no_host():
+    for folder, name in [
+        (WORKER, n) for n in ("requirements.lock", "requirements-tpu.lock", "uv-requirements.lock")
+    ] + [(os.path.dirname(os.path.abspath(__file__)), "requirements.lock")]:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            lines = [line for line in file.read().splitlines() if line and not line.lstrip().startswith("#")]
+        assert not any("://" in line or line.lstrip().startswith("-i") for line in lines)
+        packages = [index for index, line in enumerate(lines) if not line.startswith(" ")]
+        for begin, end in zip(packages, [*packages[1:], len(lines)], strict=True):
+            assert "==" in lines[begin]
+            assert end > begin + 1 and all("--hash=sha256:" in line for line in lines[begin + 1 : end])

@@ -1,0 +1,190 @@
+"""Shards, rejects and a summary that the bucket holds before an extraction begins."""
+
+import json
+import threading
+
+import pytest
+
+from build import (
+    BUCKET,
+    SMALL,
+    a_stream,
+    a_work,
+    outputs,
+    run_extract,
+    text_lines,
+)
+from gleaner_worker import extract as extract_module
+from gleaner_worker.control import Control
+from gleaner_worker.failures import Failure
+from gleaner_worker.shards.existing_shards import ExistingShards
+from stored_stream import verified
+
+pytestmark = pytest.mark.slow
+
+
+def test_an_overwritten_stream_is_never_mixed(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, text_lines(10)))
+    a_stream(storage, text_lines(12))
+    with pytest.raises(Failure, match="generation 1001 was overwritten or deleted") as failure:
+        run_extract(work, tiny_models(), str(tmp_path))
+    assert failure.value.kind == "stream"
+
+
+def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, tmp_path, tiny_models):
+    lines = text_lines(40)
+    run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
+    before = outputs(storage)
+    lines[1] = json.dumps({"text": "changed"})
+    with pytest.raises(Failure, match="tpu_7/shard_0001.safetensors was made as .*stream_crc32c .* .now ") as failure:
+        run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
+    assert failure.value.kind == "stream"
+    name = "activations/my-run/tpu_7/shard_0002.safetensors"
+    for key in ("spec_hash", "model_fingerprint", "tokens_sha256", "last_sample"):
+        work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
+        kept = storage.metadata(BUCKET, name)[key]
+        storage.metadata(BUCKET, name)[key] = "other"
+        with pytest.raises(Failure, match=f"shard_0002.safetensors was made as {key} other .now {kept}"):
+            run_extract(work, tiny_models(), str(tmp_path))
+        storage.metadata(BUCKET, name)[key] = kept
+    assert outputs(storage) == before
+
+
+def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, text_lines(10)))
+    storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.safetensors", b"")
+    with pytest.raises(Failure, match="shard_0002.safetensors exists, but the stream ends with shard 1"):
+        run_extract(work, tiny_models(), str(tmp_path))
+    storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.pkl.gz", b"")
+    with pytest.raises(Failure, match="are both shard 2"):
+        run_extract(work, tiny_models(), str(tmp_path))
+
+
+def test_rejects_of_another_attempt_must_be_the_same(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
+    storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
+        run_extract(work, tiny_models(), str(tmp_path))
+    assert set(outputs(storage)) == {"rejects.jsonl"}
+
+
+def changed(storage, name, change):
+    """Replaces the content of the object."""
+    name = f"activations/my-run/tpu_7/{name}"
+    storage.put(BUCKET, name, change(storage.data(BUCKET, name)), storage.metadata(BUCKET, name))
+
+
+def summary_with(**changes):
+    """metadata.json of another attempt; changes of the final shard's entry, or of the whole by `top`."""
+
+    def change(data):
+        summary = json.loads(data) | changes.pop("top", {})
+        summary["shards"][-1] |= changes
+        return json.dumps(summary).encode()
+
+    return change
+
+
+def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
+    run_extract(work, tiny_models(), str(tmp_path))
+    shard = "activations/my-run/tpu_7/shard_0001.safetensors"
+    changed(storage, "rejects.jsonl", lambda data: json.dumps(json.loads(data) | {"reason": "other"}).encode() + b"\n")
+    storage.delete(BUCKET, shard)
+    assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+    changed(storage, "rejects.jsonl", lambda data: data.replace(b'"line": 11', b'"line": 12'))
+    storage.delete(BUCKET, shard)
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
+        run_extract(work, tiny_models(), str(tmp_path))
+
+
+OTHER_BITS = {"crc32c": "AAAAAA==", "size_bytes": 9, "file_size_mb": 0.01}
+
+
+def test_a_stream_with_a_summary_of_other_hardware_is_finished(storage, tmp_path, tiny_models, tiny_folder):
+    """The final shard has other last bits than metadata.json states, and its metadata say so."""
+    spec = {"shard_size_gb": SMALL}
+    work = a_work(a_stream(storage, text_lines(40)), **spec)
+    run_extract(work, tiny_models(), str(tmp_path))
+    final = max(name for name in outputs(storage) if name.startswith("shard_"))
+    name = f"activations/my-run/tpu_7/{final}"
+    assert "summary" not in storage.metadata(BUCKET, name)
+    summary = json.loads(outputs(storage)["metadata.json"])
+    stats = {key: values | {"mean": values["mean"] + 1e-7} for key, values in summary["stats"].items()}
+    for changes, mark in (
+        ({"top": {"code": "another bundle", "versions": {}}}, None),
+        ({"top": {"code": "another bundle", "stats": stats}, **OTHER_BITS}, "of another attempt"),
+    ):
+        changed(storage, "metadata.json", summary_with(**changes))
+        storage.delete(BUCKET, name)
+        before = outputs(storage)
+        assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+        assert {key: data for key, data in outputs(storage).items() if key != final} == before
+        assert storage.metadata(BUCKET, name).get("summary") == mark
+        assert verified(storage, tmp_path, tiny_folder, **spec)[:2] == (True, [])
+    metadata = storage.metadata(BUCKET, name)
+    storage.put(BUCKET, name, storage.data(BUCKET, name), {k: v for k, v in metadata.items() if k != "summary"})
+    _, problems, _ = verified(storage, tmp_path, tiny_folder, **spec)
+    assert "metadata.json lists other shards, sizes or checksums than are stored" in problems[0]
+
+
+@pytest.mark.parametrize("changes", [{"rows": 1}, {"top": {"total_samples": 1}}, {"top": {"shards": [OTHER_BITS]}}])
+def test_a_summary_of_another_stream_is_refused(storage, tmp_path, tiny_models, changes):
+    work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
+    run_extract(work, tiny_models(), str(tmp_path))
+    final = max(name for name in outputs(storage) if name.startswith("shard_"))
+    changed(storage, "metadata.json", summary_with(**changes))
+    storage.delete(BUCKET, f"activations/my-run/tpu_7/{final}")
+    with pytest.raises(Failure, match="tpu_7/metadata.json is there with other content"):
+        run_extract(work, tiny_models(), str(tmp_path))
+    assert final not in outputs(storage)
+
+
+def test_a_second_run_of_a_finished_stream_changes_nothing(storage, tmp_path, tiny_models):
+    work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
+    run_extract(work, tiny_models(), str(tmp_path))
+    before = {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()}
+    control = Control()
+    assert run_extract(work, tiny_models(), str(tmp_path), control) == "completed"
+    assert {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()} == before
+    assert control.progress()["samples_done"] == 30
+
+
+def test_two_workers_on_one_stream_at_once_store_nothing_twice(
+    storage, tmp_path, tiny_models, tiny_folder, monkeypatch
+):
+    resource = a_stream(storage, [*text_lines(80), "junk"])
+    results = {}
+
+    def work(epoch):
+        try:
+            results[epoch] = run_extract(
+                a_work(resource, epoch=epoch, shard_size_gb=SMALL), tiny_models(), str(tmp_path / str(epoch))
+            )
+        except Exception as error:  # shown by the assertion below
+            results[epoch] = error
+
+    meeting = threading.Barrier(2, timeout=60)
+
+    def list_both(*arguments):
+        stored = ExistingShards(*arguments)
+        meeting.wait()  # neither worker has stored anything yet
+        return stored
+
+    created = []
+    storage.faults = lambda what: created.append(what) if "ifGenerationMatch=0" in what else None
+    threads = [threading.Thread(target=work, args=(epoch,)) for epoch in (1, 2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(extract_module, "ExistingShards", list_both)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == {1: "completed", 2: "completed"}
+    ok, problems, _ = verified(storage, tmp_path, tiny_folder, shard_size_gb=SMALL)
+    assert ok, problems
+    stored = outputs(storage)
+    assert len(created) > len(stored)  # both workers tried
+    storage.clear("activations/")
+    run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
+    assert outputs(storage) == stored

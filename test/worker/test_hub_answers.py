@@ -1,0 +1,152 @@
+"""Answers of a hub that are damaged or false, and refusals."""
+
+import os
+
+import pytest
+
+from gleaner_worker.failures import Failure
+from hub_models import REPO, TOKEN, files_of, find, kept, once
+
+pytestmark = pytest.mark.slow
+
+
+def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
+    files = files_of(tiny_folder)
+    hub.put(REPO, files)
+    hub.faults = once(("flip", 0))
+    assert files_of(find(hub, tmp_path).folder) == files
+    assert f"model.safetensors of {REPO} arrived damaged" in caplog.text
+
+
+def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, tiny_folder):
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: ("flip", 0) if server == "cdn" else None
+    with pytest.raises(
+        Failure, match="model.safetensors of an-org/a-model: its sha256 is .*, and the hub says "
+    ) as failure:
+        find(hub, tmp_path)
+    assert failure.value.kind == "infrastructure"
+    (left,) = kept(tmp_path)
+    assert left.endswith(".unfinished")
+    assert "model.safetensors" not in os.listdir(tmp_path / "models" / left)
+
+
+@pytest.mark.parametrize(
+    ("where", "body", "reason"),
+    [
+        ("/api/", b"<html>Sign in to the network", "does not answer as a hub does: JSONDecodeError"),
+        ("/api/", b"[]", "does not answer as a hub does"),
+        ("/api/", b'{"id": "x"}', "it names no commit"),
+        ("/api/", b'{"id": "x", "sha": "main", "siblings": []}', "it names no commit"),
+        ("/api/", b'{"id": "x", "sha": "%s", "siblings": [{"rfilename": 3}, 4]}' % (b"a" * 40), "as a hub does"),
+    ],
+)
+def test_a_malformed_answer_is_reported(hub, tmp_path, tiny_folder, where, body, reason):
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: ("body", body) if where in path else None
+    with pytest.raises(Failure, match=reason) as failure:
+        find(hub, tmp_path)
+    assert failure.value.kind == "infrastructure"
+
+
+def test_an_answer_for_another_commit_is_refused(hub, tmp_path, tiny_folder):
+    commit = hub.put(REPO, files_of(tiny_folder))
+    hub.branches[REPO]["b" * 40] = commit
+    with pytest.raises(Failure, match=f"asked for commit {'b' * 40}, it names {commit}"):
+        find(hub, tmp_path, revision="b" * 40)
+
+
+def test_a_file_of_another_commit_is_refused(hub, tmp_path, tiny_folder):
+    commit = hub.put(REPO, files_of(tiny_folder))
+    answer = hub._answer
+
+    def other(server, method, path, headers):
+        status, headers, body = answer(server, method, path, headers)
+        return status, headers | ({"X-Repo-Commit": "d" * 40} if "tokenizer.json" in path else {}), body
+
+    hub._answer = other
+    with pytest.raises(Failure, match=f"tokenizer.json of commit {commit} comes from 'dddd"):
+        find(hub, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "is_gated", "token", "reason"),
+    [
+        (
+            "an-org/absent",
+            None,
+            False,
+            None,
+            "absent .401.: .* shows no such model; correct `model` in run.json, or if it is "
+            "private open it to an account, and store a token of it in the secret that GLEANER_HF_TOKEN_SECRET names",
+        ),
+        ("an-org/absent", None, False, TOKEN, "absent .404.: .*no such model; .* open it to the token's account"),
+        ("an-org/closed", None, False, "hf_other", "closed .404.: .* shows no such model"),
+        (
+            "an-org/closed",
+            None,
+            True,
+            None,
+            "closed .401.: it is gated or private; accept its conditions at http.*/an-org/closed "
+            "with an account, and store a token",
+        ),
+        (
+            "an-org/closed",
+            None,
+            True,
+            "hf_other",
+            "closed .403.: .*accept its conditions at .* with the token's account",
+        ),
+        (REPO, "v9", False, None, "a-model .404.: it has no revision 'v9'; correct `revision` in run.json"),
+        (REPO, "e" * 40, False, None, f"it has no revision '{'e' * 40}'"),
+        (REPO, "../../x", False, None, "'../../x' is no revision"),
+        (REPO, "a b", False, None, "'a b' is no revision"),
+    ],
+)
+def test_a_refusal_of_the_hub_is_reported_with_the_remedy(
+    hub, tmp_path, tiny_folder, model, revision, is_gated, token, reason
+):
+    hub.put(REPO, files_of(tiny_folder))
+    hub.put("an-org/closed", files_of(tiny_folder))
+    hub.tokens["an-org/closed"] = {TOKEN}
+    hub.is_gated = is_gated
+    with pytest.raises(Failure, match=reason) as failure:
+        find(hub, tmp_path, model, revision, token)
+    assert failure.value.kind == "model"
+    assert token is None or token not in str(failure.value)
+
+
+def test_an_invalid_token_is_reported(hub, tmp_path, tiny_folder):
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: 401
+    with pytest.raises(Failure, match="refuses the token; store a valid one in the secret that") as failure:
+        find(hub, tmp_path, token=TOKEN)
+    assert failure.value.kind == "model"
+
+
+@pytest.mark.parametrize(
+    ("lacking", "added", "reason"),
+    [
+        ("config.json", {}, "it has no config.json"),
+        ("tokenizer.json", {}, "it has no tokenizer.json: put the tokenizer's own tokenizer.json beside config.json"),
+        (
+            "tokenizer.json",
+            {"tokenizer.model": b"x"},
+            "no tokenizer.json, only tokenizer.model: make it once with transformers",
+        ),
+        (
+            "model.safetensors",
+            {"pytorch_model.bin": b"x"},
+            "pickled weights only .pytorch_model.bin., which are never read",
+        ),
+        ("model.safetensors", {}, "it has no model.safetensors and no model.safetensors.index.json"),
+    ],
+)
+def test_missing_files_are_reported_before_the_weights_come(hub, tmp_path, tiny_folder, lacking, added, reason):
+    files = files_of(tiny_folder, **added)
+    del files[lacking]
+    hub.put(REPO, files)
+    with pytest.raises(Failure, match=f"Failed to use the model {REPO}: .*{reason}") as failure:
+        find(hub, tmp_path)
+    assert failure.value.kind == "model"
+    assert hub.asked("cdn") == []

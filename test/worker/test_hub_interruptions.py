@@ -1,0 +1,130 @@
+"""Downloads from a hub that break off, wait, or end."""
+
+import json
+import os
+
+import pytest
+
+from gleaner_worker.failures import Failure, LeaseLost
+from gleaner_worker.model import download
+from gleaner_worker.model.hub import Hub
+from gleaner_worker.model.model_source import find_model
+from hub_models import REPO, USED, files_of, find, kept, once
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_broken_download_resumes(hub, tmp_path, tiny_folder):
+    files = files_of(tiny_folder)
+    hub.put(REPO, files)
+    hub.faults = once(("cut", 40_000), ("cut", 30_000))
+    assert files_of(find(hub, tmp_path).folder) == files
+    ranges = [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"]
+    assert ranges == [None, "bytes=40000-", "bytes=70000-"]
+    assert hub.sent == len(files["model.safetensors"])
+
+
+def test_an_ended_download_resumes_in_the_next_process(hub, tmp_path, tiny_folder):
+    files = files_of(tiny_folder)
+    hub.put(REPO, files)
+    hub.faults = once(("slow", 0.01))
+
+    def received():
+        return sum(part.stat().st_size for part in tmp_path.glob("models/*/model.safetensors.part"))
+
+    def check():
+        if hub.sent > 50_000 and received() > 0:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        find(hub, tmp_path, check=check)
+    begin = received()
+    assert 0 < begin < len(files["model.safetensors"])
+    assert files_of(find(hub, tmp_path).folder) == files
+    assert [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"][-1] == f"bytes={begin}-"
+
+
+def test_any_content_of_an_unfinished_copy_is_accepted(hub, tmp_path, tiny_folder):
+    files = files_of(tiny_folder)
+    hub.put(REPO, files)
+    folder = find(hub, tmp_path).folder
+    size = len(files["model.safetensors"])
+    for left in (b"x" * 10, b"x" * size, b"x" * (size + 1), b""):
+        os.rename(folder, f"{folder}.unfinished")
+        os.remove(os.path.join(f"{folder}.unfinished", "model.safetensors"))
+        with open(os.path.join(f"{folder}.unfinished", "model.safetensors.part"), "wb") as file:
+            file.write(left)
+        assert files_of(find(hub, tmp_path).folder) == files
+
+
+@pytest.mark.parametrize(
+    ("where", "status"),
+    [("/api/", 503), ("/resolve/", 503), *(("cdn", status) for status in (408, 429, 500, 502, 503, 504))],
+)
+def test_a_short_outage_of_the_hub_is_waited_out(hub, tmp_path, tiny_folder, where, status):
+    hub.put(REPO, files_of(tiny_folder))
+    failed = []
+
+    def fault(server, method, path):
+        if (where == server or where in path) and len(failed) < 2:
+            failed.append(path)
+            return status
+        return None
+
+    hub.faults = fault
+    assert sorted(find(hub, tmp_path).files) == USED
+    assert len(failed) == 2
+
+
+def test_a_long_outage_of_the_hub_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
+    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: 503 if server == "cdn" else None
+    reason = f"Failed to download the model {REPO} from {hub.url()}: it answers 503; let this machine reach it, or copy"
+    with pytest.raises(Failure, match=reason) as failure:
+        find(hub, tmp_path)
+    assert failure.value.kind == "infrastructure"
+    with pytest.raises(Failure, match="ConnectError.*let this machine reach it") as failure:
+        find_model(REPO, str(tmp_path), None, hub=Hub("http://127.0.0.1:9"))
+    assert failure.value.kind == "infrastructure"
+    assert all(name.endswith(".unfinished") for name in kept(tmp_path))
+
+
+def test_a_file_that_comes_too_slowly_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
+    monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: ("slow", 0.5) if server == "cdn" else None
+    with pytest.raises(Failure, match="model.safetensors comes too slowly"):
+        find(hub, tmp_path)
+
+
+def test_a_lost_lease_ends_the_waiting(hub, tmp_path, tiny_folder):
+    hub.put(REPO, files_of(tiny_folder))
+    hub.faults = lambda server, method, path: 503
+    asked = []
+
+    def check():
+        asked.append(1)
+        if len(asked) > 2:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        find(hub, tmp_path, check=check)
+
+
+def test_a_failed_file_ends_the_other_downloads_with_its_error(hub, tmp_path, tiny_folder):
+    files = files_of(tiny_folder)
+    names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    index = json.dumps({"weight_map": dict(zip("abc", names, strict=True))}).encode()
+    shards = dict.fromkeys(names, bytes(300_000))
+    hub.put(REPO, files | shards | {"model.safetensors.index.json": index})
+
+    def fault(server, method, path):
+        if server != "cdn":
+            return None
+        return 418 if path.endswith(names[2]) else ("slow", 0.05)
+
+    hub.faults = fault
+    with pytest.raises(Failure, match=rf"Failed to download the model {REPO}: HfHubHTTPError: .*418"):
+        find(hub, tmp_path)
+    assert hub.sent < 600_000

@@ -1,0 +1,123 @@
+"""The files that a model is made of, and their hashes."""
+
+import hashlib
+
+import pytest
+
+from build import bucket
+from gleaner_worker.failures import Failure
+from gleaner_worker.model.identity import INDEX, choose_files
+from gleaner_worker.model.model_source import find_model
+from model_folders import GS, SPLIT, split_weights, upload
+
+
+def test_a_folder_and_its_copy_in_a_bucket_have_the_same_hashes(storage, tmp_path, model_folder):
+    (model_folder / "chat_template.jinja").write_text("{{ messages }}")
+    (model_folder / "README.md").write_text("#")
+    upload(storage, model_folder)
+    here = find_model(str(model_folder), "", None)
+    there = find_model(GS, str(tmp_path), bucket())
+    assert here.files == there.files
+    assert (here.fingerprint, here.weights_sha256) == (there.fingerprint, there.weights_sha256)
+    assert here.tokenizer_sha256 == hashlib.sha256((model_folder / "tokenizer.json").read_bytes()).hexdigest()
+    weights = hashlib.sha256((model_folder / "model.safetensors").read_bytes()).hexdigest()
+    assert here.weights_sha256 == hashlib.sha256(f"model.safetensors {weights}\n".encode()).hexdigest()
+    lines = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(here.files.items()))
+    assert here.fingerprint == hashlib.sha256(lines.encode()).hexdigest()[:16]
+    assert "README.md" not in here.files
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"],
+)
+def test_every_file_that_affects_activations_is_in_the_fingerprint(model_folder, name):
+    (model_folder / "chat_template.jinja").write_text("{{ messages }}")
+    (model_folder / "special_tokens_map.json").write_text("{}")
+    before = find_model(str(model_folder), "", None)
+    (model_folder / name).write_bytes((model_folder / name).read_bytes() + b" ")
+    after = find_model(str(model_folder), "", None)
+    assert after.fingerprint != before.fingerprint
+    assert after.weights_sha256 == before.weights_sha256
+    assert {key for key in after.files if after.files[key] != before.files[key]} == {name}
+
+
+def test_the_index_decides_which_files_are_the_weights(model_folder):
+    before = find_model(str(model_folder), "", None)
+    split_weights(model_folder)
+    (model_folder / "consolidated.safetensors").write_bytes(b"the same weights again")
+    after = find_model(str(model_folder), "", None)
+    assert [name for name in after.files if name.startswith("model")] == [*SPLIT, INDEX]
+    assert after.weights_sha256 != before.weights_sha256
+    (model_folder / "model.safetensors").write_bytes(b"left from before")
+    assert find_model(str(model_folder), "", None) == after
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["tokenizer.json", "model.safetensors"], "it has no config.json$"),
+        (
+            ["config.json", "model.safetensors"],
+            "it has no tokenizer.json: put the tokenizer's own tokenizer.json beside",
+        ),
+        (
+            ["config.json", "tokenizer.model", "model.safetensors"],
+            r"no tokenizer.json, only tokenizer.model: make it once "
+            r"with transformers, AutoTokenizer.from_pretrained\('m'\).save_pretrained\(FOLDER\), and put ",
+        ),
+        (["config.json", "vocab.json", "merges.txt", "model.safetensors"], "only vocab.json: make it once"),
+        (["config.json", "tokenizer.json"], "it has no model.safetensors and no model.safetensors.index.json$"),
+        (["config.json", "tokenizer.json", "consolidated.safetensors"], "that says what consolidated.safetensors is"),
+        (
+            ["config.json", "tokenizer.json", "pytorch_model.bin"],
+            r"pickled weights only \(pytorch_model.bin\), which are "
+            r"never read, .* AutoModelForCausalLM.from_pretrained\('m'\).save_pretrained\(FOLDER\)",
+        ),
+        (["config.json", "tokenizer.json", "pytorch_model.bin.index.json"], "pickled weights only"),
+        (["README.md"], "it has no config.json; it has no tokenizer.json.*; it has no model.safetensors"),
+    ],
+)
+def test_everything_that_a_model_lacks_is_reported_at_once(tmp_path, names, reason):
+    with pytest.raises(Failure, match=f"Failed to use the model m: .*{reason}") as failure:
+        choose_files(names, str(tmp_path), "m", weights=True)
+    assert failure.value.kind == "model"
+
+
+def test_weights_are_not_required_without_weights(tmp_path):
+    assert choose_files(["config.json", "tokenizer.json"], str(tmp_path), "m", weights=False) == [
+        "config.json",
+        "tokenizer.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "list indices"),
+        ("{}", "it has no weight_map"),
+        ('{"weight_map": []}', "no attribute 'values'"),
+        ('{"weight_map": {}}', "it names no file"),
+        ('{"weight_map": {"a": 1}}', "1 is no name of a safetensors file"),
+        ('{"weight_map": {"a": "../x.safetensors"}}', "'../x.safetensors' is no name"),
+        ('{"weight_map": {"a": "/etc/x.safetensors"}}', "is no name"),
+        ('{"weight_map": {"a": "pytorch_model.bin"}}', "'pytorch_model.bin' is no name"),
+        ('{"weight_map": {"a": "x.safetensors\\n"}}', "is no name"),
+        ('{"weight_map": {"a": {"b": 1}}}', "unhashable"),
+        ("[" * 100_000, "recursion|Expecting|too many"),
+        (b"\xff", "can't decode byte"),
+    ],
+)
+def test_a_malformed_index_is_reported(model_folder, index, reason):
+    (model_folder / INDEX).write_bytes(index if isinstance(index, bytes) else index.encode())
+    with pytest.raises(Failure, match=f"Failed to read {INDEX} of .*a model: .*({reason})") as failure:
+        find_model(str(model_folder), "", None)
+    assert failure.value.kind == "model"
+
+
+def test_a_missing_file_of_the_index_is_reported(model_folder):
+    split_weights(model_folder)
+    (model_folder / SPLIT[1]).unlink()
+    with pytest.raises(Failure, match=f"it has no {SPLIT[1]}, which {INDEX} names"):
+        find_model(str(model_folder), "", None)

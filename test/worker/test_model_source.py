@@ -1,0 +1,143 @@
+"""A model's files from a folder or from a bucket, copied to this machine once."""
+
+import os
+import shutil
+import threading
+import time
+
+import pytest
+
+from build import BUCKET, bucket
+from gleaner_worker.failures import Failure, LeaseLost
+from gleaner_worker.model import model_cache
+from gleaner_worker.model.identity import INDEX
+from gleaner_worker.model.model_cache import kept_copy, make_room
+from gleaner_worker.model.model_source import find_model
+from model_folders import GS, SPLIT, downloads, split_weights, upload
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "reason"),
+    [
+        ("/no/such/folder", None, "there is no such folder on this machine; copy it to gs://"),
+        ("./no-such-folder", None, "there is no such folder on this machine"),
+        (f"gs://{BUCKET}/models/absent", None, "there is no model folder of that name"),
+        (f"gs://{BUCKET}", None, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id on a hub such as"),
+        ("a/b/c", None, "no id on a hub"),
+        ("https://huggingface.co/a/b", None, "no id on a hub"),
+        ("", None, "no id on a hub"),
+        ("a\0b", None, "no id on a hub"),
+        (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; take `revision` out of run.json"),
+    ],
+)
+def test_a_missing_model_is_reported(storage, tmp_path, model, revision, reason):
+    with pytest.raises(Failure, match=reason) as failure:
+        find_model(model, str(tmp_path), bucket(), revision=revision)
+    assert failure.value.kind == "model"
+
+
+def test_a_folder_has_no_revision(model_folder):
+    with pytest.raises(Failure, match="Failed to use revision v1 of .*a model: only models of a hub have revisions"):
+        find_model(str(model_folder), "", None, revision="v1")
+
+
+def test_a_model_in_a_bucket_is_copied_once_without_other_files_of_its_folder(storage, tmp_path, model_folder):
+    split_weights(model_folder)
+    upload(storage, model_folder)
+    for name in ("pytorch_model.bin", "modeling.py", "consolidated.safetensors", "onnx/model.safetensors"):
+        storage.put(BUCKET, f"models/tiny/{name}", b"x")
+    found = find_model(f"{GS}/", str(tmp_path), bucket())
+    assert sorted(downloads(storage)) == sorted(found.files) == sorted(os.listdir(found.folder))
+    again = find_model(f"{GS}/", str(tmp_path), bucket())
+    assert (again.files, again.folder, again.is_kept, found.is_kept) == (found.files, found.folder, True, False)
+    assert len(downloads(storage)) == len(found.files)
+
+
+def test_a_replaced_model_in_a_bucket_gets_a_folder_of_its_own(storage, tmp_path, model_folder):
+    upload(storage, model_folder)
+    before = find_model(GS, str(tmp_path), bucket())
+    storage.put(BUCKET, "models/tiny/config.json", (model_folder / "config.json").read_bytes() + b" ")
+    after = find_model(GS, str(tmp_path), bucket())
+    assert before.folder != after.folder
+    assert before.fingerprint != after.fingerprint
+
+
+def test_an_ended_copy_continues_with_the_missing_files(storage, tmp_path, model_folder):
+    split_weights(model_folder)
+    upload(storage, model_folder)
+
+    storage.faults = lambda what: 503 if "alt=media" in what and SPLIT[1] in what else None
+
+    def end():
+        if downloads(storage).count(SPLIT[1]) > 1:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        find_model(GS, str(tmp_path), bucket(end))
+    (unfinished,) = (name for name in os.listdir(tmp_path / "models") if not name.endswith(".lock"))
+    there = [name for name in os.listdir(tmp_path / "models" / unfinished) if not name.endswith(".part")]
+    assert set(there) >= {INDEX, SPLIT[0]} and SPLIT[1] not in there
+    storage.faults = lambda what: None
+    begun = len(downloads(storage))
+    found = find_model(GS, str(tmp_path), bucket())
+    assert not set(there) & set(downloads(storage)[begun:])
+    assert found.files == find_model(str(model_folder), "", None).files
+
+
+def test_a_file_that_is_replaced_during_its_copy_is_reported(storage, tmp_path, model_folder):
+    upload(storage, model_folder)
+
+    def replace(what):
+        if "alt=media" in what and "config.json" in what:
+            storage.put(BUCKET, "models/tiny/config.json", b"{}")
+
+    storage.faults = replace
+    with pytest.raises(Failure, match="models/tiny/config.json was replaced during the copy; start the run again"):
+        find_model(GS, str(tmp_path), bucket())
+
+
+def test_the_copy_that_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
+    for age, key in enumerate(("newest", "middle", "oldest")):
+        made = kept_copy(str(tmp_path), key, lambda: None, lambda path: open(os.path.join(path, "x"), "w").close())
+        os.utime(made.folder, (1000 - age, 1000 - age))
+    parent = tmp_path / "models"
+    (parent / "mine.unfinished").mkdir()
+    usage = shutil.disk_usage(tmp_path)
+    free = {3: 0, 2: 5 << 30, 1: 20 << 30}
+
+    def disk_usage(_):
+        return usage._replace(free=free[sum(name in ("newest", "middle", "oldest") for name in os.listdir(parent))])
+
+    monkeypatch.setattr(model_cache.shutil, "disk_usage", disk_usage)
+    make_room(str(parent / "mine.unfinished"), 3 << 30, "m")
+    assert {name for name in os.listdir(parent) if not name.endswith(".lock")} == {
+        "newest",
+        "middle",
+        "mine.unfinished",
+    }
+    make_room(str(parent / "mine.unfinished"), 10 << 30, "m")
+    assert {name for name in os.listdir(parent) if not name.endswith(".lock")} == {"newest", "mine.unfinished"}
+    free[0] = 20 << 30
+    with pytest.raises(
+        Failure, match="Failed to copy the model m: it needs 42.9 GB, and the disk of .* has 21.5 GB free"
+    ):
+        make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
+
+
+def test_one_thread_makes_a_copy_and_the_others_find_it(tmp_path):
+    made = []
+
+    def fill(path):
+        made.append(path)
+        time.sleep(0.2)
+        open(os.path.join(path, "x"), "w").close()
+
+    threads = [
+        threading.Thread(target=kept_copy, args=(str(tmp_path), "a", lambda: None, fill), daemon=True) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert os.listdir(tmp_path / "models" / "a") == ["x"]

@@ -1,0 +1,141 @@
+"""Partials: the batches that a preempted worker saved, used where they fit."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from build import BUCKET, a_stream, a_work, outputs, run_extract, text_lines
+from interruption import PARTIALS, Interruption, batches_of
+from read_shards import load_tensors
+
+pytestmark = pytest.mark.slow
+
+SPECS = [
+    {},
+    {"dtype": "int8", "tokens": "mean", "sites": ["resid_pre", "mlp_out"]},
+    {"dtype": "int8", "format": "safetensors.zst", "keep": ["text"]},
+    {"dtype": "fp32", "format": "pkl.gz"},
+    {"dtype": "fp16", "tokens": "::2"},
+]
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, tiny_models, monkeypatch, clean, spec):
+    resource = a_stream(storage, text_lines(600))
+    model = tiny_models(**spec)
+    with monkeypatch.context() as patch:
+        calm = Interruption(patch)
+        run_extract(a_work(resource, **spec), model, str(tmp_path))
+    undisturbed = outputs(storage)
+    clean()
+    computed, samples = 0, 0
+    for epoch in range(1, 20):
+        with monkeypatch.context() as patch:
+            interruption = Interruption(patch, batches=2)
+            outcome = run_extract(a_work(resource, epoch=epoch, **spec), model, str(tmp_path), interruption.control)
+        computed += interruption.done
+        assert interruption.control.progress()["samples_done"] >= samples  # restored batches count
+        samples = interruption.control.progress()["samples_done"]
+        if outcome == "completed":
+            break
+        assert outcome == "preempted"
+        assert any(f".e{epoch}." in name for name in storage.names(BUCKET, f"{PARTIALS}shard_0001."))
+    assert epoch > 2
+    assert outputs(storage) == undisturbed
+    assert computed == calm.done  # no batch was computed twice
+    saved = [batch for name in storage.names(BUCKET, PARTIALS) for batch in batches_of(name)]
+    assert len(saved) == len(set(saved)) > 0  # nor saved twice
+
+
+def spoil(storage, name, how):
+    data, metadata = storage.data(BUCKET, name), storage.metadata(BUCKET, name)
+    match how:
+        case "cut":
+            storage.put(BUCKET, name, data[:-10], metadata)
+        case "empty":
+            storage.put(BUCKET, name, b"", metadata)
+        case "huge":
+            storage.put(BUCKET, name, data + bytes(2 << 20), metadata)
+        case "other rows" | "no scale" | "other dtype":
+            tensors = load_tensors(data)
+            if how == "other rows":
+                tensors["rows.resid_post"] = tensors["rows.resid_post"][:, :-1]
+            elif how == "no scale":
+                del tensors["scale.resid_post"]
+            else:
+                tensors["rows.resid_post"] = tensors["rows.resid_post"].astype(np.uint8)
+            storage.put(BUCKET, name, safetensors.numpy.save(tensors), metadata)
+        case "other batches":
+            metadata["last_batch"] = str(int(metadata["last_batch"]) - 1)
+        case "impossible batches":
+            metadata["last_batch"] = "999999999"
+        case "no number":
+            metadata["first_batch"] = "²"
+        case key:
+            metadata[key] = "other"
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "cut",
+        "empty",
+        "huge",
+        "other rows",
+        "no scale",
+        "other dtype",
+        "other batches",
+        "impossible batches",
+        "no number",
+        "tokens_sha256",
+        "rows",
+        "model_fingerprint",
+    ],
+)
+def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
+    resource = a_stream(storage, text_lines(600))
+    spec = {"dtype": "int8"}
+    with monkeypatch.context() as patch:
+        calm = Interruption(patch)
+        run_extract(a_work(resource, **spec), tiny_models(**spec), str(tmp_path))
+    undisturbed = outputs(storage)
+    clean()
+    with monkeypatch.context() as patch:
+        interruption = Interruption(patch, batches=2)
+        work = a_work(resource, **spec)
+        assert run_extract(work, tiny_models(**spec), str(tmp_path), interruption.control) == "preempted"
+    for name in storage.names(BUCKET, PARTIALS):
+        spoil(storage, name, damage)
+    with monkeypatch.context() as patch:
+        second = Interruption(patch)
+        assert run_extract(a_work(resource, epoch=2, **spec), tiny_models(**spec), str(tmp_path)) == "completed"
+    assert outputs(storage) == undisturbed
+    assert second.done == calm.done
+
+
+@pytest.mark.long
+def test_partials_of_several_workers_are_combined(storage, tmp_path, tiny_models, monkeypatch, clean):
+    """A lost partial: the others are used, and only its batches are computed again."""
+    monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
+    resource = a_stream(storage, text_lines(600))
+    with monkeypatch.context() as patch:
+        calm = Interruption(patch)
+        run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    undisturbed = outputs(storage)
+    clean()
+    with monkeypatch.context() as patch:
+        first = Interruption(patch, batches=3)
+        run_extract(a_work(resource), tiny_models(), str(tmp_path), first.control)
+    names = storage.names(BUCKET, PARTIALS)
+    assert len(names) == first.done  # a batch each
+    storage.delete(BUCKET, names[1])
+    with monkeypatch.context() as patch:
+        second = Interruption(patch)
+        run_extract(a_work(resource, epoch=2), tiny_models(), str(tmp_path))
+    assert second.done == calm.done - first.done + 1
+    assert outputs(storage) == undisturbed
+    assert json.loads(undisturbed["metadata.json"])["total_samples"] == 600

@@ -1,0 +1,88 @@
+"""Errors in a stage of an extraction: they end all stages at once."""
+
+import threading
+import time
+
+import pytest
+
+from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
+from gleaner_worker import extract as extract_module
+from gleaner_worker.control import Control
+from gleaner_worker.failures import Failure
+from pipeline_probes import PREFIX
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
+
+
+def broken(*_arguments, **_more):
+    raise RuntimeError("broken")
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "read_windows",
+        "tokenize_windows",
+        "plan_shards",
+        "start_shard",
+        "Partials.restore",
+        "put_batch",
+        "encode_shard",
+        "Uploader.store",
+    ],
+)
+def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, warm_models, monkeypatch, stage):
+    target, _, method = stage.partition(".")
+    owner = getattr(extract_module, target) if method else extract_module
+    real, calls = getattr(owner, method or target), []
+
+    def third_time(*arguments, **more):
+        calls.append(stage)
+        return broken() if len(calls) == 3 else real(*arguments, **more)
+
+    def from_the_start(*arguments, **more):
+        for number, item in enumerate(real(*arguments, **more)):
+            yield item
+            if number == 1:
+                broken()
+
+    generators = ("read_windows", "tokenize_windows", "plan_shards")
+    monkeypatch.setattr(owner, method or target, from_the_start if stage in generators else third_time)
+    storage.before_create = lambda name: time.sleep(0.05)
+    spec = {"shard_size_gb": SMALL}
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match="broken"):
+        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path))
+    assert time.monotonic() - started < 60
+    assert "metadata.json" not in outputs(storage)
+
+
+def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
+    storage.faults = lambda what: 403 if "/upload/" in what and storage.names(BUCKET, PREFIX) else None
+    spec = {"shard_size_gb": SMALL}
+    control = Control()
+    with pytest.raises(Failure, match="Failed to create .*403") as failure:
+        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
+    assert failure.value.kind == "infrastructure"
+    assert control.progress()["samples_done"] < 1500
+    assert 1 <= len(outputs(storage)) <= 4
+
+
+def test_an_error_ends_a_running_upload(storage, tmp_path, warm_models, monkeypatch):
+    """The upload of a large shard on a slow network ends when a stage has failed."""
+    began, asked = threading.Event(), []
+
+    def endless(self, shard, pipeline):
+        if shard.plan.number == 1:
+            while True:
+                began.set()
+                asked.append(self._bucket.check())  # as between the parts of an upload
+                time.sleep(0.01)
+        began.wait(10)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(extract_module.Uploader, "store", endless)
+    with pytest.raises(RuntimeError, match="broken"):
+        run_extract(a_work(a_stream(storage, text_lines(100)), shard_size_gb=SMALL), warm_models(), str(tmp_path))
+    assert asked

@@ -1,0 +1,164 @@
+"""The values that an extraction stores, and the statistics that it states of them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from build import (
+    BUCKET,
+    a_model,
+    a_reader,
+    a_stream,
+    a_work,
+    bucket,
+    outputs,
+    run_extract,
+    text_lines,
+)
+from gleaner_worker.batching import batch_height, batch_width
+from gleaner_worker.control import Control
+from gleaner_worker.failures import Failure
+from gleaner_worker.records.samples import Sample, read_samples
+from gleaner_worker.spec import SITES
+from read_shards import read_shard, read_stream
+
+pytestmark = pytest.mark.slow
+
+
+def computed_alone(model, sample):
+    """{"site.layer": [rows, d_model] fp32} of the sample in a batch of its own, as it would be stored."""
+    width = batch_width(len(sample.token_ids), model.max_length)
+    host = model.start([[sample]], batch_height(width), width).collect()[0]
+    found = {}
+    for site in model.sites:
+        for position, layer in enumerate(model.layers):
+            rows = np.asarray(host.rows(site, 0)[position]).astype(np.float32)
+            if model.spec.dtype == "int8":
+                rows = rows * host.scale(site, 0)[position][:, None]
+            found[f"{site}.{layer}"] = rows
+    return found
+
+
+SPECS = [
+    {"dtype": "bf16", "format": "safetensors", "layers": [0, 2]},
+    {"dtype": "fp32", "format": "safetensors", "sites": ["resid_pre", "mlp_out"], "layers": [0, 2]},
+    {"dtype": "fp16", "format": "safetensors", "sites": list(SITES), "layers": [1]},
+    {"dtype": "int8", "format": "safetensors"},
+    {"dtype": "int8", "format": "safetensors.zst", "tokens": "mean", "sites": ["resid_mid", "mlp_out"]},
+    {"dtype": "bf16", "format": "safetensors.zst", "tokens": "2:20:3", "keep": ["n"]},
+    {"dtype": "bf16", "format": "safetensors", "tokens": [3, 0, -1], "exclude_special": True},
+    {"dtype": "fp32", "format": "safetensors", "tokens": "last", "keep": ["n", "absent"]},
+    {"dtype": "fp32", "format": "pkl.gz"},
+    {"dtype": "fp16", "format": "pkl.gz", "tokens": "-4:", "keep": ["n"], "layers": [0, 2]},
+    {"dtype": "fp32", "format": "pkl.gz", "tokens": "mean"},
+]
+
+
+def numbered_lines(count):
+    return [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(count, 10))]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
+def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path, tiny_models, tiny_folder, spec):
+    selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
+    spec = spec | {"max_seq_length": 64}  # two batch shapes
+    model = tiny_models(**spec)
+    spec["shard_size_gb"] = model.row_bytes * (30 if selection.get("tokens", "all") != "all" else 400) / 1e9
+    work = a_work(a_stream(storage, numbered_lines(60)), **spec)
+    control = Control()
+    assert run_extract(work, model, str(tmp_path), control) == "completed"
+    (tmp_path / "s").write_bytes(storage.data(BUCKET, work.object))
+    items = list(read_samples(str(tmp_path / "s"), "s", a_reader(model)))
+    samples = {item.index: item for item in items if isinstance(item, Sample)}
+    stored = outputs(storage)
+    shards = sorted(name for name in stored if name.startswith("shard_"))
+    assert len(shards) > 2
+    assert set(stored) == {*shards, "metadata.json"} | ({"rejects.jsonl"} if len(samples) < 60 else set())
+    found = read_stream(stored, spec["format"])
+    assert list(found) == list(samples) and len(samples) > 40
+    progress = control.progress()
+    assert (progress["samples_done"], progress["samples_total"]) == (60, 60)
+    assert progress["shards_done"] == len(shards)
+    assert progress["tokens_done"] == sum(len(sample.token_ids) for sample in samples.values())
+    # A stored sample equals the results of the model for the sample alone.
+    tolerance = {"fp32": 1e-5, "int8": 4e-2}.get(spec["dtype"], 2e-2)
+    for index in (0, 7, 37, 59):
+        if index not in samples:
+            continue
+        kept = {"n": index} if "keep" in spec else None
+        check_sample(found[index], samples[index], kept, computed_alone(model, samples[index]), tolerance)
+
+
+def check_sample(found, sample, kept, alone, tolerance):
+    assert found.pop("kept", None) == kept
+    if "token_ids" in found:
+        assert found.pop("token_ids") == sample.token_ids.tolist()
+    if (positions := found.pop("positions", None)) is not None:
+        assert positions == sample.positions.tolist()
+    found = {name.replace("layer ", "resid_post."): values for name, values in found.items()}
+    assert set(found) == set(alone)
+    for name, values in found.items():
+        assert values.shape == alone[name].shape
+        assert np.linalg.norm(values - alone[name]) <= tolerance * np.linalg.norm(alone[name])
+
+
+@pytest.mark.long
+def test_stated_statistics_are_true(storage, tmp_path, tiny_models):
+    for dtype in ("fp32", "int8"):
+        spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
+        exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
+        if dtype == "int8":
+            run_extract(a_work(a_stream(storage, text_lines(60, 10)), **exact), tiny_models(**exact), str(tmp_path))
+            before_rounding = read_stream(outputs(storage), "safetensors")
+            storage.clear("activations/")
+        run_extract(a_work(a_stream(storage, text_lines(60, 10)), **spec), tiny_models(**spec), str(tmp_path))
+        summary = json.loads(outputs(storage)["metadata.json"])
+        assert len(summary["shards"]) > 2
+        assert set(summary["stats"]) == {f"{site}.{layer}" for site in spec["sites"] for layer in range(3)}
+        parts = [(summary["stats"], read_stream(outputs(storage), "safetensors"))]
+        for entry in summary["shards"]:
+            samples, inside = read_shard(outputs(storage)[entry["filename"]], "safetensors")
+            assert json.loads(inside["stats"]) == entry["stats"]
+            parts.append((entry["stats"], samples))
+        for stats, samples in parts:
+            for name, told in stats.items():
+                rows = np.concatenate([sample[name] for sample in samples.values()]).astype(np.float64)
+                assert told["mean"] == pytest.approx(rows.mean(), rel=1e-4, abs=1e-6)
+                assert told["norm"] == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-5)
+                assert told["max_abs"] == pytest.approx(np.abs(rows).max(), rel=1e-5)
+                assert told["non_finite"] == 0
+                if dtype == "int8":
+                    true = np.concatenate([before_rounding[index][name] for index in samples]).astype(np.float64)
+                    error = np.linalg.norm(rows - true) / np.linalg.norm(true)
+                    assert told["int8_error"] == pytest.approx(error, rel=0.05)
+        storage.clear("activations/")
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("dtype", "scale", "hint"), [("fp16", 1e6, "bf16 or fp32"), ("bf16", float("nan"), "the model's weights")]
+)
+def test_a_value_that_is_not_finite_stops_the_stream_with_its_place(storage, tmp_path, tiny_folder, dtype, scale, hint):
+    """The embedding of one token is changed: the error names the sample with the token, and its shard is not stored."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if "embed_tokens" in name)
+    tensors[name] = tensors[name].copy()
+    tensors[name][599] = scale
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+    lines = [json.dumps({"tokens": [1, 2, 3 + number]}) for number in range(40)]
+    lines[25] = json.dumps({"tokens": [1, 599, 3]})
+    spec = {"model": str(folder), "dtype": dtype, "sites": ["resid_pre"], "shard_size_gb": 20 * 3 * 32 * 2 * 3 / 1e9}
+    work = a_work(a_stream(storage, lines), **spec)
+    model = a_model(work.spec, str(tmp_path), bucket(), "my-run")
+    told = rf"resid_pre.0 has \d rows that are not finite, .*sample 25; .*{hint}"
+    with pytest.raises(Failure, match=told) as failure:
+        run_extract(work, model, str(tmp_path))
+    assert failure.value.kind == "stream"
+    ranges = [storage.metadata(BUCKET, name) for name in storage.names(BUCKET, "activations/my-run/tpu_7/")]
+    assert all(int(found["last_sample"]) < 25 for found in ranges)

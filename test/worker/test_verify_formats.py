@@ -1,0 +1,176 @@
+"""Shards of every format and selection, verified as they are and with damage."""
+
+import gzip
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from build import (
+    BUCKET,
+    a_stream,
+    a_work,
+    outputs,
+    put_manifest,
+    run_extract,
+    text_lines,
+)
+from gleaner_reader.checksums import as_text, crc32c
+from verified_run import LINES, PREFIX, rewrite
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.long
+def test_a_pickle_shard_with_other_samples_or_a_program_is_found(storage, tmp_path, tiny_models, tiny_folder, verify):
+    spec = {"format": "pkl.gz", "dtype": "fp32"}
+    run_extract(a_work(a_stream(storage, LINES), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    assert verify()[0]["ok"], verify()
+    name = PREFIX + "shard_0001.pkl.gz"
+    metadata, data = (
+        storage.metadata(BUCKET, name),
+        pickle.loads(gzip.decompress(storage.data(BUCKET, name))),
+    )  # our own
+
+    def put(value):
+        storage.put(BUCKET, name, gzip.compress(pickle.dumps(value, 4)), metadata)
+
+    data[1][0]["activation"] = data[1][0]["activation"] * np.float32("nan")
+    put(data)
+    assert "sample 0 has values that are not finite" in verify()[1]
+    put({layer: entries[1:] for layer, entries in data.items() if layer != 1} | {1: data[1][1:]})
+    assert "does not hold exactly the layers" in verify()[1]
+    put({layer: data[layer][1:] for layer in sorted(data)})
+    assert "holds 40 samples" in verify()[1]
+    for entries in data.values():
+        first, second = (entry["activation"] for entry in entries[:2])
+        entries[0]["activation"] = np.zeros((len(first) + 1, first.shape[1]), np.float32)
+        entries[1]["activation"] = np.zeros((len(second) - 1, first.shape[1]), np.float32)
+        for entry in entries[:2]:
+            entry["shape"] = entry["activation"].shape
+    put(data)
+    assert "holds 2 samples that are not as in the stream" in verify()[1]
+    put({0: print})
+    assert "is not a pickle that can be trusted: it asks for builtins.print" in verify()[1]
+
+
+def swap(tensors, name):
+    tensors[name][[0, 1]] = tensors[name][[1, 0]]
+
+
+def put(tensors, name, place, value):
+    tensors[name][place] = value
+
+
+KINDS = [
+    (
+        {
+            "dtype": "int8",
+            "format": "safetensors.zst",
+            "sites": ["resid_pre", "mlp_out"],
+            "layers": [1, 2],
+            "keep": ["n"],
+        },
+        [
+            (
+                lambda t: put(t, "mlp_out.1.scale", 0, np.nan),
+                "has scales of mlp_out.1 that are below zero or not finite",
+            ),
+            (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
+            (lambda t: put(t, "mlp_out.1.scale", 0, 99), "says of mlp_out.1 max_abs"),
+            (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
+            (
+                lambda t: put(t, "kept", 5, ord("8")),
+                "holds 1 samples that are not as in the stream, the first at line 1",
+            ),
+            (lambda t: t.pop("kept"), "lacks kept"),
+            (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
+        ],
+    ),
+    (
+        {"dtype": "fp16", "tokens": [3, 0, -1], "exclude_special": True},
+        [
+            (lambda t: swap(t, "positions"), "holds 1 samples that are not as in the stream, the first at line"),
+            (lambda t: put(t, "positions", 0, 9999), "it has positions that its samples lack"),
+            (lambda t: put(t, "row_offsets", 1, 4), "holds 2 samples that are not as in the stream, the first at line"),
+            (lambda t: put(t, "resid_post.1", (0, 0), np.inf), "has values in resid_post.1 that are not finite"),
+            (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
+        ],
+    ),
+    (
+        {"dtype": "fp32", "format": "safetensors.zst", "tokens": "mean"},
+        [
+            (lambda t: put(t, "token_ids", 0, 5), "holds 1 samples that are not as in the stream, the first at line 1"),
+            (lambda t: put(t, "resid_post.1", slice(None), 0), "says of resid_post.1 max_abs"),
+            (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
+        ],
+    ),
+]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
+)
+def test_damage_in_every_kind_of_run_is_found(storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes):
+    spec = spec | {"max_seq_length": 32}  # one batch shape
+    lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12, 5)]
+    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    report, problems = verify()
+    assert report["ok"], problems
+    assert report["rows"] == int(storage.metadata(BUCKET, PREFIX + shard_of(storage))["rows"])
+    assert (report["rows"] < report["tokens"]) == ("tokens" in spec)
+    name = shard_of(storage)
+    data, metadata = storage.data(BUCKET, PREFIX + name), storage.metadata(BUCKET, PREFIX + name)
+    for change, problem in changes:
+        rewrite(storage, name, change, signed=True)
+        report, problems = verify()
+        assert not report["ok"]
+        assert problem in problems, problems
+        assert "holds other bytes" not in problems
+        storage.put(BUCKET, PREFIX + name, data, metadata)
+
+
+def shard_of(storage):
+    return next(name for name in outputs(storage) if name.startswith("shard_"))
+
+
+@pytest.mark.long
+def test_a_pickle_of_a_selection_is_verified(storage, tmp_path, tiny_models, tiny_folder, verify):
+    spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
+    spec["max_seq_length"] = 32
+    lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12, 5))]
+    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    report, problems = verify()
+    assert report["ok"], problems
+    name = PREFIX + "shard_0001.pkl.gz"
+    metadata, data = storage.metadata(BUCKET, name), storage.data(BUCKET, name)
+    for change, problem in (
+        (lambda entry: entry["kept"].update(n=99), "tells something else of its samples in layer 2 than in 0"),
+        (lambda entry: entry["positions"].reverse(), "tells something else of its samples in layer 2 than in 0"),
+        (lambda entry: entry.pop("positions"), "sample 0 lacks positions"),
+        (lambda entry: entry.update(activation=np.float32(entry["activation"])), "sample 0 is float32 "),
+        (lambda entry: entry.update(shape=(1, 32)), "and says [1, 32]"),
+    ):
+        content = pickle.loads(gzip.decompress(data))  # our own
+        change(content[2][0])
+        storage.put(BUCKET, name, gzip.compress(pickle.dumps(content, 4)), metadata)
+        report, problems = verify()
+        assert not report["ok"]
+        assert problem in problems, problems
+    for change in (
+        lambda entry: entry["kept"].update(n=99),
+        lambda entry: entry["positions"].reverse(),
+        lambda entry: entry.update(text_preview="another"),
+    ):
+        content = pickle.loads(gzip.decompress(data))
+        for layer in content.values():
+            change(layer[0])
+        changed = gzip.compress(pickle.dumps(content, 4))
+        storage.put(BUCKET, name, changed, metadata | {"crc32c": as_text(crc32c(changed))})
+        report, problems = verify()
+        assert (report["ok"], report["different"]) == (False, 1), problems

@@ -1,0 +1,223 @@
+"""Shards whose content, metadata, statistics or checksums are wrong."""
+
+import json
+
+import numpy as np
+import pytest
+
+from build import (
+    BUCKET,
+    SPEC_HASH,
+    bucket,
+    outputs,
+)
+from gleaner_reader.header import parse_tensors
+from gleaner_worker.model.model_lock import write_model_lock
+from verified_run import PREFIX, rewrite
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_missing_shard_is_found(stored, verify):
+    held = stored.metadata(BUCKET, PREFIX + "shard_0002.safetensors")
+    stored.delete(BUCKET, PREFIX + "shard_0002.safetensors")
+    report, problems = verify()
+    assert not report["ok"]
+    assert report["missing"] == int(held["samples"])
+    assert f"{PREFIX}shard_0002 is missing" in problems
+    assert "shard_0003" not in problems
+    assert f"samples missing, the first at line {int(held['first_sample']) + 1}" in problems
+
+
+def test_a_missing_last_shard_is_found(stored, verify):
+    last = max(name for name in outputs(stored) if name.startswith("shard_"))
+    left = int(stored.metadata(BUCKET, PREFIX + last)["first_sample"])
+    stored.delete(BUCKET, PREFIX + last)
+    report, problems = verify()
+    assert report["missing"] > 0
+    name = PREFIX + last.partition(".")[0]
+    assert f"is not finished: its shards cover {left} of its 42 samples; {name} is missing, and perhaps" in problems
+
+
+def set_value(tensors, value):
+    tensors["resid_post.1"][3, 4] = value
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("name", "change", "problem", "count"),
+    [
+        (
+            "another token",
+            lambda t: t["token_ids"].__setitem__(0, 5),
+            "samples different, the first at line 1",
+            ("different", 1),
+        ),
+        ("NaN", lambda t: set_value(t, np.nan), "values in resid_post.1 that are not finite", None),
+        ("infinity", lambda t: set_value(t, -np.inf), "values in resid_post.1 that are not finite", None),
+        ("a layer that is missing", lambda t: t.pop("resid_post.2"), "lacks resid_post.2", None),
+        (
+            "a tensor too many",
+            lambda t: t.update(x=np.zeros(1, np.float32)),
+            "has x, which does not belong there",
+            None,
+        ),
+        (
+            "half of the width",
+            lambda t: t.update({"resid_post.0": t["resid_post.0"][:, :16]}),
+            "has resid_post.0 as BF16",
+            None,
+        ),
+        (
+            "another type",
+            lambda t: t.update({"resid_post.0": t["resid_post.0"].astype(np.float32)}),
+            "has resid_post.0 as F32",
+            None,
+        ),
+        (
+            "another activation",
+            lambda t: t["resid_post.0"].__setitem__((0, 0), 7),
+            "holds other bytes than were stored",
+            None,
+        ),
+        (
+            "offsets that go back",
+            lambda t: t["sample_offsets"].__setitem__(1, 9999),
+            "sample_offsets that do not divide",
+            None,
+        ),
+        (
+            "a sample twice",
+            lambda t: t["sample_idx"].__setitem__(1, 0),
+            "holds samples out of order",
+            ("doubled", 1),
+        ),
+        (
+            "a sample of elsewhere",
+            lambda t: t["sample_idx"].__setitem__(-1, 41),
+            "holds sample 41, which is not among",
+            ("missing", 1),
+        ),
+    ],
+)
+def test_a_shard_with_wrong_content_is_found(stored, verify, tmp_path, name, change, problem, count):
+    rewrite(stored, "shard_0001.safetensors", change)
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"{PREFIX}shard_0001.safetensors" in problems
+    assert problem in problems
+    if count:
+        assert report[count[0]] == count[1], report
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"run": "other"}, "says run other, not my-run"),
+        ({"stream": "008"}, "says stream 008"),
+        ({"spec_hash": "6" * 64}, f"says spec_hash {'6' * 64}, not {SPEC_HASH}"),
+        ({"shard": "2"}, "says that it is shard 2"),
+        ({"first_sample": "1"}, "starts at sample 1|says samples 1 to"),
+        ({"samples": "999"}, "999 stored"),
+        ({"tokens": "junk"}, "says tokens junk, not a number"),
+        ({"tokens": "²"}, "says tokens ², not a number"),
+        ({"rows": "9" * 5000}, "9, not a number"),
+        ({"final": "true"}, "comes after the final shard"),
+        ({"final": "maybe"}, "says final maybe"),
+        ({"tokens_sha256": "0" * 64}, "tokens_sha256"),
+        ({"stream_crc32c": "AAAAAA=="}, "was made from other content of datasets/my-run/stream_007.jsonl"),
+    ],
+)
+def test_a_shard_with_wrong_metadata_is_found(stored, verify, tmp_path, changes, problem):
+    rewrite(stored, "shard_0001.safetensors", lambda t: None, **changes)
+    report, problems = verify()
+    assert not report["ok"]
+    assert any(part in problems for part in problem.split("|")), problems
+
+
+def test_a_damaged_shard_is_found(stored, verify):
+    name = PREFIX + "shard_0001.safetensors"
+    stored.put(BUCKET, name, stored.data(BUCKET, name)[:-5], stored.metadata(BUCKET, name))
+    report, problems = verify()
+    assert not report["ok"]
+    assert "shard_0001.safetensors cannot be read" in problems
+
+
+def test_a_shard_of_another_model_is_found(stored, verify, tmp_path):
+    rewrite(stored, "shard_0001.safetensors", lambda t: None, model_fingerprint="0" * 16)
+    assert "the shards of my-run were made with 2 different models" in verify()[1]
+
+
+def copy_shard(storage, number, to):
+    name = PREFIX + f"shard_{number:04d}.safetensors"
+    storage.put(BUCKET, PREFIX + to, storage.data(BUCKET, name), storage.metadata(BUCKET, name))
+
+
+def test_a_second_object_of_one_number_counts_its_samples_twice(stored, verify):
+    copy_shard(stored, 1, "shard_0001.pkl.gz")
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"{PREFIX}shard_0001.safetensors is shard 1, as {PREFIX}shard_0001.pkl.gz is" in problems
+
+
+def test_a_shard_under_another_number_counts_its_samples_twice(stored, verify):
+    copy_shard(stored, 1, "shard_0099.safetensors")
+    report, problems = verify()
+    assert f"{PREFIX}shard_0099.safetensors says that it is shard 1" in problems
+    assert report["doubled"] == int(stored.metadata(BUCKET, PREFIX + "shard_0001.safetensors")["samples"])
+
+
+def stats_without(name, **changes):
+    def change(stats):
+        stats[name] = stats[name] | changes
+        return stats
+
+    return change
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        ("another mean", stats_without("resid_post.1", mean=5.0), "says of resid_post.1 mean 5.0, where it is"),
+        ("another norm", stats_without("resid_post.1", norm=0.0), "says of resid_post.1 norm 0.0, where it is"),
+        ("another maximum", stats_without("resid_post.0", max_abs=1e9), "says of resid_post.0 max_abs"),
+        ("bad values", stats_without("resid_post.0", non_finite=3), "says of resid_post.0 non_finite 3"),
+        ("text", stats_without("resid_post.0", mean="1"), "says of resid_post.0 mean '1'"),
+        ("none", lambda stats: {}, "says of resid_post.0 none"),
+    ],
+)
+def test_a_shard_with_false_statistics_is_found(stored, verify, name, change, problem):
+    _, inside = parse_tensors(stored.data(BUCKET, PREFIX + "shard_0001.safetensors"))
+    rewrite(stored, "shard_0001.safetensors", inside={"stats": json.dumps(change(json.loads(inside["stats"])))})
+    report, problems = verify()
+    assert not report["ok"]
+    assert problem in problems
+    assert "metadata.json tells other statistics of" in problems
+
+
+def test_a_tensor_with_another_checksum_is_found(stored, verify):
+    name = PREFIX + "shard_0001.safetensors"
+    data = bytearray(stored.data(BUCKET, name))
+    data[-1] ^= 1
+    stored.put(BUCKET, name, bytes(data), stored.metadata(BUCKET, name))
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"{name} is damaged: resid_post.2 has the checksum" in problems
+    name = PREFIX + "shard_0002.safetensors"
+    _, inside = parse_tensors(stored.data(BUCKET, name))
+    checksums = json.loads(inside["checksums"]) | {"token_ids": "AAAAAA=="}
+    rewrite(stored, "shard_0002.safetensors", inside={"checksums": json.dumps(checksums)})
+    assert f"{name} is damaged: token_ids has the checksum" in verify()[1]
+
+
+def test_shards_of_another_model_than_the_lock_are_found(stored, verify, tiny_models):
+    write_model_lock(bucket(), "my-run", tiny_models().files)
+    assert verify()[0]["ok"], verify()
+    lock = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))
+    stored.put(BUCKET, "activations/my-run/model.json", json.dumps(lock | {"fingerprint": "0" * 16}).encode())
+    report, problems = verify()
+    assert not report["ok"]
+    assert f"shard_0001.safetensors says model_fingerprint {lock['fingerprint']}, not {'0' * 16}" in problems
+    assert "metadata.json says model_fingerprint" in problems

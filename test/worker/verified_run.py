@@ -1,0 +1,77 @@
+"""A run to verify: `stored` is finished in the fake bucket, `verify` gives its report, other functions spoil it."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import zstandard
+
+from build import (
+    BUCKET,
+    a_stream,
+    a_work,
+    bucket,
+    put_manifest,
+    run_extract,
+    shard_gb,
+    text_lines,
+)
+from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.header import parse_tensors
+from gleaner_worker.shards.encode import encode_tensors
+from gleaner_worker.shards.shard_bytes import bytes_of
+from gleaner_worker.shards.zstd_seekable import compress
+from gleaner_worker.verify.run import verify_run
+
+SPEC = {"shard_size_gb": shard_gb(500)}
+PREFIX = "activations/my-run/tpu_7/"
+LINES = [*text_lines(40), "junk", json.dumps({"text": "last"})]
+
+
+@pytest.fixture
+def stored(storage, tmp_path, tiny_models, tiny_folder):
+    """The finished run, to change before verify()."""
+    run_extract(a_work(a_stream(storage, LINES), **SPEC), tiny_models(), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **SPEC)
+    return storage
+
+
+@pytest.fixture
+def verify(tmp_path):
+    def run():
+        report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None)
+        return report, "\n".join([*report["problems"], *(p for s in report["streams"] for p in s["problems"])])
+
+    return run
+
+
+def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=False, **metadata):
+    """Changes the tensors of a safetensors shard and their checksums; custom metadata stay, except for `metadata`.
+
+    inside: changes of the header. signed: the metadata state the checksum of the new bytes.
+    """
+    data = storage.data(BUCKET, PREFIX + name)
+    is_packed = name.endswith(".zst")
+    tensors, said = parse_tensors(unpacked(data) if is_packed else data)
+    tensors = {key: values.copy() for key, values in tensors.items()}
+    change(tensors)
+    tensors = {key: np.ascontiguousarray(values) for key, values in tensors.items()}
+    said["checksums"] = json.dumps({key: as_text(crc32c(bytes_of(values))) for key, values in tensors.items()})
+    said |= {key: value for key, value in metadata.items() if key in said} | (inside or {})
+    data = encode_tensors(tensors, said).read()
+    if is_packed:
+        data = b"".join(compress([np.frombuffer(data, np.uint8)], threads=1))
+    if signed:
+        metadata["crc32c"] = as_text(crc32c(data))
+    storage.put(BUCKET, PREFIX + name, data, storage.metadata(BUCKET, PREFIX + name) | metadata)
+
+
+def unpacked(data):
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
+
+
+def rot(storage, name):
+    """Changes the first byte of an object, but not its checksum."""
+    kept = storage.objects[BUCKET, name]
+    kept["data"] = bytes([kept["data"][0] ^ 1]) + kept["data"][1:]

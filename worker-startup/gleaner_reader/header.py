@@ -1,0 +1,52 @@
+"""The metadata of a shard, read without its body; and safetensors data that is in memory already."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .convert import view_as
+from .errors import ShardError
+from .gzip_header import read_gzip_header
+from .safetensors_header import read_safetensors_header
+from .seekable import Plain
+
+
+def is_number(text: str, most_digits: int) -> bool:
+    """Whether int() can read the text: int() refuses digits such as ², and a text of thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= most_digits
+
+
+def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
+    """The `__metadata__` of a shard of `size` bytes, by one to three small reads. Raises ShardError, a ValueError.
+
+    read(begin, end): returns those bytes of the shard, fewer at its end.
+    """
+    name = "the shard"
+    if file_format == "pkl.gz":
+        return read_gzip_header(read, size, name)
+    if file_format == "safetensors.zst":
+        plain = Plain(_Ranged(name, size, read))
+        return read_safetensors_header(plain.read, plain.size, name, plain.first_frame).metadata
+    return read_safetensors_header(read, size, name).metadata
+
+
+def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError."""
+    view = memoryview(data).cast("B")
+    header = read_safetensors_header(lambda begin, end: view[begin:end], len(view), "the data")
+    tensors = {
+        name: view_as(np.frombuffer(view[tensor.begin : tensor.end], np.uint8), tensor.dtype).reshape(tensor.shape)
+        for name, tensor in header.tensors.items()
+    }
+    return tensors, header.metadata
+
+
+class _Ranged:
+    def __init__(self, url: str, size: int, read: Callable[[int, int], bytes]):
+        self.url, self.size, self._read = url, size, read
+
+    def read(self, begin: int, end: int) -> bytes:
+        data = self._read(begin, end)
+        if len(data) != end - begin:
+            raise ShardError(f"{self.url} cannot be read: it ends before byte {end}")
+        return data

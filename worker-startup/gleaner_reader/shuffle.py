@@ -1,0 +1,140 @@
+"""Cuts a run for shuffling: chunks of neighbouring rows, and groups of chunks from everywhere that are mixed."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from .convert import STORED, Rows, to_float32
+from .files import PARALLEL
+from .source import RowSource
+
+_NORM_ROWS = 8192  # norms are computed for so many rows at once
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The rows to leave out. Raises ValueError where a filter needs a fact that the shard lacks."""
+
+    exclude_ids: frozenset[int] = frozenset()
+    exclude_positions: frozenset[int] = frozenset()
+    max_norm_multiple: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are in memory together, and the order in which they are returned."""
+
+    rows: Rows
+    order: np.ndarray  # int64 [rows that no filter left out]
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A run and a layer to shuffle, and the options that decide the order."""
+
+    run: RowSource
+    site: str
+    layer: int
+    seed: int
+    buffer_rows: int
+    filter: Filter
+
+
+def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
+    """int64 [chunks, 3]: the number of a shard, and the begin and end of its rows."""
+    chunks = []
+    for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
+        step = max(chunk_rows, run.shards[number].block_rows)
+        begins = np.arange(0, rows, step)
+        chunks.append(np.stack([np.full_like(begins, number), begins, np.minimum(begins + step, rows)], axis=1))
+    return np.concatenate(chunks).astype(np.int64)
+
+
+def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
+    """The chunks of each group, [n, 3]. All groups together are the run, in the order of this epoch."""
+    chunks = chunks[order_of(len(chunks), shuffle.seed, epoch)]
+    ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
+    cuts, done, total = [], 0, int(ends[-1]) if len(ends) else 0
+    while done < total:
+        cuts.append(int(np.searchsorted(ends, min(done + shuffle.buffer_rows, total))) + 1)
+        done = int(ends[cuts[-1] - 1])
+    return np.split(chunks, cuts[:-1]) if cuts else []
+
+
+def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int) -> Group:
+    filter_ = shuffle.filter
+    rows = read_chunks(shuffle, chunks)
+    keep = np.ones(len(rows.stored), bool)
+    if filter_.exclude_ids or filter_.exclude_positions:
+        keep = _keep(shuffle.run, filter_, chunks)
+    order = order_of(len(keep), shuffle.seed, epoch, number + 1)
+    if filter_.max_norm_multiple is not None and keep.any():
+        norms = _norms(rows)
+        keep &= norms <= filter_.max_norm_multiple * np.median(norms[keep])
+    return Group(rows, order[keep[order]])
+
+
+def order_of(count: int, *seed: int) -> np.ndarray:
+    """A permutation that is the same with every version of numpy; shuffle() differs between versions."""
+    random = np.random.Philox(np.random.SeedSequence(seed)).random_raw(count)
+    return np.argsort(random, kind="stable")
+
+
+def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
+    """The rows of the chunks, one chunk after the other."""
+    run = shuffle.run
+    ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
+    stored = np.empty((int(ends[-1]), run.d_model), STORED[run.dtype])
+    scale = np.empty(len(stored), np.float32) if run.dtype == "int8" else None
+
+    def read(place: int) -> None:
+        number, begin, end = chunks[place].tolist()
+        shard, last = run.shards[number], int(ends[place])
+        rows = shard.rows(shuffle.site, shuffle.layer, begin, end)
+        stored[last - (end - begin) : last] = rows.stored
+        if scale is not None:
+            scale[last - (end - begin) : last] = rows.scale
+        shard.release()
+
+    with ThreadPoolExecutor(PARALLEL, "chunks") as pool:
+        list(pool.map(read, range(len(chunks))))
+    return Rows(stored, scale)
+
+
+def _keep(run: RowSource, filter_: Filter, chunks: np.ndarray) -> np.ndarray:
+    """bool [rows of the chunks]: False for rows that a token id or a position leaves out."""
+    sizes = chunks[:, 2] - chunks[:, 1]
+    keep = np.ones(int(sizes.sum()), bool)
+    begins = np.cumsum(sizes) - sizes
+    for number in np.unique(chunks[:, 0]):
+        kept_rows = _kept_rows(run, filter_, int(number))
+        for place in np.flatnonzero(chunks[:, 0] == number):
+            keep[begins[place] : begins[place] + sizes[place]] = kept_rows[chunks[place, 1] : chunks[place, 2]]
+    return keep
+
+
+def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
+    """bool [rows of the shard]."""
+    shard = run.shards[number]
+    index = run.shard_index(number)
+    keep = np.ones(shard.num_rows, bool)
+    if filter_.exclude_positions:
+        if index.positions is None:
+            raise ValueError(f"exclude_positions needs rows that are of one token each; those of {shard.url} are not")
+        keep &= ~np.isin(index.positions, list(filter_.exclude_positions))
+    if filter_.exclude_ids:
+        if index.row_tokens is None:
+            raise ValueError(f"exclude_ids needs the token id of each row; {shard.url} does not have them")
+        keep &= ~np.isin(index.row_tokens, list(filter_.exclude_ids))
+    return keep
+
+
+def _norms(rows: Rows) -> np.ndarray:
+    """fp32 [n]: the L2 norm of each row."""
+    norms = np.empty(len(rows.stored), np.float32)
+    for begin in range(0, len(norms), _NORM_ROWS):
+        part = slice(begin, begin + _NORM_ROWS)
+        values = to_float32(rows.stored[part], None if rows.scale is None else rows.scale[part])
+        norms[part] = np.sqrt(np.einsum("nd,nd->n", values, values))
+    return norms

@@ -1,0 +1,90 @@
+"""Protocols of the shards that layers and batches read: rows and an index of each.
+
+The classes Shard and Shards implement them. Through the protocols these classes can import Layer and Batches.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from .convert import Rows
+from .index import Index
+
+
+class ShardSource(Protocol):
+    """One shard: its facts, and rows of any of its layers."""
+
+    url: str
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def metadata(self) -> dict[str, str]: ...
+
+    @property
+    def names(self) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """(site, layer) -> (rows, d_model)."""
+        ...
+
+    @property
+    def sites(self) -> tuple[str, ...]: ...
+
+    @property
+    def layers(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def num_samples(self) -> int: ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of one compressed block: to read one row costs as much as to read the whole block."""
+        ...
+
+    def site(self, site: str | None) -> str: ...
+
+    def index(self) -> Index: ...
+
+    def release(self) -> None: ...
+
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows: ...
+
+
+class RowSource(Protocol):
+    """Shards whose rows have common numbers: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""
+
+    url: str
+
+    @property
+    def shards(self) -> Sequence[ShardSource]: ...
+
+    @property
+    def row_offsets(self) -> np.ndarray:
+        """int64 [shards + 1]."""
+        ...
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    def shard_index(self, number: int) -> Index:
+        """The index of the shard of that number."""
+        ...

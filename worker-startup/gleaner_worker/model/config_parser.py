@@ -1,0 +1,77 @@
+"""Takes values out of a config.json, which may hold any JSON, and collects everything that is wrong with them."""
+
+import math
+from typing import Any
+
+SIZE_LIMIT = 2**24  # of one axis of a weight, far above every model
+
+
+class Fields:
+    """The keys of one JSON object. Each method returns a value of the promised type for any content of the file.
+    Problems go into `problems`, which all objects of one file share, so that one error names all of them."""
+
+    def __init__(self, raw: dict, prefix: str = "", problems: list[str] | None = None):
+        self.raw = raw
+        self.prefix = prefix
+        self.problems: list[str] = [] if problems is None else problems
+
+    def has(self, key: str) -> bool:
+        """Whether the key has a value; null counts as missing."""
+        return self.raw.get(key) is not None
+
+    def refuse(self, key: str, why: str) -> None:
+        self.problems.append(f"{self.prefix}{key} is {shown(self.raw.get(key))}, {why}")
+
+    def size(self, key: str, limit: int = SIZE_LIMIT) -> int:
+        """A whole number from 1 to `limit`."""
+        value = self.raw.get(key)
+        if value is None:
+            self.problems.append(f"{self.prefix}{key} is missing")
+        elif type(value) is not int or not 1 <= value <= limit:
+            self.refuse(key, f"it must be a whole number from 1 to {limit}")
+        else:
+            return value
+        return 1
+
+    def number(self, key: str, low: float, high: float) -> float:
+        value = self.raw.get(key)
+        if value is None:
+            self.problems.append(f"{self.prefix}{key} is missing")
+        elif type(value) not in (int, float) or not (low <= value <= high and math.isfinite(value)):
+            self.refuse(key, f"it must be a number from {low:g} to {high:g}")
+        else:
+            return float(value)
+        return low
+
+    def flag(self, key: str) -> bool:
+        value = self.raw.get(key, False)
+        if type(value) is not bool:
+            self.refuse(key, "it must be true or false")
+            return False
+        return value
+
+    def choice(self, key: str, known: tuple[str, ...]) -> str:
+        value = self.raw.get(key)
+        if not isinstance(value, str) or value not in known:
+            self.refuse(key, f"supported is {' or '.join(repr(name) for name in known)}")
+            return known[0]
+        return value
+
+    def table(self, key: str) -> "Fields":
+        """The object of a key; an empty object for a missing key."""
+        value = self.raw.get(key)
+        if value is not None and not isinstance(value, dict):
+            self.refuse(key, "it must be an object")
+            value = None
+        return Fields(value or {}, f"{self.prefix}{key}.", self.problems)
+
+
+def shown(value: Any) -> str:
+    """A value as errors show it: never longer than a line."""
+    if type(value) is int and abs(value) >= 10**20:
+        return "an integer of more than 20 digits"  # repr() of a very long one raises
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

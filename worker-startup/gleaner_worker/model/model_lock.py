@@ -1,0 +1,143 @@
+"""One model for a whole run: the first worker writes down the model's files, and all workers use exactly these."""
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+from ..failures import Failure
+from ..names import model_name
+from ..objects import Bucket
+from ..spec import Spec
+from ..upload_content import BytesContent
+from .download import COMMIT
+from .hub import Hub
+from .identity import ModelFiles, is_model_file
+from .model_source import find_model
+
+log = logging.getLogger(__name__)
+
+SCHEMA = "gleaner/1"
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ModelLock:
+    """`activations/[RUN/]model.json`."""
+
+    name: str
+    revision: str | None
+    fingerprint: str
+    weights_sha256: str
+    tokenizer_sha256: str
+    files: dict[str, str]
+
+
+def find_run_model(
+    spec: Spec, run: str, home: str, bucket: Bucket, hub: Hub | None = None, weights: bool = True
+) -> ModelFiles:
+    """`find_model` for a run of `bucket`: exactly the files that the other workers of the run use.
+
+    With `weights`, the first worker writes the lock. Raises Failure("model") naming each file that differs.
+    """
+    lock = read_model_lock(bucket, run)
+    while True:
+        is_first = lock is None
+        revision = lock.revision if lock else spec.revision
+        found = find_model(spec.model, home, bucket, revision=revision, hub=hub, weights=weights)
+        if is_first and weights:
+            lock = write_model_lock(bucket, run, found)
+        if lock is None or not (differing := differences(lock, found, spec)):
+            return found
+        if is_first:
+            log.warning("Another worker of %s came first, with another state of %s; taking that", run, spec.model)
+        elif found.is_kept:
+            log.warning("The kept copy of %s is not what %s was begun with; copying it again", spec.model, run)
+            shutil.rmtree(found.folder, ignore_errors=True)
+        else:
+            raise Failure(
+                "model",
+                f"Failed to go on with {run}, which was begun with another model "
+                f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
+                "put that model back, or start a new run",
+            )
+
+
+def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
+    """The lock of the run; None before the first worker has loaded its model."""
+    name = model_name(run)
+    info = bucket.head(name)
+    if info is None:
+        return None
+    try:
+        if info.size_bytes > _MAX_BYTES:
+            raise ValueError(f"it has {info.size_bytes} bytes")
+        return _parse(bucket.read(name) or b"")
+    except (ValueError, RecursionError) as error:
+        raise Failure(
+            "model",
+            f"Failed to read gs://{bucket.name}/{name}: {str(error)[:300]}; "
+            "delete it, and the next worker writes it anew",
+        ) from error
+
+
+def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
+    """Writes the lock of the run unless it exists; returns the lock that exists then."""
+    record = {
+        "schema": SCHEMA,
+        "name": found.name,
+        "revision": found.revision,
+        "fingerprint": found.fingerprint,
+        "weights_sha256": found.weights_sha256,
+        "tokenizer_sha256": found.tokenizer_sha256,
+        "files": found.files,
+    }
+    data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
+    bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
+    lock = read_model_lock(bucket, run)
+    if lock is None:
+        raise Failure("infrastructure", f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now")
+    return lock
+
+
+def differences(lock: ModelLock, found: ModelFiles, spec: Spec) -> list[str]:
+    """The differences between this machine's model and the run's, as phrases; without weights, of the small files."""
+    if lock.name != found.name:
+        return [f"it was {lock.name}, now it is {found.name}"]
+    asked = spec.revision
+    if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
+        return [f"it was commit {lock.revision}, run.json asks for {asked}"]
+    names = {name for name in lock.files if found.weights_sha256 or is_model_file(name, weights=False)}
+    problems = []
+    for name in sorted(names | set(found.files)):
+        was, now = lock.files.get(name), found.files.get(name)
+        if was != now:
+            problems.append(f"{name} {_describe(was, now)}")
+    if found.revision != lock.revision and not problems:
+        problems.append(f"it was commit {lock.revision}, now it is {found.revision}")
+    return problems
+
+
+def _describe(was: str | None, now: str | None) -> str:
+    if was is None:
+        return "is new"
+    if now is None:
+        return "is gone"
+    return f"has sha256 {now[:12]}…, and had {was[:12]}…"
+
+
+def _parse(data: bytes) -> ModelLock:
+    raw = json.loads(data)
+    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        raise ValueError(f"it is not of schema {SCHEMA}")
+    values: dict[str, Any] = {key: raw.get(key) for key in ModelLock.__dataclass_fields__}
+    for key in ("name", "fingerprint", "weights_sha256", "tokenizer_sha256"):
+        if not isinstance(values[key], str):
+            raise ValueError(f"{key} is {values[key]!r:.100}")
+    revision, files = values["revision"], values["files"]
+    if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
+        raise ValueError(f"revision is {revision!r:.100}, which is no commit")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise ValueError(f"files is {files!r:.100}")
+    return ModelLock(**values)

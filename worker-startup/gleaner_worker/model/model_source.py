@@ -1,0 +1,121 @@
+"""The files of a model, from a folder, a bucket or a hub, copied to this machine once; and the config in them."""
+
+import hashlib
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from ..failures import Failure
+from ..objects import Bucket, ObjectInfo
+from ..spec import Spec, resolve_layers
+from .config import DecoderConfig, parse_config
+from .hub import Hub, fetch_model, is_hub_id, own_hub
+from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file
+from .model_cache import Copy, kept_copy, make_room
+
+_GS = re.compile(r"gs://([^/]+)/(.+?)/*")
+_AT_ONCE = 4
+
+
+def find_model(
+    model: str,
+    home: str,
+    bucket: Bucket | None,
+    *,
+    revision: str | None = None,
+    hub: Hub | None = None,
+    weights: bool = True,
+) -> ModelFiles:
+    """The files of `model` on this machine, copied to `home` from elsewhere; the small files alone without `weights`.
+
+    `bucket` gives the client, and the check that may end the copying. Raises Failure with the remedy for an unknown
+    kind of name, a model that does not exist, and a model that lacks a file.
+    """
+    check = bucket.check if bucket else lambda: None
+    is_folder, in_bucket = os.path.isdir(model), _GS.fullmatch(model)
+    commit, known = None, {}
+    if revision is not None and (is_folder or in_bucket):
+        raise Failure(
+            "model",
+            f"Failed to use revision {revision} of {model}: only models of a hub have revisions; "
+            "take `revision` out of run.json",
+        )
+    if in_bucket:
+        assert bucket is not None
+        copy = _copy(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
+    elif is_folder:
+        copy = Copy(model, is_kept=False)
+    elif model.startswith((".", "/", "~")):
+        raise Failure(
+            "model",
+            f"Failed to find the model {model}: there is no such folder on this machine; "
+            "copy it to gs://… and name that",
+        )
+    elif is_hub_id(model):
+        copy, commit, known = fetch_model(hub or own_hub(), model, revision, home, weights, check)
+    else:
+        raise Failure(
+            "model",
+            f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
+            "and no id on a hub such as Qwen/Qwen2.5-0.5B",
+        )
+    names = choose_files(
+        [entry.name for entry in os.scandir(copy.folder) if entry.is_file()], copy.folder, model, weights
+    )
+    hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
+    return ModelFiles(model, copy.folder, commit, {name: hashes[name] for name in names}, copy.is_kept)
+
+
+def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
+    """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
+    config = parse_config(_read_json(folder, spec.model), spec.model)
+    return config, resolve_layers(spec, config.num_layers)
+
+
+def _read_json(folder: str, model: str) -> dict:
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise Failure("model", f"Failed to read config.json of {model}: {error}") from error
+    if not isinstance(config, dict):
+        raise Failure("model", f"Failed to read config.json of {model}: it is not a JSON object")
+    return config
+
+
+def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Copy:
+    prefix = f"{path}/"
+    try:
+        found = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
+    except FileNotFoundError:
+        found = {}
+    if not found:
+        raise Failure("model", f"Failed to find the model {model}: there is no model folder of that name")
+    wanted = [info for name, info in found.items() if is_model_file(name, weights)]
+    # A changed model gets a new folder, so that a copy never mixes two states.
+    lines = [f"{bucket.name}/{path}", *(f"{info.name} {info.generation}" for info in wanted)]
+    key = "gs--" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+    def fill(folder: str) -> None:
+        if weights and INDEX in found:
+            _download(bucket, found[INDEX], os.path.join(folder, INDEX), model)
+        chosen = [(found[name], os.path.join(folder, name)) for name in choose_files(found, folder, model, weights)]
+        make_room(folder, sum(info.size_bytes for info, path in chosen if not os.path.exists(path)), model)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda file: _download(bucket, file[0], file[1], model), chosen))
+
+    return kept_copy(home, key, bucket.check, fill)
+
+
+def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:
+    if os.path.exists(path):  # copied by an earlier attempt
+        return
+    try:
+        bucket.download(info.name, f"{path}.part", info.generation)
+    except FileNotFoundError as error:
+        raise Failure(
+            "model",
+            f"Failed to copy the model {model}: {info.name} was replaced during the copy; start the run again",
+        ) from error
+    os.rename(f"{path}.part", path)

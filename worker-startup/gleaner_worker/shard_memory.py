@@ -1,0 +1,52 @@
+"""The shards of one extraction that are in memory, bounded in number whatever the length of the stream."""
+
+import os
+import threading
+
+from .shards.shard_buffer import ShardBuffer
+
+UPLOADS = 4  # at once
+_MOST_SHARDS = 2 + UPLOADS  # one is computed, one is encoded, and the others are uploaded
+_MEMORY_SHARE = 0.5  # of this machine's memory, for shards
+
+
+class ShardMemory:
+    """Counts a shard from its first batch until it is stored. Every method may be called from any thread."""
+
+    def __init__(self, shard_bytes: int, most_open: int):
+        self._most = most_shards(shard_bytes, most_open)
+        self._lock = threading.Lock()
+        self._count = 0
+        self._unencoded: list[ShardBuffer] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self._most
+
+    @property
+    def unencoded(self) -> list[ShardBuffer]:
+        """The shards whose rows wait for the encoder."""
+        with self._lock:
+            return list(self._unencoded)
+
+    def add(self, shard: ShardBuffer) -> None:
+        with self._lock:
+            self._count += 1
+            self._unencoded.append(shard)
+
+    def note_encoded(self, shard: ShardBuffer) -> None:
+        with self._lock:
+            self._unencoded.remove(shard)
+
+    def note_stored(self) -> None:
+        with self._lock:
+            self._count -= 1
+
+
+def most_shards(shard_bytes: int, most_open: int) -> int:
+    """Enough shards to keep every stage busy, as far as they fit into memory; at least two.
+
+    most_open: shards that wait together for batches of one width.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(2, min(_MOST_SHARDS + most_open - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

@@ -1,0 +1,116 @@
+"""One shard as one file, in each format. The same values make the same bytes on every machine."""
+
+import json
+import os
+
+import numpy as np
+
+from gleaner_reader.checksums import as_text, crc32c
+
+from .index import index_tensors
+from .pickle_shard import encode_pickle
+from .plan import ShardPlan
+from .shard_bytes import ShardBytes, bytes_of, checksums_of
+from .zstd_seekable import compress, frame_bytes
+
+# Without a content encoding, because Cloud Storage would unpack the object when it sends it.
+CONTENT_TYPES = {
+    "safetensors": "application/octet-stream",
+    "safetensors.zst": "application/zstd",
+    "pkl.gz": "application/gzip",
+}
+_SAFETENSORS_NAMES = {
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "int8": "I8",
+    "uint8": "U8",
+    "int32": "I32",
+    "int64": "I64",
+}
+
+
+def encode_shard(
+    file_format: str,
+    plan: ShardPlan,
+    layers: tuple[int, ...],
+    rows: dict[str, np.ndarray],
+    scale: dict[str, np.ndarray],
+    identity: dict[str, str],
+    stats: dict[str, dict],
+    threads: int | None = None,
+) -> ShardBytes:
+    """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, of int8 alone.
+
+    identity, stats: the facts of the shard and of each `{site}.{layer}`, for readers.
+    """
+    threads = threads or os.cpu_count() or 1
+    facts = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
+    if file_format == "pkl.gz":
+        ((site, values),) = rows.items()
+        facts |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
+        return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), facts, threads))
+    tensors = shard_tensors(plan, layers, rows, scale)
+    checksums = dict(
+        zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
+    )
+    told = {name: as_text(checksum) for name, checksum in checksums.items()}
+    header, ordered = _layout(tensors, facts | {"checksums": json.dumps(told, separators=(",", ":"))})
+    if file_format == "safetensors.zst":
+        return ShardBytes(compress([_raw(header), *_pieces(ordered)], threads))
+    buffers = [header, *(bytes_of(tensor) for tensor in ordered.values())]
+    return ShardBytes(buffers, [crc32c(header), *(checksums[name] for name in ordered)])
+
+
+def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> ShardBytes:
+    """Any tensors as a safetensors file."""
+    header, ordered = _layout(tensors, metadata)
+    return ShardBytes([header, *(bytes_of(tensor) for tensor in ordered.values())])
+
+
+def shard_tensors(
+    plan: ShardPlan, layers: tuple[int, ...], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The tensors of a shard by name, the index first."""
+    tensors = index_tensors(plan)
+    for site, values in scale.items():
+        tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers)}
+    for site, values in rows.items():
+        tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers)}
+    return tensors
+
+
+def _layout(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, dict[str, np.ndarray]]:
+    """safetensors' header, and the tensors in the order of the header.
+
+    Written here because the library orders __metadata__ by chance and copies every tensor.
+    """
+    # The widest values first, as the library does, so that every tensor is aligned.
+    ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
+    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name, tensor in ordered.items():
+        begin, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _SAFETENSORS_NAMES[tensor.dtype.name],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, ordered
+
+
+def _pieces(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
+    pieces = []
+    for tensor in tensors.values():
+        data = bytes_of(tensor)
+        row_bytes = tensor.nbytes // len(tensor) if len(tensor) else 1
+        step = frame_bytes(row_bytes)
+        pieces += [data[begin : begin + step] for begin in range(0, len(data), step)]
+    return pieces
+
+
+def _raw(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)

@@ -1,0 +1,75 @@
+"""The shards of a stream that the bucket has, compared with the plan: the bucket is the truth about work done."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from gleaner_reader.header import read_metadata
+
+from ..failures import Failure
+from ..model.model import Model
+from ..names import parse_shard
+from ..objects import Bucket, ObjectInfo
+from ..work import Work
+from .plan import ShardPlan
+from .shard_identity import disagreement, shard_identity
+
+_PARALLEL = 16
+
+
+class ExistingShards:
+    def __init__(self, work: Work, model: Model, bucket: Bucket):
+        self._work, self._bucket = work, bucket
+        self._fingerprint = model.fingerprint
+        self._found: dict[int, ObjectInfo] = {}
+        for info in bucket.list(work.output_prefix):
+            parsed = parse_shard(work.output_prefix, info.name)
+            if not parsed:
+                continue
+            if parsed[0] in self._found:
+                raise self._conflict(f"{info.name} and {self._found[parsed[0]].name} are both shard {parsed[0]}")
+            self._found[parsed[0]] = info
+
+    def __contains__(self, number: int) -> bool:
+        """Whether the bucket has a shard of this number, of any content."""
+        return number in self._found
+
+    def has(self, plan: ShardPlan) -> ObjectInfo | None:
+        """The stored shard of this plan, or None. Raises Failure("stream") for a stored shard of another plan."""
+        if plan.final and (later := sorted(n for n in list(self._found) if n > plan.number)):
+            raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
+        info = self._found.get(plan.number)
+        if info:
+            self.accept(plan, info)
+        return info
+
+    def accept(self, plan: ShardPlan, info: ObjectInfo) -> None:
+        """Counts `info` as stored. Raises Failure("stream") unless `plan` makes it."""
+        identity = shard_identity(self._work, plan, self._fingerprint)
+        if problem := disagreement(identity, info.metadata):
+            raise self._conflict(f"{info.name} was made as {problem}")
+        self._found[plan.number] = info
+
+    def add_stats(self, entries: list[dict]) -> list[dict]:
+        """The entries of a summary; shards of other attempts get the statistics in their own headers."""
+        with ThreadPoolExecutor(_PARALLEL, "stats") as pool:
+            return list(pool.map(lambda entry: entry if "stats" in entry else self._with_stats(entry), entries))
+
+    def _with_stats(self, entry: dict) -> dict:
+        info = self._found[entry["shard_id"]]
+
+        def read(begin: int, end: int) -> bytes:
+            return self._bucket.read_range(info.name, info.generation, begin, min(end, info.size_bytes))
+
+        try:
+            stats = json.loads(read_metadata(read, info.size_bytes, self._work.spec.format)["stats"])
+        except (ValueError, KeyError, FileNotFoundError) as error:
+            raise self._conflict(f"{info.name} does not tell its statistics ({error!r})") from error
+        return entry | {"stats": stats}
+
+    def _conflict(self, what: str) -> Failure:
+        work = self._work
+        return Failure(
+            "stream",
+            f"Failed to go on with {work.object}: {what}; nothing is overwritten: restore what the shards were made "
+            f"from, or move {work.output_prefix} away to start this stream again",
+        )

@@ -1,0 +1,46 @@
+"""The metadata that identify a shard: equal for every worker and every attempt that makes it from the same plan."""
+
+from ..work import Work
+from .plan import ShardPlan, tokens_sha256
+
+# Further metadata of the final shard where metadata.json is of another attempt, which did not store its own final
+# shard. Size, checksum and statistics of the final shard in metadata.json are then those of that attempt.
+OTHER_SUMMARY = {"summary": "of another attempt"}
+
+
+def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[str, str]:
+    """The identity of the shard of this plan: the same for every worker and every attempt.
+
+    Written inside the shard and, with the attempt that made it, as custom metadata. A stored shard must agree with it.
+    """
+    return {
+        "schema": "gleaner/1",
+        "stream": work.stream,
+        "shard": str(plan.number),
+        "first_sample": str(plan.first_sample),
+        "last_sample": str(plan.last_sample),
+        "samples": str(len(plan.samples)),
+        "rejected": str(plan.rejected),
+        "tokens": str(plan.tokens),
+        "rows": str(plan.rows),
+        "tokens_sha256": tokens_sha256(plan.samples),
+        "spec_hash": work.spec_hash,
+        "stream_crc32c": work.crc32c,
+        "model_fingerprint": model_fingerprint,
+        "format": work.spec.format,
+        "final": "true" if plan.final else "false",
+    }
+
+
+def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
+    """The custom metadata of the object: its identity, the checksum of its bytes, and the attempt that made it."""
+    made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
+    return identity | made | {"crc32c": crc32c}
+
+
+def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
+    """The contradictions between a stored object's metadata and the plan, as a phrase, or None."""
+    differing = [
+        f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value
+    ]
+    return ", ".join(differing) or None

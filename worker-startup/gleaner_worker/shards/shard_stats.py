@@ -1,0 +1,58 @@
+"""Statistics of a shard's values: mean, norm, largest magnitude, and for int8 the error of rounding."""
+
+from ..model.model import Model
+from .shard_buffer import ShardBuffer
+
+
+def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]:
+    """The statistics of each `{site}.{layer}`, with batches added up in their order.
+
+    mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude. int8 adds mean_square, of the
+    values before rounding, and int8_error, the L2 norm of all rounding errors over that of all values.
+    """
+    values = max(shard.plan.rows, 1) * model.config.d_model
+    told = {}
+    for site, sums in shard.sums.items():
+        for position, layer in enumerate(model.layers):
+            by_batch = dict(zip(model.stats_columns, sums[:, position].T, strict=True))
+            folded = {name: float(sum(column)) for name, column in by_batch.items()}
+            stats = {
+                "mean": folded["sum"] / values,
+                "norm": folded["norm_sum"] / max(shard.plan.rows, 1),
+                "max_abs": float(by_batch["max_abs"].max(initial=0.0)),
+            }
+            if "squares" in folded:
+                stats["mean_square"] = folded["squares"] / values
+                stats["int8_error"] = _ratio(folded["squared_error"], folded["squares"])
+            told[f"{site}.{layer}"] = _rounded(stats) | {"non_finite": int(folded["non_finite"])}
+    return told
+
+
+def fold_stats(parts: list[tuple[int, dict[str, dict[str, float]]]]) -> dict[str, dict[str, float]]:
+    """The statistics of several shards together, from (rows, statistics) of each, in their order."""
+    names = next((list(stats) for _, stats in parts), [])
+    return {name: _fold([(rows, stats[name]) for rows, stats in parts]) for name in names}
+
+
+def _fold(parts: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
+    count = max(sum(rows for rows, _ in parts), 1)
+    stats = {
+        "mean": sum(rows * of["mean"] for rows, of in parts) / count,
+        "norm": sum(rows * of["norm"] for rows, of in parts) / count,
+        "max_abs": max(of["max_abs"] for _, of in parts),
+    }
+    if "int8_error" in parts[0][1]:
+        squares = sum(rows * of["mean_square"] for rows, of in parts)
+        error = sum(rows * of["mean_square"] * of["int8_error"] ** 2 for rows, of in parts)
+        stats["mean_square"] = squares / count
+        stats["int8_error"] = _ratio(error, squares)
+    return _rounded(stats) | {"non_finite": sum(of["non_finite"] for _, of in parts)}
+
+
+def _ratio(squared_error: float, squares: float) -> float:
+    return (squared_error / squares) ** 0.5 if squares else 0.0
+
+
+def _rounded(stats: dict[str, float]) -> dict[str, float]:
+    """Rounds to the seven digits that sums of fp32 justify."""
+    return {name: float(f"{value:.7g}") for name, value in stats.items()}

@@ -1,0 +1,57 @@
+"""Contents to upload: seekable files that know their size and checksum, so that an upload reads them once."""
+
+import base64
+import io
+import os
+from collections.abc import Callable
+from typing import BinaryIO, Protocol
+
+import google_crc32c
+
+
+class Content(Protocol):
+    """A seekable file with its size and checksum."""
+
+    size: int
+    crc32c: str  # base64
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+
+
+class BytesContent(io.BytesIO):
+    """Bytes in memory."""
+
+    def __init__(self, data: bytes):
+        super().__init__(data)
+        self.size = len(data)
+        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+
+
+class FileContent:
+    """An open local file."""
+
+    def __init__(self, path: str, file: BinaryIO):
+        self.size, self.crc32c = os.path.getsize(path), file_crc32c(path)
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+class CheckedContent:
+    """A content that calls `check` before each read; an error of `check` ends the upload."""
+
+    def __init__(self, content: Content, check: Callable[[], None]):
+        self._content, self._check = content, check
+        self.seek, self.tell = content.seek, content.tell
+
+    def read(self, size: int = -1) -> bytes:
+        self._check()
+        return self._content.read(size)
+
+
+def file_crc32c(path: str) -> str:
+    digest = google_crc32c.Checksum()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return base64.b64encode(digest.digest()).decode()

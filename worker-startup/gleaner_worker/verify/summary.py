@@ -1,0 +1,69 @@
+"""metadata.json of a stream compared with the shards that are stored."""
+
+import json
+
+from ..objects import Bucket, ObjectInfo
+from ..shards.shard_identity import OTHER_SUMMARY
+from .expectation import Expectation
+from .small_objects import read_object
+
+
+def check_summary(
+    expect: Expectation,
+    bucket: Bucket,
+    info: ObjectInfo | None,
+    prefix: str,
+    counts: dict[str, int],
+    shards: list[ObjectInfo],
+    stats: dict[str, dict],
+    problems: list[str],
+) -> None:
+    """Adds a problem for each difference between metadata.json and the shards that are stored.
+
+    counts: of the stream, with the samples, tokens and rows of the shards' metadata, because a damaged shard counts
+    too. stats: the statistics in the header of each shard that could be read.
+    """
+    if not info:
+        problems.append(f"{prefix}metadata.json is missing")
+        return
+    text = read_object(bucket, info, problems)
+    if text is None:
+        return
+    stored = {
+        "total_samples": counts["samples"],
+        "total_rejected": counts["rejected"],
+        "total_truncated": counts["truncated"],
+        "total_tokens": counts["tokens"],
+        "total_rows": counts["rows"],
+        "total_shards": len(shards),
+        "spec_hash": expect.spec_hash,
+    }
+    if expect.fingerprint:
+        stored["model_fingerprint"] = expect.fingerprint
+    try:
+        summary = json.loads(text)
+        said = {key: summary[key] for key in stored}
+        entries = [(entry["gcs_path"], entry["size_bytes"], entry["crc32c"]) for entry in summary["shards"]]
+        told = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
+        non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problems.append(f"{info.name} is not a summary of ours: {error!r}")
+        return
+    wrong = [f"{key} {said[key]}" for key in stored if said[key] != stored[key]]
+    if wrong:
+        problems.append(f"{info.name} says {', '.join(wrong)}, which is not what is stored")
+    listed = [(f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c) for shard in shards]
+    if shards[-1].metadata.items() >= OTHER_SUMMARY.items():
+        entries, listed = _without_last_bytes(entries), _without_last_bytes(listed)
+        stats = {name: values for name, values in stats.items() if name != shards[-1].name}
+    if entries != listed:
+        problems.append(f"{info.name} lists other shards, sizes or checksums than are stored")
+    shards_told = {f"gs://{bucket.name}/{name}": values for name, values in stats.items()}
+    if other := [name for name, values in shards_told.items() if told.get(name, values) != values]:
+        problems.append(f"{info.name} tells other statistics of {other[0]} than it does itself")
+    if non_finite or list(summary["stats"]) != expect.wanted.names:
+        problems.append(f"{info.name} does not tell the statistics of {', '.join(expect.wanted.names)}")
+
+
+def _without_last_bytes(entries: list[tuple]) -> list[tuple]:
+    return entries[:-1] + [entry[:1] for entry in entries[-1:]]
