@@ -145,7 +145,11 @@ export class Invariants {
     return this.#ticks.onTickBegun();
   }
 
+  /** Ticks that came to their end. */
+  ticks = 0;
+
   onTickEnded(begun: BegunTick): void {
+    this.ticks += 1;
     this.#ticks.onTickEnded(begun);
   }
 

@@ -5,7 +5,7 @@ import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
 import {refreshSeeds} from './found.ts';
-import {type Case, runSeeds, shrink} from './run.ts';
+import {type Case, type Report, runSeeds, shrink} from './run.ts';
 import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);
@@ -104,9 +104,7 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
     const violations = cases.map(found => ({...found, replay: replayOf(found)}));
     console.log(JSON.stringify({...total, violations, worlds_per_s}));
   } else {
-    console.log(
-      `${total.seeds} worlds, ${worlds_per_s} a second, ${Math.round(total.events / total.seeds)} events each`,
-    );
+    console.log(speedOf(total, (performance.now() - began) / 1000));
     for (const line of tableOf(total.seen)) console.log(line);
     const lacking = gaps(total.seen);
     if (lacking.length > 0) console.log(`no world showed ${lacking.join(', ')}`);
@@ -115,6 +113,15 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   const say = json ? console.error : console.log;
   for (const found of cases) say(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
   say(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
+}
+
+/** `5000 worlds in 61 s: 82 worlds, 2,400 ticks and 3,100 faults a second; 24 % of the time in wide worlds`. */
+function speedOf({seeds, ticks, seen, ms, wide_ms}: Report, seconds: number): string {
+  const faults = Object.entries(seen).filter(([what]) => what.startsWith('fault: '));
+  const struck = faults.reduce((sum, [, {times}]) => sum + times, 0);
+  const a_second = (count: number) => Math.round(count / seconds).toLocaleString('en');
+  const share = `${Math.round((100 * wide_ms) / ms)} % of the time in wide worlds`;
+  return `${seeds} worlds in ${Math.round(seconds)} s: ${a_second(seeds)} worlds, ${a_second(ticks)} ticks and ${a_second(struck)} faults a second; ${share}`;
 }
 
 function replayOf({seed, without}: Case): string {

@@ -16,6 +16,10 @@ export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
   seeds: number;
   events: number;
+  ticks: number;
+  /** Milliseconds in all worlds, and in the wide ones. */
+  ms: number;
+  wide_ms: number;
   /** How many worlds saw it, and how often it happened in all of them. */
   seen: Seen;
   violations: {seed: number; violation: string}[];
@@ -33,10 +37,12 @@ export type Search = {
   onProgress?: (sofar: Report) => void;
 };
 
+const NOTHING = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
+
 export async function runSeeds(search: Search): Promise<Report> {
   const {first, seeds, without = [], mistake, untilFound = false, onProgress = () => {}} = search;
   const threads = Math.min(search.threads ?? availableParallelism(), seeds);
-  const total: Report = {seeds: 0, events: 0, seen: {}, violations: []};
+  const total: Report = {...NOTHING, seen: {}, violations: []};
   const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
     const share: Share = {first: first + thread, step: threads, end: first + seeds, without, mistake};
@@ -59,7 +65,7 @@ export async function runSeeds(search: Search): Promise<Report> {
 
 function add(total: Report, report: Report): void {
   total.seeds += report.seeds;
-  total.events += report.events;
+  for (const sum of ['events', 'ticks', 'ms', 'wide_ms'] as const) total[sum] += report[sum];
   for (const [what, {worlds, times}] of Object.entries(report.seen)) {
     const before = total.seen[what] ?? {worlds: 0, times: 0};
     total.seen[what] = {worlds: before.worlds + worlds, times: before.times + times};

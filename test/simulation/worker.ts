@@ -10,9 +10,16 @@ const {simulate} = await import('./world.ts');
 
 const REPORT_EVERY = 50;
 
-let report: Report = {seeds: 0, events: 0, seen: {}, violations: []};
+const NOTHING = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
+
+let report: Report = {...NOTHING, seen: {}, violations: []};
 for (let seed = first; seed < end; seed += step) {
+  const began = performance.now();
   const outcome = await simulate(seed, {without: new Set(without)});
+  const ms = performance.now() - began;
+  report.ms += ms;
+  if (outcome.isWide) report.wide_ms += ms;
+  report.ticks += outcome.ticks;
   report.seeds += 1;
   report.events += outcome.events;
   for (const [what, times] of Object.entries(outcome.seen)) {
@@ -22,5 +29,5 @@ for (let seed = first; seed < end; seed += step) {
   if (outcome.violation) report.violations.push({seed, violation: outcome.violation});
   if (report.seeds < REPORT_EVERY && !outcome.violation && seed + step < end) continue;
   parentPort?.postMessage(report);
-  report = {seeds: 0, events: 0, seen: {}, violations: []};
+  report = {...NOTHING, seen: {}, violations: []};
 }

@@ -25,6 +25,8 @@ export type Outcome = {
   seed: number;
   violation: string | undefined;
   events: number;
+  ticks: number;
+  isWide: boolean;
   calls: number;
   /** What happened, and how often. */
   seen: Record<string, number>;
@@ -115,6 +117,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     seed,
     violation: invariants.violation,
     events: clockwork.events,
+    ticks: invariants.ticks,
+    isWide: setting.isWide,
     calls: delivery.processes.calls_made,
     seen: Object.fromEntries(setting.seen),
     trace: setting.trace,
