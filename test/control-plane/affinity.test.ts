@@ -15,6 +15,14 @@ async function aFixedWorld(lines: [number, number]): Promise<World> {
   return world;
 }
 
+/** Lets minutes go by until the fleet is gone, and asserts that no further TPU is created. */
+async function untilNoTpu(world: World): Promise<void> {
+  await world.until('the end of every TPU', () => world.tpus.nodes.size === 0);
+  const made = world.tpus.made.length;
+  await world.minutes(3);
+  assert.deepEqual([world.tpus.made.length, world.queue], [made, []]);
+}
+
 const works = async (world: World, stream: string) => (await world.stream('my-run', stream))?.lease?.worker;
 
 describe('one stream a worker (affinity: fixed)', () => {
@@ -30,8 +38,8 @@ describe('one stream a worker (affinity: fixed)', () => {
     await world.tick();
     assert.equal(await works(world, '006'), undefined);
     for (const agent of world.agents.values()) await agent.step();
-    assert.equal(await works(world, '006'), undefined, 'nobody else takes it');
-    await world.until('its own again', async () => (await works(world, '006')) === A1, 9, 1);
+    assert.equal(await works(world, '006'), undefined, 'no other worker takes it');
+    await world.until('its own TPU again', async () => (await works(world, '006')) === A1, 9, 1);
     assert.ok(((await world.worker(A1))?.incarnation ?? 0) > 1);
     assert.ok(((await world.stream('my-run', '006'))?.total_shards ?? 0) > 0, 'it resumes');
     await world.untilAsleep();
@@ -39,41 +47,42 @@ describe('one stream a worker (affinity: fixed)', () => {
     await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));
   });
 
-  it('makes only the TPU that the stream is for', async () => {
+  it('creates only the TPU that the stream is for', async () => {
     const world = await aFixedWorld([0, 4]);
     await world.untilAsleep();
     assert.deepEqual([...new Set(world.tpus.made.map(made => String(made).split('#')[0]))], [A1]);
     await world.assertStoredOnce('my-run', '006', someLines(4, 's1'));
   });
 
-  it('lets a stream without a slot wait, says so, and beats for nothing; a larger pool takes it up', async () => {
+  it('lets a stream without a slot wait without a TPU, and records why; a larger pool takes it up', async () => {
     const world = await aFixedWorld([2, 0]);
     world.drop('my-run', 7, someLines(2, 'c'));
     world.drop('my-run', 4, someLines(2, 'd'));
-    await world.untilAsleep();
+    await untilNoTpu(world);
     const told = (await world.timeline('stream')).join('\n');
     assert.match(told, /my-run\/005 accepted: \d+ bytes; it is for tpu-us-central1-a-0/);
     assert.match(told, /my-run\/007 accepted: .* no TPU with number 2, which is its own .*: scale the pool/);
     assert.match(told, /my-run\/004 accepted: .* no TPU with number -1/);
     assert.equal((await world.run('my-run'))?.status, 'active');
     world.control({action: 'scale', workers_per_zone: 3});
-    await world.untilAsleep();
+    await world.deliverAll();
+    await untilNoTpu(world);
     await world.assertStoredOnce('my-run', '007', someLines(2, 'c'));
     assert.equal((await world.stream('my-run', '004'))?.status, 'pending');
   });
 
-  it('says which streams wait when the pool becomes too small for them', async () => {
+  it('records which streams wait when the pool becomes too small for them', async () => {
     const world = await aFixedWorld([30, 30]);
     world.control({action: 'scale', workers_per_zone: 1});
     await world.deliverAll();
     const told = (await world.timeline('run')).join();
     assert.match(told, /1 streams of run my-run wait, the first is 006: .* scale the pool/);
-    await world.untilAsleep();
+    await untilNoTpu(world);
     await world.assertStoredOnce('my-run', '005', someLines(30, 's0'));
     assert.equal((await world.stream('my-run', '006'))?.status, 'pending');
   });
 
-  it('shares its pool with runs whose streams are for anybody', async () => {
+  it('shares its pool with runs whose streams are for any worker', async () => {
     const world = await aFixedWorld([0, 8]);
     world.drop('other', 0, someLines(8));
     await world.until(
@@ -89,7 +98,7 @@ describe('one stream a worker (affinity: fixed)', () => {
     await world.assertStoredOnce('other', '000', someLines(8));
   });
 
-  it('is not lost with the database', async () => {
+  it('is kept by a rebuild of a lost database', async () => {
     const world = await aFixedWorld([4, 30]);
     await world.until(
       'some',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {type Look, NOT_LOOKED, observe} from '../../shared/control-plane/workers/provider-snapshot.ts';
 import {iso} from '../../shared/domain/time.ts';
+import {NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
 import {someLines} from '../support/agent.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -13,9 +13,9 @@ const HUB = {
 describe('a node', () => {
   for (const [name, set, expected] of [
     ['the hub and the name of its secret', HUB, ['https://mirror.example', 'projects/p/secrets/hub-token']],
-    ['nothing of a hub where none is set', {}, [undefined, undefined]],
+    ['no hub where none is set', {}, [undefined, undefined]],
   ] as const)
-    it(`is told ${name}, beside who it is`, async () => {
+    it(`has in its metadata, beside its own name, ${name}`, async () => {
       const world = new World({...set, GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
       world.drop('my-run', 0, someLines(5, 's0'));
       await world.until('make a node', () => world.tpus.made.length > 0, 9, 1);
@@ -27,20 +27,20 @@ describe('a node', () => {
 });
 
 describe('a list of nodes that leaves the worker out', () => {
-  const LOOKED_MS = 1_000_000;
-  const look: Look = {...NOT_LOOKED, at_ms: LOOKED_MS};
+  const LISTED_MS = 1_000_000;
+  const nodes: Nodes = {...NOT_LISTED, at_ms: LISTED_MS};
   const rows = [
     {
       later: 'the worker was asked for later',
       phase: 'creating',
-      phase_ms: LOOKED_MS + 1,
+      phase_ms: LISTED_MS + 1,
       provider_ms: null,
       shows: 'unknown',
     },
     {
       later: 'its deletion began later',
       phase: 'deleting',
-      phase_ms: LOOKED_MS + 1,
+      phase_ms: LISTED_MS + 1,
       provider_ms: null,
       shows: 'unknown',
     },
@@ -48,14 +48,14 @@ describe('a list of nodes that leaves the worker out', () => {
       later: 'another list showed it later',
       phase: 'booting',
       phase_ms: 0,
-      provider_ms: LOOKED_MS + 1,
+      provider_ms: LISTED_MS + 1,
       shows: 'unknown',
     },
     {
       later: 'nothing has changed since',
       phase: 'booting',
       phase_ms: 0,
-      provider_ms: LOOKED_MS,
+      provider_ms: LISTED_MS,
       shows: 'missing',
     },
   ] as const;
@@ -63,6 +63,6 @@ describe('a list of nodes that leaves the worker out', () => {
     it(`shows a ${phase} worker as ${shows}: ${later}`, () => {
       const provider_since_at = provider_ms === null ? null : iso(provider_ms);
       const worker = aWorker({phase, phase_since_at: iso(phase_ms), provider_since_at});
-      assert.equal(observe(look, worker).kind, shows);
+      assert.equal(observe(nodes, worker).kind, shows);
     });
 });

@@ -149,7 +149,6 @@ describe('a pool whose nodes come through the queue', () => {
     const D0 = 'tpu-us-east1-d-0';
     const active = {...others, state: 'ACTIVE'};
     world.tpus.nodes.set(D0, {...aTpu({name: D0, zone: 'us-east1-d', queued: active}), metadata: {}});
-    world.tickerOn = true;
     await world.until('the sweep', () => world.tpus.nodes.size === 2);
     await world.minutes(5);
     assert.deepEqual(world.asked(), [`delete ${A0}#2`, `delete ${B0}#2`]);

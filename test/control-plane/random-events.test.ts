@@ -4,7 +4,7 @@ import {BAD_LINE, someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {NoAnswer, seeded} from '../support/interleaver.ts';
 
-/** What may happen, in any order; `which` chooses the message, the agent, the node or the zone. */
+/** Happenings of any order; `which` chooses the message, the agent, the node or the zone. */
 const KINDS = [
   'deliver',
   'deliver',
@@ -44,7 +44,7 @@ const KINDS = [
 type Happening = {kind: (typeof KINDS)[number]; which: number};
 
 const happening: fc.Arbitrary<Happening> = fc.record({kind: fc.constantFrom(...KINDS), which: fc.nat(1000)});
-/** One thing, or several that run into each other. */
+/** One happening, or several that interleave. */
 const scripts = fc.array(
   fc.oneof(
     {weight: 3, arbitrary: fc.tuple(happening)},
@@ -81,7 +81,7 @@ class Story {
     try {
       await this.#happen(happening);
     } catch (error) {
-      // A tick or an agent that gets no answer tries again another time.
+      // A tick or an agent without an answer tries again later.
       if (!(error instanceof NoAnswer)) throw error;
     }
   }
@@ -106,8 +106,7 @@ class Story {
         if (queue.length > 0) queue.splice(which % queue.length, 1);
         return;
       case 'tick':
-        if (world.tickerOn) await world.tick();
-        return;
+        return world.tick();
       case 'settle':
         return world.settle();
       case 'step':
@@ -178,7 +177,7 @@ class Story {
     }
   }
 
-  /** What holds at every moment, whatever happens. */
+  /** Asserts the invariants of every moment. */
   async assertSafe(): Promise<void> {
     const streams = await this.world.store.query('runs/my-run/streams');
     const holders = streams.flatMap(({data}) => (data.lease ? [JSON.stringify(data.lease)] : []));
@@ -194,7 +193,7 @@ class Story {
     }
   }
 
-  /** All faults end, the rest of the streams is dropped, and time goes by. */
+  /** Ends all faults, drops the rest of the streams, and lets time go by. */
   async endWell(): Promise<void> {
     const {world} = this;
     for (let index = 0; index < STREAMS.length; index++) this.drop();
@@ -213,8 +212,8 @@ class Story {
   }
 }
 
-describe('whatever happens', () => {
-  it('the run completes, each sample is stored once, no TPU is left, and nothing ticks', async () => {
+describe('a run under random events', () => {
+  it('completes with each sample stored once, and leaves no TPU and no message', async () => {
     await fc.assert(
       fc.asyncProperty(scripts, fc.nat(), async (script, seed) => {
         const story = new Story();

@@ -1,13 +1,11 @@
-/** What an instance remembers hides nothing from its later looks, whatever becomes of the Store under it. */
+/** The resync makes lost documents again from the bucket, in a process that lives on while the Store changes under it. */
 import assert from 'node:assert/strict';
 import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {ONE_SLOT} from '../support/one-worker.ts';
 
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
-const ORDERS = 'activations/my-run/orders.json';
-
-/** Another run has the only TPU and keeps the beat; a few looks have seen all that was dropped. */
+/** Another run has the only TPU; a few resyncs have seen all that was dropped. */
 async function aBusyWorld(drop: (world: World) => void): Promise<World> {
   const world = new World(ONE_SLOT);
   world.drop('busy', 0, someLines(400));
@@ -22,13 +20,14 @@ async function edit(world: World, path: string, change: (found: Document) => Doc
 
 const lose = (world: World, path: string) => world.store.transaction(async tx => tx.delete(path));
 
-describe('an instance that lives on', () => {
-  it('sees that the Store was lost: the run waits for its operator, and keeps what it stored', async () => {
+describe('a resync', () => {
+  it('finds that the Store was lost: the run waits for its operator, and keeps its shards', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(30));
     await world.until('work', async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 2);
     await world.wipe();
     await world.tick();
+    await world.deliverAll();
     const stored = (await world.stream('my-run', '000'))?.total_shards ?? 0;
     assert.ok(stored > 2);
     await world.untilAsleep();
@@ -39,7 +38,7 @@ describe('an instance that lives on', () => {
     assert.deepEqual(world.tpus.made, ['tpu-us-central1-a-0#1', 'tpu-us-central1-a-0#2']);
   });
 
-  it('makes the document of a stream again that somebody deleted', async () => {
+  it('makes the deleted document of a stream again', async () => {
     const world = await aBusyWorld(world => world.drop('my-run', 1, someLines(4)));
     await edit(world, 'runs/my-run/streams/001', found => ({...found, faults: 'many'}));
     await world.minute(1);
@@ -48,24 +47,27 @@ describe('an instance that lives on', () => {
     assert.equal((await world.stream('my-run', '001'))?.status, 'pending');
   });
 
-  it('makes the document of a run again that somebody deleted', async () => {
+  it('makes the deleted document of a run again, also where the documents of its streams are left', async () => {
     const world = await aBusyWorld(world => world.drop('my-run', 0, someLines(4)));
     await lose(world, 'runs/my-run');
     await world.minute(1);
-    assert.equal((await world.run('my-run'))?.status, 'active');
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.deepEqual([run?.status, stream?.status], ['active', 'pending']);
   });
 
-  it('opens a run that ended over a broken document when that is mended', async () => {
+  it('opens a run that ended over an invalid document when that is mended, and not before', async () => {
     const world = await aBusyWorld(world => world.drop('my-run', 0, someLines(4)));
     await edit(world, 'runs/my-run/streams/000', found => ({...found, faults: 'many'}));
-    await world.minutes(2, 1);
+    await world.minutes(4, 1);
     assert.equal((await world.run('my-run'))?.status, 'failed');
+    const isAgain = (text: string) => text.includes('active again');
+    assert.deepEqual((await world.timeline('run')).filter(isAgain), []);
     await edit(world, 'runs/my-run/streams/000', found => ({...found, faults: 0}));
     await world.minute(1);
     assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
-  it('begins a run whose run.json was mended, though no event says so', async () => {
+  it('begins a run whose run.json was mended, though the event of that is lost', async () => {
     const world = await aBusyWorld(world => {
       world.objects.put('datasets/my-run/run.json', '{"layers": "nope"}');
       world.drop('my-run', 0, someLines(4));
@@ -77,25 +79,12 @@ describe('an instance that lives on', () => {
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
   });
 
-  it('begins a run whose orders were mended', async () => {
-    const world = await aBusyWorld(world => world.drop('my-run', 0, someLines(4)));
-    world.control({action: 'configure', run: 'my-run', priority: -3});
-    await world.minute(1);
-    const good = world.objects.text(ORDERS);
-    world.objects.put(ORDERS, '{');
-    await world.wipe();
-    await world.minutes(3, 1);
-    assert.match(String((await world.run('my-run'))?.reason), /orders\.json is not JSON/);
-    world.objects.put(ORDERS, good);
-    await world.tick();
-    assert.equal((await world.run('my-run'))?.priority, -3);
-    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
-  });
-
-  it('reads nothing again of a run of which no document is gone', async () => {
+  it('reads no stream of a run that has all its documents', async () => {
     const world = await aBusyWorld(world => {
       for (let index = 0; index < 20; index++) world.drop('my-run', index, someLines(4));
     });
+    const begun = async () => (await world.store.get('tasks/resync'))?.created_at;
+    const last = await begun();
     const read: string[] = [];
     const {store} = world.deps;
     world.deps.store = {
@@ -105,7 +94,11 @@ describe('an instance that lives on', () => {
         return store.get(path);
       },
     };
+    world.now += 60_000;
     await world.tick();
+    await world.deliverAll();
+    assert.notEqual(await begun(), last, 'a resync has been made');
+    assert.ok(read.includes('runs/my-run'), read.join());
     assert.deepEqual(
       read.filter(path => path.startsWith('runs/my-run/streams/')),
       [],
@@ -114,32 +107,28 @@ describe('an instance that lives on', () => {
 });
 
 describe('a run that is about to end', () => {
-  it('is not over while the bucket has a stream of it without a document', async () => {
+  it('goes on while the bucket has a stream of it without a document', async () => {
     const world = new World(ONE_SLOT);
     const texts = [someLines(20), someLines(20, 'b')];
-    for (const [index, text] of texts.entries()) world.drop('my-run', index, text);
-    const isDone = async (index: number) =>
-      (await world.stream('my-run', `00${index}`))?.status === 'completed';
-    await world.until('one is done', async () => (await isDone(0)) || (await isDone(1)));
-    const left = (await isDone(0)) ? 1 : 0;
-    // It is lost just as the look ends the run, after the streams that were missed were taken.
-    const {objects} = world.deps;
-    let isLost = false;
-    world.deps.objects = {
-      ...objects,
-      list: async (prefix, options) => {
-        const found = await objects.list(prefix, options);
-        if (prefix !== 'datasets/' || isLost) return found;
-        isLost = true;
-        await lose(world, `runs/my-run/streams/00${left}`);
-        return found.filter(({name}) => !name.includes(`00${left}`));
-      },
-    };
+    world.drop('my-run', 0, texts[0] ?? '');
+    await world.until('work', () => [...world.agents.values()].some(({state}) => state === 'working'), 9, 1);
+    const [agent] = world.agents.values();
+    for (let step = 0; step < 20 && agent?.state === 'working'; step++) await agent.step();
+    while (await world.deliverNext('object'));
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+    world.queue.length = 0;
+    world.drop('my-run', 1, texts[1] ?? '');
+    world.queue.length = 0;
     await world.tick();
-    assert.ok(isLost);
-    assert.equal((await world.run('my-run'))?.status, 'active');
+    const {data} = world.queue.find(({topic}) => topic === 'tasks') ?? assert.fail();
+    const {message} = data as {message: {data: string}};
+    const first = JSON.parse(Buffer.from(message.data, 'base64').toString());
+    assert.deepEqual([first.task, first.run], ['finish', 'my-run'], 'no resync comes before the end');
+    await world.deliverNext('tasks');
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '001')];
+    assert.deepEqual([run?.status, stream?.status], ['active', 'pending']);
     await world.untilAsleep();
-    await world.assertStoredOnce('my-run', `00${left}`, texts[left] ?? '');
+    for (const [index, text] of texts.entries()) await world.assertStoredOnce('my-run', `00${index}`, text);
     assert.equal(JSON.parse(world.objects.text('activations/my-run/manifest.json')).result.streams, 2);
   });
 });

@@ -1,6 +1,5 @@
-/** Calls that take minutes: what a function concludes then, it concludes from a world that has gone on. Each of these broke a seed. */
+/** Calls that take minutes: a function decides from facts that have changed since it read them. */
 import assert from 'node:assert/strict';
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -12,22 +11,28 @@ const ONE_SLOT = {
   GLEANER_ACCELERATOR: 'v6e-8',
 };
 const USD_PER_MINUTE = (8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN)) / 60;
+const LABELS = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
 
-/** A tick whose first list of nodes is answered at once, and goes on when `meanwhile` is over. */
-async function slowTick(world: World, meanwhile: () => Promise<void>): Promise<void> {
+/** A tick whose first list of nodes is answered at once and reaches the tick after `between`. */
+async function slowTick(world: World, between: () => Promise<void>): Promise<void> {
   const {deps} = world;
   let isFirst = true;
   const list = async () => {
     const listed = await deps.tpus.list();
     if (isFirst) {
       isFirst = false;
-      await meanwhile();
+      await between();
     }
     return listed;
   };
   world.deps = {...deps, tpus: {...deps.tpus, list}};
   await world.tick();
   world.deps = deps;
+}
+
+/** Creates a node that no document knows. */
+async function createNode(world: World): Promise<void> {
+  await world.tpus.create({name: A0, zone: 'us-central1-a', labels: LABELS, metadata: {}} as never);
 }
 
 async function atWork(run_json: object = {}): Promise<World> {
@@ -59,8 +64,8 @@ async function tickBesideABill(world: World): Promise<void> {
   assert.ok(!isFirst);
 }
 
-describe('a function that was slow', () => {
-  it('does not count a life twice that was billed meanwhile, and holds no budget against that', async () => {
+describe('a slow tick', () => {
+  it('counts an incarnation once that another tick has billed since, and pauses no run for it', async () => {
     const world = await atWork({budget_usd: 18 * USD_PER_MINUTE});
     await world.minutes(10, 0);
     await tickBesideABill(world);
@@ -70,95 +75,31 @@ describe('a function that was slow', () => {
     assert.ok(Math.abs(run.cost_usd - run.spent_usd) < 1e-9, `cost ${run.cost_usd}, spent ${run.spent_usd}`);
   });
 
-  it('does not switch the beat off over a node that no document knows and that it had no chance to see', async () => {
+  it('leaves a node without a document that it had no chance to see to the next tick, which deletes it', async () => {
     const world = new World(ONE_SLOT);
-    world.tickerOn = true;
-    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
-    await slowTick(world, async () => {
-      await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
-    });
-    assert.equal(world.tickerOn, true);
+    await slowTick(world, () => createNode(world));
+    assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
     await world.untilAsleep();
     assert.deepEqual([...world.tpus.nodes.keys()], []);
   });
 
-  it('nor over a zone that has ceased to answer', async () => {
+  it('deletes a node without a document that it listed ten minutes ago', async () => {
     const world = new World(ONE_SLOT);
-    world.tickerOn = true;
-    await slowTick(world, async () => void world.tpus.unreachable.add('us-central1-a'));
-    assert.equal(world.tickerOn, true);
-  });
-
-  it('nor over one that a message has taken from the pool meanwhile', async () => {
-    const world = new World({GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
-    world.tpus.unreachable.add('us-central1-a');
-    world.control({action: 'scale', zones: ['europe-west4-b']});
-    await world.minutes(9);
-    assert.equal(world.tickerOn, true);
-    world.tpus.unreachable.clear();
-    await world.untilAsleep();
-  });
-
-  it('nor when it cannot ask afterwards whether it should have', async () => {
-    const world = new World(ONE_SLOT);
-    world.tickerOn = true;
-    const {deps} = world;
-    let isAway = false;
-    const list = async () => {
-      if (isAway) throw new Error('unavailable');
-      return deps.tpus.list();
-    };
-    const off = async () => {
-      await deps.ticker.off();
-      isAway = true;
-    };
-    world.deps = {...deps, tpus: {...deps.tpus, list}, ticker: {...deps.ticker, off}};
-    await world.tick();
-    assert.deepEqual([isAway, world.tickerOn], [true, true]);
-  });
-
-  it('nor at all when it was so slow that it must look again, and sees less than before', async () => {
-    const world = new World(ONE_SLOT);
-    let offs = 0;
-    const {deps} = world;
-    const off = async () => void offs++;
-    world.deps = {...deps, ticker: {...deps.ticker, off}};
-    await slowTick(world, async () => {
-      world.tpus.unreachable.add('us-central1-a');
-      world.now += 10 * 60_000;
-    });
-    assert.deepEqual([offs, world.tickerOn], [0, true]);
-  });
-
-  it('keeps the beat for what it alone has seen', async () => {
-    const world = new World(ONE_SLOT);
-    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
-    await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
+    await createNode(world);
     await slowTick(world, async () => {
       world.now += 10 * 60_000;
     });
-    assert.equal(world.tickerOn, true);
-    await world.untilAsleep();
-    assert.equal((await world.worker(A0))?.phase, 'gone');
-  });
-
-  it('has its node found that it asked for when all was over, though it could not say so then', async () => {
-    const world = await atWork();
-    const [create] = world.published.filter(({topic}) => topic === 'tpu');
-    await world.untilAsleep();
-    const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
-    await world.tpus.create({name: A0, zone: 'us-central1-a', labels, metadata: {}} as never);
-    assert.equal(world.tickerOn, false);
-    assert.ok(create && (await world.handle(create)), 'its message comes again');
+    assert.deepEqual(world.asked(), [`delete ${A0}#1`]);
     await world.untilAsleep();
     assert.deepEqual([...world.tpus.nodes.keys()], []);
     assert.equal((await world.worker(A0))?.phase, 'gone');
   });
 
-  it('does not call a node vanished that another one has seen since', async () => {
+  it('does not call a node vanished that another tick has seen since', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
-    await world.deliver();
+    await world.deliverNext('object');
+    await world.tick();
     assert.equal((await world.worker(A0))?.phase, 'creating');
     await slowTick(world, async () => {
       await world.deliverAll();
@@ -171,34 +112,62 @@ describe('a function that was slow', () => {
     );
   });
 
-  it('dismisses a TPU that nobody pays for, although it gave its stream back meanwhile', async () => {
+  it('deletes a worker whose run has no money left, although the worker gave its stream back since', async () => {
     const world = await atWork({budget_usd: 5 * USD_PER_MINUTE});
     world.now += 5 * 60_000;
-    const {store} = world.deps;
-    world.deps = {
-      ...world.deps,
-      store: {
-        ...store,
-        // The fleet is read, and the agent has finished before anything is decided.
-        query: async (collection, query) => {
-          const found = await store.query(collection, query);
-          if (collection === 'zones') await world.agent(A0).preempted();
-          return found;
-        },
-      } as Deps['store'],
+    const {deps} = world;
+    const {store} = deps;
+    let isFirst = true;
+    const query: typeof store.query = async (collection, what) => {
+      const found = await store.query(collection, what);
+      if (isFirst && collection === 'workers') {
+        isFirst = false;
+        await world.agent(A0).preempted();
+        assert.equal((await world.worker(A0))?.work, null);
+      }
+      return found;
     };
+    world.deps = {...deps, store: {...store, query}};
     await world.tick();
+    assert.ok(!isFirst);
     assert.equal((await world.worker(A0))?.phase, 'deleting');
   });
 });
 
+describe('a zone that does not answer while a message takes it from the pool', () => {
+  it('loses its node when it answers again', async () => {
+    const world = await atWork();
+    world.redeploy({GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
+    world.tpus.unreachable.add('us-central1-a');
+    world.control({action: 'scale', zones: ['europe-west4-b']});
+    await world.minutes(9, 0);
+    assert.ok(world.tpus.nodes.has(A0));
+    world.tpus.unreachable.clear();
+    await world.until('the end of the node', () => !world.tpus.nodes.has(A0), 9, 0);
+    await world.untilAsleep();
+  });
+});
+
+describe('a create message that comes again after the end of all work', () => {
+  it('has the node deleted that its first delivery created late', async () => {
+    const world = await atWork();
+    const [create] = world.published.filter(({topic}) => topic === 'tpu');
+    await world.untilAsleep();
+    await createNode(world);
+    assert.ok(create && (await world.handle(create)), 'its message comes again');
+    await world.untilAsleep();
+    assert.deepEqual([...world.tpus.nodes.keys()], []);
+    assert.equal((await world.worker(A0))?.phase, 'gone');
+  });
+});
+
 describe('the last shard of a run', () => {
-  it('ends the run also when it comes after a pause, with nothing left that beats', async () => {
+  it('ends the run also when it comes after a pause, from a worker that is gone', async () => {
     const world = await atWork();
     const zombie = world.zombify(A0);
     world.control({action: 'pause', run: 'my-run'});
     await world.untilAsleep(20);
-    assert.deepEqual([(await world.run('my-run'))?.status, world.tickerOn], ['paused', false]);
+    assert.equal((await world.run('my-run'))?.status, 'paused');
     for (let step = 0; step < 9; step++) await zombie.step();
     await world.deliverAll();
     await world.untilAsleep();
@@ -207,52 +176,58 @@ describe('the last shard of a run', () => {
   });
 });
 
-describe('a stream that was parked while its worker had all of it', () => {
-  it('completes its run, although that had ended over it', async () => {
+describe('a failed stream of an ended run', () => {
+  it('completes the run when its worker turns out to have stored all of it', async () => {
     const world = await atWork();
     await world.store.transaction(async tx => {
       const path = 'runs/my-run/streams/000';
       const stream = await tx.get(path);
       tx.set(path, {...stream, status: 'failed', lease: null, last_error: 'was overwritten'});
     });
-    // The first tick takes the work from the worker, the second one ends the run.
+    // The comparison with the bucket takes the work from the worker, and the next tick sees the run over.
+    world.now += 60_000;
     await world.tick();
+    await world.deliverAll();
     await world.tick();
+    await world.deliverAll();
     assert.equal((await world.run('my-run'))?.status, 'failed');
-    world.tickerOn = false;
     for (let step = 0; step < 9; step++) await world.agent(A0).step();
     assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
-    assert.equal(world.tickerOn, true);
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 });
 
-describe('a tick whose reads of streams are slow', () => {
-  it('takes missed streams for some seconds, and the next ticks go on where it stopped', async () => {
+describe('a task whose reads of streams are slow', () => {
+  it('registers streams for less than a minute, and its next message goes on where it stopped', async () => {
     const world = new World(ONE_SLOT);
+    for (let stream = 0; stream < 1_800; stream++) world.drop('my-run', stream, someLines(1));
+    world.queue.length = 0;
     world.control({action: 'start', run: 'my-run'});
     world.control({action: 'pause', run: 'my-run'});
-    await world.deliverAll();
-    for (let stream = 0; stream < 300; stream++) world.drop('my-run', stream, someLines(1));
-    world.queue.length = 0;
+    for (let message = 0; message < 2; message++) await world.deliverNext('control');
     const {deps} = world;
     const {store} = deps;
+    let reads = 0;
     const get: typeof store.get = async path => {
-      if (/\/streams\//.test(path)) world.now += 200;
+      if (/\/streams\//.test(path)) {
+        reads += 1;
+        world.now += 25;
+      }
       return store.get(path);
     };
     world.deps = {...deps, store: {...store, get}};
-    const taken = [];
+    const registered = [];
     const took_ms = [];
-    for (let tick = 0; tick < 12; tick++) {
+    do {
       const began = world.now;
-      await world.tick();
+      assert.ok(await world.deliverNext('tasks'));
       took_ms.push(world.now - began);
-      taken.push(await store.count('runs/my-run/streams'));
-    }
-    assert.ok((taken[0] ?? 0) > 0 && (taken[0] ?? 0) < 300, `${taken}`);
-    assert.equal(taken.at(-1), 300, `${taken}`);
+      registered.push(await store.count('runs/my-run/streams'));
+    } while (world.queue.some(({topic}) => topic === 'tasks'));
+    assert.ok((registered[0] ?? 0) > 0 && (registered[0] ?? 0) < 1_800, `${registered}`);
+    assert.equal(registered.at(-1), 1_800, `${registered}`);
     assert.ok(Math.max(...took_ms) < 60_000, `${took_ms}`);
+    assert.equal(reads, 2 * 1_800, 'no message repeats the reads of an earlier one');
   });
 });

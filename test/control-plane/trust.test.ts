@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
-import {lookAtEverything} from '../../shared/control-plane/handlers/tick.ts';
+import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {tell} from '../../shared/control-plane/state/event-log.ts';
+import {recordEvent} from '../../shared/control-plane/state/event-log.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
 import {someLines} from '../support/agent.ts';
 import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-
-const A0 = 'tpu-us-central1-a-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
+import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
 async function forge(world: World, shard: number, given: Record<string, string>): Promise<string> {
@@ -43,7 +41,7 @@ describe('a document that no reader accepts', () => {
       {
         name: 'an event of an unknown kind',
         says: /Refused to write events\/\w+: kind/,
-        write: tx => tell(tx, {kind: 'rumour' as 'run', text: 'x'}, T0),
+        write: tx => recordEvent(tx, {kind: 'rumour' as 'run', text: 'x'}, T0),
       },
     ];
   for (const {name, says, write} of writes)
@@ -86,9 +84,7 @@ describe('a shard that no lease explains', () => {
   });
 
   it('is counted after a rebuild, and the next grant is above its epoch', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     const plan = {first_sample: '0', last_sample: '1', samples: '2', rejected: '0', final: 'false'};
     await forge(world, 1, {...plan, epoch: '7'});
     assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /epoch 7, and 1 is the largest/);
@@ -104,9 +100,7 @@ describe('a shard that no lease explains', () => {
   });
 
   it('parks its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     world.control({action: 'pause', run: 'my-run'});
     await forge(world, 2, {epoch: '7', final: 'false'});
     await world.untilAsleep();
@@ -142,9 +136,7 @@ describe('a shard that no lease explains', () => {
 
 describe('half a character in the checksum of a shard', () => {
   it('fails its stream by name, and the run stays readable', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     const name = await forge(world, 1, {stream_crc32c: '\ud800'});
     const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
     assert.deepEqual([status, last_error?.includes(`${name} is not valid: stream_crc32c`)], ['failed', true]);
@@ -155,9 +147,7 @@ describe('half a character in the checksum of a shard', () => {
 
 describe('numbers that are too large', () => {
   it('as the tokens of a shard fail its stream by name, and the run stays readable', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     const name = await forge(world, 1, {tokens: '9007199254740991'});
     const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
     assert.equal(status, 'failed');
@@ -194,69 +184,7 @@ describe('numbers that are too large', () => {
       for (const stream of ['001', '002'])
         streamRecords.set(tx, aStream({stream, status: 'failed', total_tokens}));
     });
-    await lookAtEverything(world.deps);
+    await tick(world.deps);
     assert.equal((await world.run('my-run'))?.total_tokens, Number.MAX_SAFE_INTEGER);
-  });
-});
-
-describe('the totals of a run that has ended', () => {
-  /** A worker has just stored shards whose events are still on their way. */
-  async function aWorldWithLateShards(): Promise<World> {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    for (let step = 0; step < 4; step++) await world.agent(A0).step();
-    return world;
-  }
-  const totals = async (world: World) => {
-    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
-    assert.deepEqual([run?.status, stream?.status], ['failed', 'failed']);
-    assert.equal(run?.total_samples_processed, stream?.total_samples_processed);
-    assert.equal(run?.total_shards, stream?.total_shards);
-    return stream?.total_shards ?? 0;
-  };
-
-  it('have the shards whose events come after its end', async () => {
-    const world = await aWorldWithLateShards();
-    const late = world.queue.splice(0);
-    world.drop('my-run', 0, someLines(20, 'other'));
-    await world.deliverAll();
-    await world.tick();
-    const before = await totals(world);
-    world.queue.push(...late);
-    await world.deliverAll();
-    assert.ok((await totals(world)) > before);
-  });
-
-  it('have the shards that were counted between the last tick and a stop', async () => {
-    const world = await aWorldWithLateShards();
-    await world.deliverAll();
-    const {total_shards} = (await world.stream('my-run', '000')) ?? {};
-    assert.notEqual((await world.run('my-run'))?.total_shards, total_shards);
-    world.control({action: 'stop', run: 'my-run'});
-    await world.deliverAll();
-    assert.equal((await world.run('my-run'))?.total_shards, total_shards);
-  });
-
-  it('have the shards that are counted while a tick ends it', async () => {
-    const world = await aWorldWithLateShards();
-    const late = world.queue.splice(0);
-    world.drop('my-run', 0, someLines(20, 'other'));
-    await world.deliverAll();
-    const {query} = world.deps.store;
-    let isCounted = false;
-    world.deps.store.query = async (collection, options) => {
-      const found = await query(collection, options);
-      // The tick has read the streams, and has not ended the run yet.
-      if (collection === 'runs/my-run/streams' && !options?.where && !isCounted) {
-        isCounted = true;
-        world.queue.push(...late);
-        await world.deliverAll();
-      }
-      return found;
-    };
-    await world.tick();
-    assert.ok(isCounted);
-    assert.ok((await totals(world)) > 0);
   });
 });

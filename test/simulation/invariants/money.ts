@@ -15,7 +15,7 @@ import type {Verdict} from './violations.ts';
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
 
-/** What clocks that differ may make of the time that a life is paid for. */
+/** Seconds that a bill may differ from the life, beside what the clocks of two instances differ by. */
 const MOST_MISCOUNTED_S = 5;
 
 export function poolOf({config, store}: Setting): Pool {
@@ -131,8 +131,9 @@ export class Money {
     const zone = this.#setting.store.peek(paths.worker(String(worker)))?.zone;
     const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
     const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
+    const most_s = MOST_MISCOUNTED_S + 2 * this.#setting.storm.skew_s;
     this.#verdict.check(
-      Math.abs(paid_s - lived_s) <= MOST_MISCOUNTED_S || (seen_again_at !== undefined && paid_s <= lived_s),
+      Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
       () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
     );
   }

@@ -1,0 +1,188 @@
+/** Creates that stop because nodes become READY and never speak. */
+import assert from 'node:assert/strict';
+import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, ZONE, zoneOf} from '../support/fleet.ts';
+import {type Case, runCases} from '../support/fleet-cases.ts';
+
+const OTHER_ZONE = 'europe-west4-b';
+const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};
+const NO_CHURN = {GLEANER_SHORT_LIFE_S: '1'};
+
+const CASES: Case[] = [
+  {
+    name: 'nodes that are READY and never speak are deleted, and five of them stop creates @full',
+    given: async () => {
+      const world = new World({
+        GLEANER_ZONES: ZONE,
+        GLEANER_WORKERS_PER_ZONE: '10',
+        GLEANER_CREATES_PER_HOUR: '1000',
+        GLEANER_SHORT_LIFE_S: '1',
+      });
+      world.isStillborn = () => true;
+      for (let index = 0; index < 10; index++) world.drop(RUN, index, someLines(4, `s${index}`));
+      return world;
+    },
+    when: async world => {
+      await wait(world, 50);
+    },
+    then: async world => {
+      const made = world.tpus.made.length;
+      assert.equal(made, 10, 'none is made again');
+      assert.ok(
+        errors(world, /Creates of pool tpu stop: 5 nodes in a row.*"action":"resume","pool":"tpu"/).length >
+          0,
+      );
+      await wait(world, 130);
+      const tried = world.tpus.made.length - made;
+      assert.ok(tried >= 1 && tried <= 3, `${tried} boots are tried in two hours`);
+      world.isStillborn = () => false;
+      world.control({action: 'resume', pool: 'tpu'});
+      await world.untilAsleep(40);
+      assert.equal((await world.run(RUN))?.status, 'completed', 'resume ends the stop');
+    },
+  },
+  {
+    name: 'a new bundle ends the stop of creates',
+    given: async () => {
+      const world = new World({
+        GLEANER_ZONES: ZONE,
+        GLEANER_WORKERS_PER_ZONE: '5',
+        GLEANER_SHORT_LIFE_S: '1',
+      });
+      world.isStillborn = () => true;
+      for (let index = 0; index < 5; index++) world.drop(RUN, index, someLines(4, `s${index}`));
+      return world;
+    },
+    when: async world => {
+      await wait(world, 20);
+      assert.equal(world.tpus.made.length, 5);
+      world.isStillborn = () => false;
+      world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64)});
+    },
+    then: async world => {
+      await world.untilAsleep(30);
+      assert.equal((await world.run(RUN))?.status, 'completed');
+    },
+  },
+  {
+    name: 'a good fleet whose new bundle is bad keeps the workers that it has',
+    when: async world => {
+      world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64), GLEANER_SHORT_LIFE_S: '1'});
+      world.isStillborn = (_, incarnation) => incarnation > 1;
+      for (const [index, node] of [...world.tpus.nodes.values()].entries())
+        if (index < 6) node.state = 'PREEMPTED';
+      for (const [index, agent] of [...world.agents.values()].entries()) if (index < 6) agent.silent = true;
+      await wait(world, 40);
+    },
+    then: async world => {
+      assert.equal((await firstLives(world)).length, 4);
+      assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+    },
+  },
+];
+
+describe('boots that never speak', () => {
+  runCases(CASES);
+});
+
+describe('a stop of creates', () => {
+  it('gives its hourly try to the next zone where the first has no capacity', async () => {
+    const world = new World({
+      ...TWO_ZONES,
+      ...NO_CHURN,
+      GLEANER_WORKERS_PER_ZONE: '8',
+      GLEANER_CREATES_PER_HOUR: '1000',
+    });
+    world.isStillborn = () => true;
+    for (let index = 0; index < 16; index++) world.drop(RUN, index, someLines(4, `s${index}`));
+    await wait(world, 12);
+    const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
+    assert.notEqual(boots.stopped_at, null);
+    const made = world.tpus.made.length;
+    world.tpus.soldOut.add(OTHER_ZONE);
+    await wait(world, 90);
+    assert.equal(
+      world.tpus.made.slice(made).filter(name => name.includes(ZONE)).length,
+      1,
+      'one in 90 minutes',
+    );
+  });
+
+  it('does not begin for nodes of an earlier bundle', async () => {
+    const world = new World({
+      GLEANER_ZONES: ZONE,
+      ...NO_CHURN,
+      GLEANER_WORKERS_PER_ZONE: '10',
+      GLEANER_CREATES_PER_HOUR: '1000',
+    });
+    world.isStillborn = (_, incarnation) => incarnation === 1;
+    for (let index = 0; index < 10; index++) world.drop(RUN, index, someLines(4, `s${index}`));
+    await wait(world, 3);
+    world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64)});
+    await world.untilAsleep(40);
+    assert.equal((await world.run(RUN))?.status, 'completed');
+    assert.deepEqual(errors(world, /Creates of .* stop/), []);
+  });
+});
+
+describe('the tries of a pool whose creates are stopped', () => {
+  for (const [bad, good] of [
+    [ZONE, OTHER_ZONE],
+    [OTHER_ZONE, ZONE],
+  ] as const)
+    it(`go to ${good} too, while nodes of ${bad} never speak`, async () => {
+      const world = await aFleet(6, {...TWO_ZONES, ...NO_CHURN});
+      const preempt = (place: string) => {
+        for (const node of world.tpus.nodes.values()) if (node.zone === place) node.state = 'PREEMPTED';
+        silence(world, name => name.includes(place));
+      };
+      world.isStillborn = name => name.includes(bad);
+      preempt(bad);
+      await wait(world, 12);
+      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+      const made = world.tpus.made.length;
+      preempt(good);
+      await wait(world, 150);
+      const tried = world.tpus.made.slice(made);
+      assert.ok(
+        tried.some(name => name.includes(good)),
+        tried.join(),
+      );
+    });
+});
+
+describe('the resume of a pool', () => {
+  it('that was published before its creates stopped leaves the stops of the pool and of the zone', async () => {
+    const world = await aFleet(1);
+    const id = world.control({action: 'resume', pool: 'tpu'});
+    const late = world.queue.splice(0);
+    world.now += 1000;
+    await stopCreates(world);
+    const deliver = async () => {
+      world.queue.push(...late);
+      await world.deliverAll();
+    };
+    await deliver();
+    assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+    await world.store.transaction(async tx => {
+      const pool = await poolRecords.get(tx, world.deps.config.pool);
+      poolRecords.set(tx, {...pool, boots: (await zoneOf(world))?.boots ?? pool.boots});
+      tx.delete(`control/${id}`);
+    });
+    await deliver();
+    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+    const {reason} = (await world.store.get(`control/${id}`)) ?? {};
+    assert.match(String(reason), /^outdated: the creates of pool tpu stopped later/);
+  });
+});
+
+describe('an invalid count of creates', () => {
+  it('stops no create', async () => {
+    const world = await aFleet(2);
+    await world.store.transaction(async tx => tx.set('system/creates', {creates: 'x'}));
+    world.tpus.node(`tpu-${ZONE}-0`).state = 'PREEMPTED';
+    await world.until('another node', () => world.tpus.made.length === 3, 9, 1);
+  });
+});

@@ -1,0 +1,116 @@
+/** Nodes that no document knows: orphans with our label, and nodes of other owners. */
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import {aTpu} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {A0, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+
+const B0 = 'tpu-europe-west4-b-0';
+
+describe('a node with our label and without a document', () => {
+  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
+
+  it('is deleted, and its incarnation is not used again', async () => {
+    const world = new World();
+    for (const [name, zone] of [
+      [A0, 'us-central1-a'],
+      ['tpu-us-east1-c-3', 'us-east1-c'],
+    ] as const)
+      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
+    await world.untilAsleep();
+    assert.deepEqual(world.asked(), [`delete ${A0}#5`, 'delete tpu-us-east1-c-3#5']);
+    world.drop('my-run', 0, someLines(2));
+    await world.untilAsleep();
+    assert.deepEqual(world.tpus.made, [`${A0}#6`]);
+  });
+
+  for (const [name, zone] of [
+    ['gleaner-old-node', 'us-central1-a'],
+    [A0, 'us-east1-c'],
+  ] as const)
+    it(`is deleted also where no slot has its name in its zone: ${name} in ${zone}`, async () => {
+      const world = new World(ONE_SLOT);
+      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
+      await world.untilAsleep();
+      assert.deepEqual(world.tpus.states(), {});
+      assert.match((await world.timeline()).join(), new RegExp(`${name} in ${zone} has our label`));
+    });
+});
+
+describe('a node of another owner', () => {
+  it('with the name of a slot in another zone does not hide the node of that slot', async () => {
+    const world = await aWorldWithAShard();
+    const {list} = world.deps.tpus;
+    world.deps.tpus.list = async () => {
+      const {tpus, unreachable} = await list.call(world.tpus);
+      return {tpus: [...tpus, aTpu({name: A0, zone: 'us-east1-c', labels: {}})], unreachable};
+    };
+    await world.minutes(3, 0);
+    const worker = await world.worker(A0);
+    assert.deepEqual([worker?.phase, worker?.incarnation], ['working', 1]);
+  });
+
+  it('is left alone, also where it has the name of a slot', async () => {
+    const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
+    for (const name of [A0, 'notebook'])
+      world.tpus.nodes.set(name, {...aTpu({name, labels: {}}), metadata: {}});
+    world.drop('my-run', 0, someLines(4));
+    await world.until('the other slot works', () => world.agents.get(B0)?.state === 'working', 9, 1);
+    await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
+    await world.until('our TPUs are gone', () => world.tpus.nodes.size === 2);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY', notebook: 'READY'});
+    assert.match((await world.timeline()).join('\n'), new RegExp(`${A0} that is not ours`));
+  });
+
+  it('that lists leave out is left alone also when its slot is given up', async () => {
+    const world = new World(ONE_SLOT);
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), metadata: {}});
+    world.tpus.omitted.add('us-central1-a');
+    world.drop('my-run', 0, someLines(4));
+    await world.minutes(30, 0);
+    assert.ok(world.asked().includes(`delete ${A0}#1`), world.asked().join());
+    world.tpus.omitted.clear();
+    await world.minutes(3);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
+  });
+
+  it('is left alone by a repeated delete of our request in the queue behind it', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource'});
+    world.tpus.soldOut.add('us-central1-a');
+    world.drop('my-run', 0, someLines(4));
+    await world.minutes(3);
+    const node = world.tpus.node(A0);
+    Object.assign(node, {state: 'READY', labels: {}, metadata: {}});
+    world.settle = () => {};
+    world.now += 60_000;
+    await world.tick();
+    const message = world.queue.find(({topic}) => topic === 'tpu') ?? assert.fail();
+    await world.deliverAll();
+    assert.equal(node.queued?.state, 'DELETING');
+    node.queued = null;
+    await world.handle(message);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
+  });
+
+  it('in the place of a preempted node is one loss of its zone', async () => {
+    const world = await aWorldWithAShard();
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.now += 60_000;
+    await world.tick();
+    await world.deliverAll();
+    world.settle();
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), state: 'CREATING', metadata: {}});
+    world.settle = () => {};
+    await world.minutes(20, 0);
+    const {losses} = (await world.store.get('zones/us-central1-a')) ?? assert.fail();
+    assert.equal((losses as unknown[]).length, 1);
+  });
+
+  it('in another zone than its name says is no node of that slot', async () => {
+    const world = await aWorldWithAShard();
+    world.zombify(A0);
+    world.tpus.nodes.set(A0, {...aTpu({name: A0, zone: 'us-east1-c', labels: {}}), metadata: {}});
+    await world.minutes(2);
+    assert.equal((await world.worker(A0))?.last_death, 'it vanished from Cloud TPU');
+  });
+});

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import type {World} from '../support/control-plane-harness.ts';
+import {A0, aWorkingWorld} from '../support/one-worker.ts';
+
+describe('the totals of a run that has ended', () => {
+  /** A worker has just stored shards whose events are still on their way. */
+  async function aWorldWithLateShards(): Promise<World> {
+    const world = await aWorkingWorld();
+    for (let step = 0; step < 4; step++) await world.agent(A0).step();
+    return world;
+  }
+  const totals = async (world: World) => {
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.deepEqual([run?.status, stream?.status], ['failed', 'failed']);
+    assert.equal(run?.total_samples_processed, stream?.total_samples_processed);
+    assert.equal(run?.total_shards, stream?.total_shards);
+    return stream?.total_shards ?? 0;
+  };
+
+  it('have the shards whose events come after its end', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverAll();
+    await world.tick();
+    const before = await totals(world);
+    world.queue.push(...late);
+    await world.deliverAll();
+    assert.ok((await totals(world)) > before);
+  });
+
+  it('have the shards that were counted between the last tick and a stop', async () => {
+    const world = await aWorldWithLateShards();
+    await world.deliverAll();
+    const {total_shards} = (await world.stream('my-run', '000')) ?? {};
+    assert.notEqual((await world.run('my-run'))?.total_shards, total_shards);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverNext('control');
+    assert.equal((await world.run('my-run'))?.total_shards, total_shards);
+  });
+
+  it('have the shards that are counted while its end is written', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverNext('object');
+    const {query} = world.deps.store;
+    let isCounted = false;
+    world.deps.store.query = async (collection, options) => {
+      const found = await query(collection, options);
+      // The streams are read, and the run has not ended yet.
+      if (collection === 'runs/my-run/streams' && !options?.where && !isCounted) {
+        isCounted = true;
+        for (const event of late) await world.handle(event);
+      }
+      return found;
+    };
+    await world.tick();
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    await world.deliverAll();
+    assert.ok(isCounted);
+    assert.ok((await totals(world)) > 0);
+  });
+});

@@ -1,0 +1,214 @@
+/** Documents of runs and streams that are made again from the bucket, or come from a backup. */
+import assert from 'node:assert/strict';
+import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
+import type {Stored} from '../../shared/ports.ts';
+import {someLines} from '../support/agent.ts';
+import {shardMetadataOf} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {A0, aStoringFleet, ONE_SLOT, orphanAlerts, ZONE} from '../support/lost-store.ts';
+
+/** One worker that has stored some shards of a long stream. */
+async function aWorkingWorld(): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(40));
+  const stored = async () => (await world.stream('my-run', '000'))?.total_shards ?? 0;
+  await world.until('some shards', async () => (await stored()) >= 3, 20, 1);
+  return world;
+}
+
+/** A world that has accepted stream my-run/000, and a way to store a shard of it of any epoch: two samples a shard. */
+async function anAcceptedStream(): Promise<{world: World; store: (shard: number, epoch: number) => void}> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(20));
+  await world.deliverAll();
+  const {spec_hash} = (await world.run('my-run')) ?? {};
+  const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+  const store = (shard: number, epoch: number) => {
+    const [first, last] = [shard * 2 - 2, shard * 2 - 1];
+    const range = {first_sample: String(first), last_sample: String(last), samples: '2', rejected: '0'};
+    const about = {run: 'my-run', stream: '000', shard: String(shard), epoch: String(epoch), final: 'false'};
+    const origin = {spec_hash: String(spec_hash), stream_crc32c: String(crc32c)};
+    const lines = someLines(20)
+      .split('\n')
+      .slice(first, last + 1)
+      .join('\n');
+    const metadata = shardMetadataOf({...about, ...range, ...origin});
+    world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
+  };
+  return {world, store};
+}
+
+describe('a document made for a run that had one', () => {
+  it('is paused where the manifest is older than an hour, though no shard is stored', async () => {
+    for (const [age_s, status] of [
+      [LOST_AFTER_S - 60, 'active'],
+      [LOST_AFTER_S + 60, 'paused'],
+    ] as const) {
+      const world = new World(ONE_SLOT);
+      world.tpus.soldOut.add(ZONE);
+      world.drop('my-run', 0, someLines(4));
+      await world.deliverAll();
+      await world.wipe();
+      world.now += age_s * 1000;
+      await world.tick();
+      await world.deliverAll();
+      assert.equal((await world.run('my-run'))?.status, status, `after ${age_s} s`);
+    }
+  });
+
+  it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(5));
+    await world.untilAsleep();
+    await world.wipe();
+    world.drop('my-run', 1, someLines(3, 'b'));
+    await world.untilAsleep();
+    const {status, streams_pending, streams_completed} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, streams_pending, streams_completed], ['paused', 1, 1]);
+    await world.resume('my-run');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('is active for the default run where only other runs have shards', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(5));
+    await world.untilAsleep();
+    world.drop('default', 0, someLines(5));
+    await world.deliverAll();
+    assert.equal((await world.run('default'))?.status, 'active');
+    await world.untilAsleep();
+    await world.wipe();
+    world.drop('default', 1, someLines(5, 'b'));
+    await world.deliverAll();
+    assert.equal((await world.run('default'))?.status, 'paused');
+  });
+
+  it('is not made for a finished run whose document is there: another stream opens it', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(5));
+    await world.untilAsleep();
+    world.now += 2 * LOST_AFTER_S * 1000;
+    world.drop('my-run', 1, someLines(3, 'b'));
+    await world.deliverAll();
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
+  });
+
+  it('drains the workers of a run whose document was deleted by hand, and loses no stored shard', async () => {
+    const world = await aWorkingWorld();
+    await world.store.transaction(async tx => tx.delete('runs/my-run'));
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'paused');
+    await world.resume('my-run');
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+  });
+});
+
+describe('a database that was restored from an older backup', () => {
+  const COLLECTIONS = [
+    'runs',
+    'workers',
+    'zones',
+    'pools',
+    'runs/my-run/streams',
+    'runs/my-run/streams/000/shards',
+  ];
+
+  async function backUp(world: World): Promise<Stored[]> {
+    return (await Promise.all(COLLECTIONS.map(collection => world.store.query(collection)))).flat();
+  }
+
+  it('blocks a stream that has shards of a later epoch, until a rebuild counts them', async () => {
+    const world = await aWorkingWorld();
+    const backup = await backUp(world);
+    world.control({action: 'recreate', worker: A0});
+    const later = async () => (await world.objects.list('activations/my-run/tpu_0/')).at(-1)?.metadata.epoch;
+    await world.until('a shard of the next lease', async () => (await later()) === '2', 20, 1);
+    await world.wipe();
+    await world.store.transaction(async tx => {
+      for (const {path, data} of backup) tx.set(path, data);
+    });
+    await world.untilAsleep();
+    const blocked = await world.stream('my-run', '000');
+    assert.match(blocked?.last_error ?? '', /has epoch 2, and 1 is the largest that was granted/);
+    assert.deepEqual([blocked?.status, (await world.run('my-run'))?.status], ['failed', 'failed']);
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    assert.deepEqual(
+      [(await world.stream('my-run', '000'))?.epoch, (await world.run('my-run'))?.status],
+      [2, 'active'],
+    );
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(40));
+    assert.ok(world.tpus.made.includes(`${A0}#3`), world.tpus.made.join());
+  });
+
+  it('keeps 10 nodes for the hour whose documents are of earlier incarnations', async () => {
+    const world = await aStoringFleet(10);
+    const backup = await backUp(world);
+    for (const {id} of await world.store.query('workers')) world.control({action: 'recreate', worker: id});
+    await world.minutes(8, 1);
+    assert.ok([...world.agents.values()].every(({incarnation}) => incarnation === 2));
+    await world.wipe();
+    await world.store.transaction(async tx => {
+      for (const {path, data} of backup) tx.set(path, data);
+    });
+    const agent = world.agent(A0);
+    const from = {worker: A0, incarnation: agent.incarnation, host: 0};
+    assert.equal((await world.api({action: 'lease', ...from})).body.action, 'wait');
+    await world.minutes(55, 0);
+    assert.deepEqual([world.tpus.nodes.size, orphanAlerts(world).length], [10, 1]);
+    await world.untilAsleep(20);
+    assert.equal(world.tpus.nodes.size, 0);
+  });
+});
+
+describe('a stream whose document is made from shards, one of them unreadable', () => {
+  it('is leased above the epochs of the others once that shard is deleted and the stream tried again', async () => {
+    const {world, store} = await anAcceptedStream();
+    await world.wipe();
+    world.queue.length = 0;
+    store(1, 4);
+    store(2, 4);
+    store(3, 1_000_001);
+    await world.resume('my-run');
+    assert.deepEqual([(await world.stream('my-run', '000'))?.status], ['failed']);
+    await world.objects.delete('activations/my-run/tpu_0/shard_0003.safetensors');
+    world.control({action: 'retry', run: 'my-run', stream: '000'});
+    await world.deliverAll();
+    const epoch = async () => (await world.stream('my-run', '000'))?.lease?.epoch;
+    await world.until('a grant', async () => (await epoch()) === 5, 9, 1);
+  });
+});
+
+describe('a worker that outlives a lost database', () => {
+  it('blocks its stream with a shard of epoch 7 where a rebuild has set 4, until the next rebuild', async () => {
+    const {world, store} = await anAcceptedStream();
+    await world.wipe();
+    store(1, 2);
+    store(2, 4);
+    world.queue.length = 0;
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const seen = async () => {
+      const {status, epoch, total_shards} = (await world.stream('my-run', '000')) ?? {};
+      return {status, epoch, total_shards};
+    };
+    assert.deepEqual(await seen(), {status: 'pending', epoch: 4, total_shards: 2});
+    store(3, 7);
+    await world.deliverAll();
+    assert.deepEqual(await seen(), {status: 'failed', epoch: 4, total_shards: 2});
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    assert.deepEqual(await seen(), {status: 'pending', epoch: 7, total_shards: 3});
+    await world.resume('my-run');
+    await world.until('a grant', async () => (await world.stream('my-run', '000'))?.lease != null, 9, 1);
+    assert.equal((await seen()).epoch, 8);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+});

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {A0, aWorldWithAShard, ONE_SLOT, untilAShard} from '../support/one-worker.ts';
+import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+
+const STREAM = 'datasets/my-run/stream_000.jsonl';
+
+describe('a stream object that is overwritten', () => {
+  it('before any work is registered as it is now', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    world.drop('my-run', 0, someLines(4, 'new'));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(4, 'new'));
+  });
+
+  it('during work fails its stream, and no shard mixes two contents', async () => {
+    const world = await aWorldWithAShard();
+    const agent = world.agent(A0);
+    const {crc32c} = (await world.stream('my-run', '000')) ?? {};
+    world.drop('my-run', 0, someLines(20, 'new'));
+    await world.deliverNext('object');
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.lease, stream?.crc32c], ['failed', null, crc32c]);
+    assert.match(stream?.last_error ?? '', /stream_000.jsonl was overwritten after work on it began/);
+    await agent.beat();
+    assert.ok(agent.told.includes('stop'), agent.told.join());
+    await world.untilAsleep();
+    for (const object of await world.objects.list('activations/my-run/tpu_0/'))
+      assert.equal(object.metadata.stream_crc32c, crc32c);
+    assert.match((await world.run('my-run'))?.reason ?? '', /was overwritten/);
+    await assertOthersGoOn(world);
+  });
+
+  it('during work fails its stream also when the event is lost', async () => {
+    const world = await aWorldWithAShard();
+    world.drop('my-run', 0, someLines(20, 'new'));
+    world.queue.length = 0;
+    await world.untilAsleep();
+    assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /was overwritten/);
+  });
+
+  it('after its stream was completed is refused, and the stream stays completed', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(3));
+    await world.untilAsleep();
+    world.drop('my-run', 0, someLines(4, 'new'));
+    await world.untilAsleep();
+    assert.match(await rejections(world), /stream_000.jsonl was overwritten/);
+    await world.assertStoredOnce('my-run', '000', someLines(3));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+  });
+
+  it('between two workers fails its stream before the second worker begins', async () => {
+    const world = await aWorldWithAShard();
+    const stored = world.objects.names('activations/my-run/tpu_0/');
+    world.drop('my-run', 0, someLines(20, 'new'));
+    world.queue.length = 0;
+    const agent = world.boot(A0);
+    await agent.step();
+    await agent.step();
+    assert.equal(agent.state, 'asking', 'it got nothing');
+    assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /was overwritten/);
+    assert.deepEqual(world.objects.names('activations/my-run/tpu_0/'), stored);
+  });
+});
+
+describe('a stream object that is uploaded again with the same content', () => {
+  it('changes nothing before, during and after work', async () => {
+    const world = new World(ONE_SLOT);
+    const again = () => world.drop('my-run', 0, someLines(20));
+    again();
+    await world.deliverAll();
+    again();
+    await untilAShard(world);
+    again();
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    again();
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(await rejections(world), '');
+    const {generation} = (await world.objects.head(STREAM)) ?? {};
+    assert.equal((await world.stream('my-run', '000'))?.generation, generation);
+  });
+
+  it('fails no stream where its event is late', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    world.agent(A0).failure = {kind: 'infrastructure', reason: 'the disk is full'};
+    world.drop('my-run', 0, someLines(20));
+    const late = world.queue.splice(0);
+    await world.until('work again', () => world.agents.get(A0)?.incarnation === 2, 20);
+    await world.until('the end', async () => (await world.run('my-run'))?.status === 'completed');
+    world.queue.push(...late);
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20));
+    assert.equal((await world.stream('my-run', '000'))?.failures, 0);
+  });
+});

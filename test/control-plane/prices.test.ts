@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../support/priced-run.ts';
+
+describe('the prices of TPUs', () => {
+  it('come from the type that is deployed; the settings of a message stay', async () => {
+    const world = await aPricedRun({});
+    await world.untilAsleep();
+    const spent_usd = Number((await world.store.get('pools/tpu'))?.spent_usd);
+    assert.ok(spent_usd > 0);
+    world.redeploy({GLEANER_ACCELERATOR: 'v5litepod-8', GLEANER_BUDGET_USD: '7'});
+    const pool = () => poolRecords.get(world.store, world.deps.config.pool);
+    const {accelerator, budget_usd, ...more} = await pool();
+    assert.deepEqual([accelerator, budget_usd, more.spent_usd], ['v5litepod-8', 7, spent_usd]);
+    world.control({action: 'scale', budget_usd: 9});
+    await world.deliverAll();
+    world.redeploy({GLEANER_ACCELERATOR: 'v5litepod-16', GLEANER_BUDGET_USD: '8'});
+    const now = await pool();
+    assert.deepEqual([now.accelerator, now.budget_usd], ['v5litepod-16', 9]);
+  });
+
+  it('are those of the type that is created, also where it was deployed after the plan', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 100}));
+    world.drop('my-run', 0, someLines(2));
+    while (await world.deliverNext('object'));
+    await world.tick();
+    assert.deepEqual(world.asked(), [`create ${SLOT}#1`]);
+    assert.equal((await world.worker(SLOT))?.usd_per_hour, USD_PER_HOUR);
+    world.redeploy({GLEANER_ACCELERATOR: 'v6e-16'});
+    await world.until('a node', () => world.tpus.made.length > 0, 9, 1);
+    assert.equal((await world.worker(SLOT))?.usd_per_hour, 2 * USD_PER_HOUR);
+    assert.deepEqual(world.tpus.made, [`${SLOT}#2`]);
+    assert.match(
+      (await world.timeline('worker')).join(),
+      /is not created: its price an hour is \$21.6 now, and was \$10.8/,
+    );
+    await world.untilAsleep();
+  });
+
+  it('that become known later count from the time when the TPU was READY', async () => {
+    const world = await aPricedRun({}, {GLEANER_ACCELERATOR: 'v9-8', GLEANER_STALL_S: '86400'});
+    await world.minutes(9, 0);
+    const price = {'v9-8': {usd: 60, spot_usd: 60}};
+    await world.store.transaction(async tx => tx.set('prices/chips', price));
+    world.control({action: 'configure', run: 'my-run', budget_usd: 5});
+    await world.minutes(3, 0);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'paused');
+    assert.ok(run.cost_usd >= 9, String(run.cost_usd));
+    assert.match((await world.timeline('worker')).join(), /costs \$60 an hour, as is known now/);
+  });
+
+  it('in prices/chips override the list entry by entry, and each invalid entry is logged', async () => {
+    const good = {usd: 9, spot_usd: 2};
+    for (const [given, usd_per_hour, logged] of [
+      [{v6e: good}, 16, /^$/],
+      [{v6e: 'cheap'}, null, /chips v6e is not valid: .*The price of v6e is unknown: write \{"usd"/],
+      [{v6e: {usd: 9, spot_usd: '2'}, v5p: good}, null, /v6e is not valid: spot_usd: .*write \{"usd"/],
+      [{v6e: good, 'v6e@us-central1': {usd: 9}}, null, /v6e@us-central1 is not valid: spot_usd/],
+      [{v6e: good, v5p: {}}, 16, /v5p is not valid/],
+      [{v6e: good, updated_at: '2026-01-01T00:00:00.000Z'}, 16, /has "updated_at", which has no price/],
+      [{v5e: good}, USD_PER_HOUR, /has "v5e", which has no price: write .*v5e is v5litepod/],
+      [{'V6E-8': good}, USD_PER_HOUR, /has "V6E-8"/],
+      [{'v6e@us-central1-a': good}, USD_PER_HOUR, /has "v6e@us-central1-a"/],
+      [{'v6e-8@us-central1': {usd: 9, spot_usd: 5}, v6e: good}, 5, /^$/],
+    ] as const) {
+      const world = new World(ONE_SLOT);
+      await world.store.transaction(async tx => tx.set('prices/chips', given));
+      world.drop('my-run', 0, someLines(2));
+      await world.until('a worker', async () => (await world.worker('tpu-us-central1-a-0')) !== undefined, 9);
+      assert.equal((await world.worker('tpu-us-central1-a-0'))?.usd_per_hour, usd_per_hour);
+      const problems = world.logs.filter(({severity}) => severity !== 'INFO');
+      assert.match(problems.map(({message}) => message).join(), logged);
+    }
+  });
+});

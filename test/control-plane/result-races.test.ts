@@ -1,0 +1,149 @@
+/** Ends of runs beside failed calls, other ticks and new streams. */
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import type {World} from '../support/control-plane-harness.ts';
+import {NoAnswer, seeded} from '../support/interleaver.ts';
+import {aStoredWorld, endRun, MANIFEST, resultIn} from '../support/stored-run.ts';
+
+describe('the manifest of a run that ends', () => {
+  it('is written by a later message when the tick or the message that ends the run died at any call @full', async () => {
+    const calls = await callsOfAnEnd(await aStoredWorld());
+    assert.ok(calls > 10);
+    for (let dies = 0; dies < calls; dies++) {
+      const world = await aStoredWorld();
+      let call = 0;
+      // Half of them die before the call does anything, the others after it did.
+      world.weather.turnBad(1, () => (call++ < dies ? 1 : dies % 2 === 0 ? 0.2 : 0.7));
+      const hasEnded = await endRun(world).catch((error: Error) => {
+        assert.ok(error instanceof NoAnswer);
+        return false;
+      });
+      assert.equal(hasEnded, false, `call ${dies}`);
+      world.weather.clear();
+      assert.ok((await world.run('my-run'))?.status !== 'completed' || resultIn(world), `call ${dies}`);
+      await world.untilAsleep();
+      assert.equal((await world.run('my-run'))?.status, 'completed', `call ${dies}`);
+      assert.equal(resultIn(world)?.streams, 2, `call ${dies}`);
+    }
+  }).timeout(60_000);
+
+  it('keeps no TPU and holds back no other run while it cannot be written', async () => {
+    const world = await aStoredWorld();
+    world.drop('other', 0, someLines(3, 'other'));
+    const replace = world.objects.replace.bind(world.objects);
+    world.objects.replace = async (name, ...rest) => {
+      if (name !== MANIFEST) return replace(name, ...rest);
+      throw new Error('Failed to replace the manifest: permission denied');
+    };
+    await world.minutes(20);
+    const errors = world.logs.filter(({severity}) => severity === 'ERROR');
+    assert.ok(errors.length > 0);
+    for (const {message} of errors) assert.match(message, /^tasks: Failed to replace .* permission denied/);
+    assert.deepEqual(
+      [
+        (await world.run('my-run'))?.status,
+        (await world.run('other'))?.streams_completed,
+        world.tpus.nodes.size,
+      ],
+      ['active', 1, 0],
+    );
+    world.objects.replace = replace;
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(resultIn(world)?.streams, 2);
+  });
+
+  /** Runs `between` once, before the next call of this verb with this object. */
+  function once(
+    world: World,
+    verb: 'read' | 'replace',
+    object: string,
+    between: () => Promise<unknown>,
+  ): void {
+    const port = world.objects as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+    const call = port[verb]?.bind(world.objects);
+    port[verb] = async (...args) => {
+      if (call && args[0] === object) {
+        port[verb] = call;
+        await between();
+      }
+      return call?.(...args);
+    };
+  }
+
+  /** A further stream comes, is stored, and another message completes the run. */
+  async function aStreamComesAndGoes(world: World): Promise<void> {
+    world.drop('my-run', 2, someLines(2, 'late'));
+    await world.until('the result of three streams', () => resultIn(world)?.streams === 3);
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
+  }
+
+  it('keeps a stream that came after another message read the streams, which died after it wrote', async () => {
+    const world = await aStoredWorld();
+    let hasCome = false;
+    once(world, 'replace', MANIFEST, async () => {
+      await aStreamComesAndGoes(world);
+      hasCome = true;
+    });
+    const replace = world.objects.replace.bind(world.objects);
+    world.objects.replace = async (name, ...rest) => {
+      const outcome = await replace(name, ...rest);
+      if (hasCome) throw new NoAnswer('it died');
+      return outcome;
+    };
+    assert.equal(await endRun(world), false);
+    world.objects.replace = replace;
+    await world.untilAsleep();
+    assert.equal(resultIn(world)?.streams, 3);
+  });
+
+  it('and the totals of its run count a stream that is registered and stored between result and end', async () => {
+    const world = await aStoredWorld();
+    once(world, 'replace', MANIFEST, () => aStreamComesAndGoes(world));
+    assert.ok(await endRun(world));
+    await world.untilAsleep();
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
+  });
+
+  for (const read_ms of [0, 15_000])
+    it(`counts three streams in any order of two ends, an event and a worker, where a read takes ${read_ms} ms @full`, async () => {
+      for (let seed = 0; seed < 60; seed++) {
+        const random = seeded(seed);
+        const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
+        const read = world.objects.read.bind(world.objects);
+        world.objects.read = (name, options) => {
+          if (name.endsWith('metadata.json')) world.now += read_ms;
+          return read(name, options);
+        };
+        world.drop('my-run', 2, someLines(2, 'late'));
+        await world.interleaver.run(random, [
+          () => endRun(world),
+          () => endRun(world),
+          () => world.deliverNext('object'),
+          async () => {
+            for (let step = 0; step < 4; step++)
+              for (const agent of world.agents.values()) await agent.step();
+          },
+        ]);
+        await world.untilAsleep();
+        const run = await world.run('my-run');
+        assert.deepEqual([run?.status, run?.streams_completed], ['completed', 3], `seed ${seed}`);
+        assert.deepEqual([resultIn(world)?.streams, resultIn(world)?.samples], [3, 7], `seed ${seed}`);
+      }
+    }).timeout(120_000);
+});
+
+/** Calls of ports that the tick and the message make that complete the run of this world. */
+async function callsOfAnEnd(world: World): Promise<number> {
+  let calls = 0;
+  world.weather.turnBad(1, () => {
+    calls += 1;
+    return 1;
+  });
+  assert.ok(await endRun(world));
+  world.weather.clear();
+  assert.ok(resultIn(world));
+  return calls;
+}

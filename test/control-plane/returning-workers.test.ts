@@ -1,0 +1,160 @@
+/** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
+import assert from 'node:assert/strict';
+import {someLines} from '../support/agent.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+
+const A1 = 'tpu-us-central1-a-1';
+
+describe('a worker that does not know that it was replaced', () => {
+  it('is told to exit where it is of an earlier incarnation, and changes nothing', async () => {
+    const world = await aWorldWithAShard();
+    const zombie = world.zombify(A0);
+    const {lease} = zombie;
+    await world.until('its successor works', () => world.agents.get(A0)?.state === 'working', 20, 1);
+    const before = await world.stream('my-run', '000');
+    const from = {worker: A0, incarnation: 1, host: 0};
+    const asked = await world.api({action: 'lease', ...from, loaded: null});
+    assert.deepEqual([asked.status, asked.body.action], [200, 'exit']);
+    const released = await world.api({action: 'release', ...from, lease, outcome: 'failed', failure: null});
+    assert.deepEqual([released.status, released.body.action], [409, 'stop']);
+    const beat = await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null});
+    assert.deepEqual([beat.status, beat.body.action, beat.body.lease_expires_at], [200, 'exit', null]);
+    assert.deepEqual(await world.stream('my-run', '000'), before);
+    assert.equal((await world.worker(A0))?.phase, 'working');
+    await assertRecovered(world);
+  });
+
+  it('stores nothing twice and overwrites nothing, however long it goes on', async () => {
+    const world = await aWorldWithAShard();
+    const zombie = world.zombify(A0);
+    await world.until('its successor works', () => world.agents.get(A0)?.state === 'working', 20, 1);
+    for (let minute = 0; minute < 30; minute++) {
+      await zombie.step();
+      await world.minute(1);
+      if (minute > 3) await zombie.beat();
+    }
+    await assertRecovered(world);
+    assert.equal(zombie.state, 'ended');
+    assert.ok(
+      zombie.told.every(told => told === 'exit' || told === '409'),
+      zombie.told.join(),
+    );
+  });
+
+  it('is told to stop where its lease went to another worker, and gets other work', async () => {
+    const patient = {GLEANER_SILENT_S: '3600', GLEANER_STALL_S: '3600'};
+    const world = await aWorldWithAShard({GLEANER_ZONES: 'us-central1-a', ...patient});
+    const slow = world.agent(A0);
+    slow.silent = true;
+    for (let index = 1; index < 10; index++) world.drop('my-run', index, someLines(4, `other${index}`));
+    await world.until(
+      'another has its stream',
+      async () => (await world.stream('my-run', '000'))?.lease?.worker === A1,
+      20,
+      2,
+    );
+    const {lease} = slow;
+    const from = {worker: A0, incarnation: 1, host: 0};
+    const beat = await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null});
+    assert.deepEqual([beat.status, beat.body.action, beat.body.lease_expires_at], [200, 'stop', null]);
+    for (const outcome of ['completed', 'drained', 'preempted', 'failed']) {
+      const {status} = await world.api({action: 'release', ...from, lease, outcome, failure: null});
+      assert.equal(status, 409);
+    }
+    assert.equal((await world.stream('my-run', '000'))?.lease?.worker, A1);
+    slow.silent = false;
+    await assertRecovered(world);
+  });
+
+  it('waits where it has no document, and leaves none behind', async () => {
+    const world = new World();
+    const from = {worker: 'tpu-us-east1-c-7', incarnation: 1, host: 0};
+    const asked = await world.api({action: 'lease', ...from, loaded: null});
+    const beat = await world.api({
+      action: 'heartbeat',
+      ...from,
+      phase: 'idle',
+      lease: null,
+      progress: null,
+    });
+    assert.deepEqual([asked.body.action, beat.body.action], ['wait', 'continue']);
+    const lease = {run: 'my-run', stream: '000', epoch: 1};
+    assert.equal(
+      (await world.api({action: 'release', ...from, lease, outcome: 'drained', failure: null})).status,
+      409,
+    );
+    assert.deepEqual(await world.store.query('workers'), [], 'no document of it');
+  });
+});
+
+describe('a host that restarts', () => {
+  it('gets its own stream back at once, before any other', async () => {
+    const world = await aWorldWithAShard();
+    world.drop('my-run', 1, someLines(2));
+    world.objects.put('datasets/urgent/run.json', '{"priority": 9}');
+    world.drop('urgent', 0, someLines(2));
+    await world.deliverAll();
+    const before = await world.stream('my-run', '000');
+    const agent = world.boot(A0);
+    await agent.step();
+    await agent.step();
+    assert.deepEqual([agent.state, agent.lease?.run, agent.lease?.stream], ['working', 'my-run', '000']);
+    const after = await world.stream('my-run', '000');
+    assert.equal(after?.epoch, (before?.epoch ?? 0) + 1);
+    await assertRecovered(world);
+    assert.deepEqual(world.tpus.made, [`${A0}#1`]);
+  });
+
+  it('after a repair by Google charges its stream nothing', async () => {
+    const world = await aWorldWithAShard();
+    let mends = 0;
+    for (let minute = 0; minute < 60 && mends < 6; minute++) {
+      await world.minute(1);
+      if (world.agents.get(A0)?.state !== 'working') continue;
+      mends += 1;
+      world.agent(A0).silent = true;
+      for (const health of ['UNHEALTHY_MAINTENANCE', 'HEALTHY']) {
+        world.tpus.node(A0).health = health;
+        world.now += 60_000;
+        await world.tick();
+      }
+      world.boot(A0);
+    }
+    assert.deepEqual([mends, (await world.stream('my-run', '000'))?.faults], [6, 0]);
+  });
+
+  it('five times at work on one stream has that stream parked', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(20));
+    let restarts = 0;
+    for (let minute = 0; minute < 60; minute++) {
+      await world.minute(1);
+      if (world.agents.get(A0)?.state !== 'working') continue;
+      world.boot(A0);
+      restarts += 1;
+    }
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.faults, stream?.failures, restarts], ['failed', 5, 0, 5]);
+    assert.match(stream?.last_error ?? '', /restarted in the middle of it/);
+    assert.match((await world.timeline('stream')).join(), /parked after 5 machines/);
+    await world.untilAsleep();
+  });
+});
+
+describe('a worker that forgot its stream', () => {
+  it('loses the stream when the lease runs out, and another worker gets it', async () => {
+    const world = await aWorldWithAShard({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2'});
+    const agent = world.boot(A0);
+    for (let minute = 0; minute < 3; minute++) {
+      world.now += 60_000;
+      await agent.beat();
+      await world.tick();
+    }
+    assert.equal((await world.worker(A0))?.phase, 'booting');
+    const stream = await world.stream('my-run', '000');
+    assert.deepEqual([stream?.status, stream?.lease], ['pending', null]);
+    assert.match((await world.timeline('stream')).join(), /The lease of my-run\/000 ran out/);
+    await assertRecovered(world);
+  });
+});

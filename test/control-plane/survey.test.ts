@@ -1,0 +1,105 @@
+/** Comparisons of documents with the bucket that change nothing: `gleaner rebuild --dry-run`. */
+import assert from 'node:assert/strict';
+import {
+  addToTally,
+  describeTally,
+  NOTHING_FOUND,
+  surveyRun,
+} from '../../shared/control-plane/streams/compare-streams.ts';
+import {goneStreams, runsAnywhere} from '../../shared/control-plane/streams/gone-streams.ts';
+import {shardObject} from '../../shared/domain/names.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
+import {ONE_SLOT} from '../support/lost-store.ts';
+
+describe('a survey of the bucket', () => {
+  it('names the missing shard and counts the shards behind it', async () => {
+    const world = await aDoneWorld();
+    await world.objects.delete('activations/my-run/tpu_0/shard_0002.safetensors');
+    const survey = await surveyRun(world.deps, 'my-run');
+    const [first] = survey;
+    assert.deepEqual(
+      [first?.finding, first?.stored_shards, first?.why],
+      ['different', 9, 'shard 2 is missing; 9 of 10 there'],
+    );
+    assert.match(
+      describeTally('my-run', addToTally(NOTHING_FOUND, survey)),
+      /^my-run: 2 streams with 12 shards in the bucket; 1 diff/,
+    );
+  });
+
+  for (const [missing, says] of [
+    [[10], 'shard 10 is missing; 9 of 10 there'],
+    [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 'shard 1 is missing; 0 of 10 there'],
+  ] as const)
+    it(`says "${says}"`, async () => {
+      const world = await aDoneWorld();
+      for (const shard of missing)
+        await world.objects.delete(shardObject('my-run', '000', shard, 'safetensors'));
+      const [first] = await surveyRun(world.deps, 'my-run');
+      assert.deepEqual([first?.finding, first?.why], ['different', says]);
+    });
+
+  for (const [name, forget] of [
+    ['its documents', async () => {}],
+    ['its manifest and shards', (world: World) => world.wipe()],
+  ] as const)
+    it(`names each stream whose object is gone, and counts its shards, from ${name}`, async () => {
+      const world = await aDoneWorld();
+      await world.objects.delete('datasets/my-run/stream_000.jsonl');
+      await world.objects.delete('datasets/my-run/stream_001.jsonl');
+      await forget(world);
+      assert.deepEqual(await runsAnywhere(world.deps), ['my-run', 'other']);
+      const gone = await goneStreams(world.deps, 'my-run', []);
+      assert.deepEqual(
+        gone.map(({finding, why, stored_shards}) => [finding, why, stored_shards]),
+        [
+          ['gone', 'its stream object datasets/my-run/stream_000.jsonl is gone', 10],
+          ['gone', 'its stream object datasets/my-run/stream_001.jsonl is gone', 3],
+        ],
+      );
+    });
+
+  it('says which shard of a stream is missing whose object is gone', async () => {
+    const world = await aDoneWorld();
+    await world.objects.delete('datasets/my-run/stream_000.jsonl');
+    const shards = await world.objects.list('activations/my-run/tpu_0/shard_');
+    for (const {name} of shards.slice(1, 2)) await world.objects.delete(name);
+    const [gone] = await goneStreams(world.deps, 'my-run', []);
+    assert.match(gone?.why ?? '', /is gone; shard 2 is missing, 9 of 10 there$/);
+  });
+
+  it('finds the run of every output from one name each', async () => {
+    const world = new World(ONE_SLOT);
+    for (const name of [
+      'tpu_0/shard_0001.safetensors',
+      'a/tpu_0/x',
+      'a/tpu_1/x',
+      'tpua/manifest.json',
+      'z/x/y',
+    ])
+      world.objects.put(`activations/${name}`, 'x');
+    world.objects.put('activations/manifest.json', 'x');
+    assert.deepEqual(await runsAnywhere(world.deps), ['a', 'default', 'tpua', 'z']);
+  });
+
+  it('writes nothing', async () => {
+    const world = await aDoneWorld();
+    await world.store.transaction(async tx => tx.delete('runs/my-run/streams/001'));
+    const before = await documentsOf(world);
+    const survey = await surveyRun(world.deps, 'my-run');
+    assert.deepEqual(
+      survey.map(({stream, finding, stored_shards, known_shards}) => [
+        stream,
+        finding,
+        stored_shards,
+        known_shards,
+      ]),
+      [
+        ['000', 'right', 10, 10],
+        ['001', 'missing', 3, 0],
+      ],
+    );
+    assert.deepEqual([await documentsOf(world), world.queue], [before, []]);
+  });
+});

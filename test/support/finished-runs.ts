@@ -1,0 +1,25 @@
+import {someLines} from './agent.ts';
+import {World} from './control-plane-harness.ts';
+import {ONE_SLOT} from './lost-store.ts';
+
+/** Every document of runs, streams and shards, without the fields that say when it was written and what it cost. */
+export async function documentsOf(world: World) {
+  const runs = await world.store.query('runs');
+  const streams = (await Promise.all(runs.map(({path}) => world.store.query(`${path}/streams`)))).flat();
+  const shards = (await Promise.all(streams.map(({path}) => world.store.query(`${path}/shards`)))).flat();
+  const still = ({path, data}: {path: string; data: object}) => {
+    const past = ['created_at', 'updated_at', 'epoch', 'cost_usd', 'spent_usd'];
+    return [path, Object.entries(data).filter(([field]) => !past.includes(field))];
+  };
+  return [...runs, ...streams, ...shards].map(still);
+}
+
+/** Two finished runs: my-run with two streams, and other. */
+export async function aDoneWorld(): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(20));
+  world.drop('my-run', 1, someLines(5, 'b'));
+  world.drop('other', 0, someLines(3, 'c'));
+  await world.untilAsleep();
+  return world;
+}

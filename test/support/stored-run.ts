@@ -1,0 +1,54 @@
+/** A run whose streams are all stored, and the messages that end it. */
+import assert from 'node:assert/strict';
+import {manifestObject} from '../../shared/domain/names.ts';
+import type {RunResult} from '../../shared/domain/run/result.ts';
+import type {Query} from '../../shared/ports.ts';
+import {BAD_LINE, someLines} from './agent.ts';
+import {type Message, World} from './control-plane-harness.ts';
+
+export const MANIFEST = manifestObject('my-run');
+export const TEXTS = [someLines(5, 'a'), `${someLines(3, 'b')}${BAD_LINE}\n`];
+
+export function resultIn(world: World): RunResult | undefined {
+  return JSON.parse(world.objects.text(MANIFEST)).result;
+}
+
+/** A world in which every stream is stored, no message is under way, and no tick has seen the end yet. */
+export async function aStoredWorld(texts = TEXTS): Promise<World> {
+  const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
+  for (const [index, text] of texts.entries()) world.drop('my-run', index, text);
+  const completed: Query = {where: [{field: 'status', op: '==', value: 'completed'}]};
+  const areStored = async () =>
+    (await world.store.query('runs/my-run/streams', completed)).length === texts.length;
+  for (let minute = 0; minute < 30; minute++) {
+    world.now += 60_000;
+    await world.deliverAll();
+    world.settle();
+    for (let step = 0; step < 3; step++) for (const agent of world.agents.values()) await agent.step();
+    while (world.queue.some(({topic}) => topic === 'object')) await world.deliverNext('object');
+    if (await areStored()) break;
+    await world.deliverAll();
+    await world.tick();
+  }
+  assert.ok(await areStored());
+  world.queue.length = 0;
+  assert.equal((await world.run('my-run'))?.status, 'active');
+  return world;
+}
+
+/** A tick and the message that it publishes to end the run. False if there was such a message and it failed. */
+export async function endRun(world: World): Promise<boolean> {
+  await world.tick();
+  return deliverFinish(world);
+}
+
+export async function deliverFinish(world: World): Promise<boolean> {
+  const index = world.queue.findIndex(isFinish);
+  return index < 0 || (await world.deliver(index));
+}
+
+export function isFinish({topic, data}: Message): boolean {
+  if (topic !== 'tasks') return false;
+  const {message} = data as {message: {data: string}};
+  return JSON.parse(Buffer.from(message.data, 'base64').toString()).task === 'finish';
+}
