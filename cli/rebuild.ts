@@ -1,4 +1,5 @@
 import {setTimeout as sleep} from 'node:timers/promises';
+import {readTask, taskId} from '../shared/control-plane/state/tasks.ts';
 import {
   addToTally,
   describeTally,
@@ -8,6 +9,7 @@ import {
   type Sources,
   type StreamSurvey,
   surveyRun,
+  type Tally,
 } from '../shared/control-plane/streams/compare-streams.ts';
 import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
 import {paths} from '../shared/domain/names.ts';
@@ -17,11 +19,11 @@ import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {print, warn} from './output.ts';
+import {print, say, warn} from './output.ts';
 
 /** A function may take minutes over a run of many streams, and Cloud TPU over the deletion of nodes without a document. */
 const WAIT_S = 600;
-const WAIT_FOR_NODES_S = 1800;
+const WAIT_FOR_TASK_S = 1800;
 const POLL_MS = 250;
 
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
@@ -40,24 +42,21 @@ export async function rebuild(
     const {project, bucket, storage_endpoint} = connection;
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
     if (options.dryRun) return await compare(sources, run, options.json);
-    const runs = run === undefined ? await runsInBucket(sources) : [run];
     if (connection.pubsub_endpoint === null)
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
     const bus = openBus({project, token: connection.token});
-    const publish = (message: {action: 'rebuild'; run?: string}) => bus.publish('control', message);
-    if (run === undefined) await removeOrphans(publish, store);
-    const ids = new Map<string, string>();
-    for (const each of runs) ids.set(each, await publish({action: 'rebuild', run: each}));
+    const message = {action: 'rebuild', ...(run === undefined ? {} : {run})};
+    const {outcome, reason} = await outcomeOf(store, await bus.publish('control', message), WAIT_S);
+    if (outcome !== 'applied') throw new CliError(`the rebuild was refused: ${reason}`);
+    if (run === undefined) await resultOf(store, null);
+    const runs = run === undefined ? await runsInBucket(sources) : [run];
     const outcomes = [];
-    for (const [each, id] of ids) outcomes.push({run: each, ...(await outcomeOf(store, id, WAIT_S))});
+    for (const each of runs) outcomes.push({run: each, ...(await resultOf(store, each))});
     const reports = [];
     for (const outcome of outcomes) reports.push({...outcome, faulty: await faultyOf(sources, outcome.run)});
-    const lines = reports.flatMap(({outcome, reason, faulty}) => [
-      outcome === 'applied' ? reason : `refused: ${reason}`,
-      ...faulty.map(lineOf),
-    ]);
+    const lines = reports.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
     print(options.json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);
     if (reports.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
   } finally {
@@ -66,13 +65,27 @@ export async function rebuild(
   }
 }
 
-/** The message about every run is done when no node without a document is left; a message for each run then says how it went. */
-async function removeOrphans(
-  publish: (message: {action: 'rebuild'}) => Promise<string>,
-  store: Store,
-): Promise<void> {
-  const {outcome, reason} = await outcomeOf(store, await publish({action: 'rebuild'}), WAIT_FOR_NODES_S);
-  if (outcome !== 'applied') throw new CliError(`the rebuild of every run was refused: ${reason}`);
+/** Waits for a rebuild to end, and prints how far it is. Gives up when the task stands still. */
+async function resultOf(store: Store, run: string | null): Promise<{outcome: string; reason: string}> {
+  const path = paths.task(taskId({task: 'rebuild', run}));
+  let [moved_ms, moved_at, printed] = [Date.now(), '', ''];
+  while (Date.now() - moved_ms < WAIT_FOR_TASK_S * 1000) {
+    const task = await readTask(store, {task: 'rebuild', run});
+    const reason = task?.result ?? null;
+    if (task?.status === 'done' && reason !== null)
+      return {outcome: reason.startsWith('refused: ') ? 'rejected' : 'applied', reason};
+    if (task && task.updated_at !== moved_at) [moved_ms, moved_at] = [Date.now(), task.updated_at];
+    const progress = reason ?? progressOf(run, task?.cursor ?? '');
+    if (progress !== '' && progress !== printed) say(progress);
+    printed = progress;
+    await sleep(POLL_MS);
+  }
+  throw new CliError(`${path} has stood still for ${WAIT_FOR_TASK_S} s: see the log of the function on-task`);
+}
+
+function progressOf(run: string | null, cursor: string): string {
+  const {tally} = cursor === '' ? {} : (JSON.parse(cursor) as {tally?: Tally});
+  return tally === undefined ? '' : `${run}: ${tally.streams} streams are compared`;
 }
 
 async function compare(

@@ -55,11 +55,11 @@ export const tpuMessage = z.object({
   incarnation: upTo(MAX_ORDINAL),
 });
 
-/** Topic `tasks`: long work that the document of the task, or of the run's fold, describes. */
-export const taskMessage = z.discriminatedUnion('task', [
-  z.object({task: z.literal('finish'), run: runId, cost_usd: z.number().min(0)}),
-  z.object({task: z.enum(['register', 'rebuild', 'resync']), run: runId.optional()}),
-]);
+/** Messages on topic `tasks`: long work that `tasks/{id}` describes. */
+export const taskMessage = z.object({
+  task: z.enum(['register', 'rebuild', 'resync', 'finish']),
+  run: runId.optional(),
+});
 
 export type TaskMessage = z.infer<typeof taskMessage>;
 

@@ -1,6 +1,5 @@
-import {type Ceilings, whyPoolRefused} from './ceilings.ts';
+/** Decisions that operators ask for with messages, each about one document. */
 import {NO_BOOTS, NO_MACHINE_DEATHS} from './fleet/breakers.ts';
-import type {Provisioning} from './fleet/placement.ts';
 import type {Pool} from './fleet/pool.ts';
 import {streamObject} from './names.ts';
 import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
@@ -12,24 +11,16 @@ import {hasEnded, type Worker} from './worker/worker.ts';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 
-/** What may be changed of a run and of a pool while they live. It may change what work costs, never what shards hold. */
-export type RunSettings = {priority?: number | undefined; budget_usd?: number | null | undefined};
-export type PoolSettings = {
-  workers_per_zone?: number | undefined;
-  zones?: string[] | undefined;
-  provisioning?: Provisioning | undefined;
-  budget_usd?: number | null | undefined;
-};
-
 /**
- * What becomes of the one document that a message is about. The message published last decides each field, in whatever order
- * messages are delivered; `stop` and `cancel` apply however late.
+ * Decision about the document that a message names. The message published last decides each field, whatever the order of delivery.
+ * `stop` and `cancel` apply however late.
  */
 export type Decision<T> = {kind: 'applied'; next: T; what: string} | {kind: 'rejected'; reason: string};
 
 /**
- * What a message about a run does. Asking for what is so already is applied and changes nothing, so a repeated message is
- * harmless; what cannot be done is rejected with the reason. `stop` is final: a completed run stays so, and takes no further stream.
+ * Decides a command about a run. A command for the status that the run has already applies and changes nothing, so a repeated message
+ * is harmless. An impossible command is rejected with the reason. `stop` is final: a completed run stays completed, and takes no
+ * further stream.
  */
 export function decideRunAction(
   action: RunAction,
@@ -85,14 +76,14 @@ export function decideRunAction(
   }
 }
 
-function noRun(name: string): {kind: 'rejected'; reason: string} {
+export function noRun(name: string): {kind: 'rejected'; reason: string} {
   return {
     kind: 'rejected',
     reason: `there is no run "${name}": drop ${streamObject(name, '000')} first`,
   };
 }
 
-/** `recreate`: the slot's TPU is deleted whatever its state and made again, if the pool still wants it then. */
+/** `recreate`: deletes the slot's TPU in any state, and creates it again if the pool still wants it then. */
 export function decideRecreate(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
   if (!worker) return noWorker(name);
   if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
@@ -101,16 +92,16 @@ export function decideRecreate(name: string, worker: Worker | undefined, said_at
     return {
       kind: 'applied',
       next: {...worker, said, held: false},
-      what: `${name} is ${worker.phase}: it is made again when there is work for it`,
+      what: `${name} is ${worker.phase}: it is created again when there is work for it`,
     };
   return {
     kind: 'applied',
     next: {...worker, said, recreate: true, held: false},
-    what: `${name} will be made again`,
+    what: `${name} will be recreated`,
   };
 }
 
-/** `delete`: the slot's TPU goes, what it had in hand is another's, and it stays away until `recreate`. */
+/** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
 export function decideDelete(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
   if (!worker) return noWorker(name);
   if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
@@ -118,7 +109,7 @@ export function decideDelete(name: string, worker: Worker | undefined, said_at: 
   return {
     kind: 'applied',
     next: {...worker, said, held: true, recreate: !hasEnded(worker)},
-    what: `${name} will be deleted and stay away; recreate brings it back`,
+    what: `${name} will be deleted, and its slot stays empty until recreate`,
   };
 }
 
@@ -133,7 +124,7 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
     return {kind: 'rejected', reason: `stream ${of} is ${stream.status}, not failed`};
   if (stream.blocked_reason !== null)
     return {kind: 'rejected', reason: `stream ${of} waits for a rebuild: ${stream.blocked_reason}`};
-  // Its worker could only find that out again, on a TPU that costs money.
+  // A worker would only find the stream empty again, on a TPU that costs money.
   if (stream.size_bytes === 0)
     return {kind: 'rejected', reason: `stream ${of} is empty: drop it again with its records`};
   if (isOutdated(stream, 'status', said_at)) return outdatedBy(stream, ['status']);
@@ -151,7 +142,7 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
 
 const CANCELLED = 'cancelled by a message; retry revives it';
 
-/** `cancel`: the stream is parked as it is; its worker is told at its next heartbeat. */
+/** `cancel`: parks the stream. Its worker hears so at its next heartbeat. */
 export function decideCancel(stream: Stream, said_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};
@@ -165,69 +156,18 @@ export function decideCancel(stream: Stream, said_at: string, now: number): Deci
   return {kind: 'applied', next, what: `stream ${of} is cancelled`};
 }
 
-export function decideConfigure(
-  name: string,
-  run: Run | undefined,
-  settings: RunSettings,
-  if_version: number | undefined,
-  said_at: string,
-  now: number,
-): Decision<Run> {
-  if (!run) return noRun(name);
-  if (run.status === 'cancelled')
-    return {kind: 'rejected', reason: `run "${name}" was stopped, and a stop is final`};
-  const stale = staleFor(`run "${name}"`, run.version, if_version);
-  if (stale) return stale;
-  const {current, said, outdated} = sortSettings(run, settings, said_at);
-  if (!current) return outdatedBy(run, outdated);
-  const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
-  const what = `${name} has ${told(current)}, version ${next.version}${alsoOutdated(run, outdated)}`;
-  return {kind: 'applied', next, what};
-}
-
-export function decideScale(
-  pool: Pool,
-  settings: PoolSettings,
-  if_version: number | undefined,
-  ceilings: Ceilings,
-  said_at: string,
-): Decision<Pool> {
-  const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
-  if (stale) return stale;
-  const {current, said, outdated} = sortSettings(pool, settings, said_at);
-  if (!current) return outdatedBy(pool, outdated);
-  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings);
-  if (tooLarge) return {kind: 'rejected', reason: tooLarge};
-  const next = {...pool, ...current, said, version: pool.version + 1};
-  const what = `pool ${pool.pool} has ${told(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
-  return {kind: 'applied', next, what};
-}
-
 function isOutdated({said}: {said: Said}, field: string, said_at: string): boolean {
   return splitBySaid(said, [field], said_at).outdated.length > 0;
 }
 
-function outdatedBy({said}: {said: Said}, fields: readonly string[]): {kind: 'rejected'; reason: string} {
+export function outdatedBy(
+  {said}: {said: Said},
+  fields: readonly string[],
+): {kind: 'rejected'; reason: string} {
   return {kind: 'rejected', reason: outdatedText(said, fields)};
 }
 
-function alsoOutdated({said}: {said: Said}, fields: readonly string[]): string {
-  return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
-}
-
-/** `current`: the settings that no later message has set; undefined where a later one has set them all. */
-function sortSettings<T extends object>({said}: {said: Said}, settings: T, said_at: string) {
-  const all = given(settings);
-  const {current, outdated} = splitBySaid(said, Object.keys(all), said_at);
-  const kept = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
-  return {
-    current: current.length > 0 ? (kept as Partial<typeof all>) : undefined,
-    outdated,
-    said: withSaid(said, current, said_at),
-  };
-}
-
-/** `resume` of a pool: its creates go on, here and in each of its zones, and unheard boots are counted anew. */
+/** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of unheard boots. */
 export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
   const {stopped_at} = pool.boots;
   if (stopped_at !== null && said_at < stopped_at)
@@ -237,21 +177,4 @@ export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
     };
   const what = stopped_at === null ? 'was not stopped' : 'creates nodes again';
   return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
-}
-
-function staleFor(what: string, version: number, if_version: number | undefined) {
-  if (if_version === undefined || if_version === version) return undefined;
-  const reason = `${what} is at version ${version}, not ${if_version}: look at it and send the message again`;
-  return {kind: 'rejected' as const, reason};
-}
-
-function given<T extends object>(settings: T): {[K in keyof T]: Exclude<T[K], undefined>} {
-  const present = Object.entries(settings).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(present) as {[K in keyof T]: Exclude<T[K], undefined>};
-}
-
-function told(settings: object): string {
-  return Object.entries(given(settings))
-    .map(([key, value]) => `${key} ${JSON.stringify(value)}`)
-    .join(', ');
 }

@@ -1,7 +1,7 @@
-/** When people last spoke of a document's fields: `status_at` is the publish time of the last word about `status`. */
+/** Publish time of the last message about each field of a document: `status_at` is the time of the last message about `status`. */
 export type Said = Record<string, string>;
 
-/** Splits the fields of a message into those that it may change and those that a later message has changed already. */
+/** Splits the fields of a message. `current`: fields that the message may change. `outdated`: fields that a later message has changed. */
 export function splitBySaid<Field extends string>(
   said: Said,
   fields: readonly Field[],
@@ -17,13 +17,13 @@ export function splitBySaid<Field extends string>(
   };
 }
 
-/** Notes the publish time of a message about these fields; a later one stays noted. */
+/** Stores the publish time of a message about these fields. A later time stays. */
 export function withSaid(said: Said, fields: readonly string[], said_at: string): Said {
   const {current} = splitBySaid(said, fields, said_at);
   return {...said, ...Object.fromEntries(current.map(field => [`${field}_at`, said_at]))};
 }
 
-/** Names each outdated field with the publish time of the message that counts instead. */
+/** Names each outdated field, with the publish time of the later message. */
 export function outdatedText(said: Said, outdated: readonly string[]): string {
   const last = outdated.map(field => `${field} of ${said[`${field}_at`]}`).join(', ');
   return `outdated: a message published later has set ${last}`;

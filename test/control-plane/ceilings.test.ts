@@ -22,8 +22,8 @@ function edit(world: World, path: string, changes: object): Promise<void> {
   return world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
 }
 
-describe('ceilings that no message lifts', () => {
-  it('a pool document that was edited by hand makes no more TPUs than GLEANER_MAX_WORKERS', async () => {
+describe('a ceiling of the deployment', () => {
+  it('limits a pool document that was edited by hand: no more TPUs than GLEANER_MAX_WORKERS', async () => {
     const world = new World(TWO);
     dropStreams(world, 6, 20);
     assert.match((await send(world, {action: 'scale', workers_per_zone: 3})).reason, /GLEANER_MAX_WORKERS/);
@@ -33,7 +33,7 @@ describe('ceilings that no message lifts', () => {
     assert.equal(world.tpus.nodes.size, 2);
   });
 
-  it('a pool document that names another zone makes no TPU there', async () => {
+  it('limits a pool document that names another zone: no TPU outside GLEANER_ALLOWED_ZONES', async () => {
     const world = new World({...TWO, GLEANER_ALLOWED_ZONES: 'us-central1-a'});
     assert.match(
       (await send(world, {action: 'scale', zones: ['us-east1-c']})).reason,
@@ -46,7 +46,7 @@ describe('ceilings that no message lifts', () => {
     assert.deepEqual([...world.tpus.nodes.keys()], ['tpu-us-central1-a-0']);
   });
 
-  it('TPUs of a zone that the pool has left count until they are gone', async () => {
+  it('counts the TPUs of a zone that the pool has left until they are gone', async () => {
     const world = new World(TWO);
     dropStreams(world, 6, 40);
     await world.until('two', () => world.tpus.nodes.size === 2, 9, 1);
@@ -57,18 +57,18 @@ describe('ceilings that no message lifts', () => {
     }
     assert.ok(
       [...world.tpus.nodes.keys()].some(name => name.includes('europe')),
-      'they were replaced in time',
+      'they were replaced',
     );
   });
 
   const usd = 8 * USD_PER_MINUTE;
   for (const {what, settings, spec} of [
     {what: 'GLEANER_MAX_WORKERS allows', settings: {}, spec: undefined},
-    {what: 'the budget of a run pays the end of', settings: {}, spec: {budget_usd: usd}},
-    {what: 'the budget of the pool pays the end of', settings: {GLEANER_BUDGET_USD: usd}, spec: undefined},
-    {what: 'the month pays the end of', settings: {GLEANER_MAX_BUDGET_USD: usd}, spec: undefined},
+    {what: 'the budget of a run pays for', settings: {}, spec: {budget_usd: usd}},
+    {what: 'the budget of the pool pays for', settings: {GLEANER_BUDGET_USD: usd}, spec: undefined},
+    {what: 'the budget of the month pays for', settings: {GLEANER_MAX_BUDGET_USD: usd}, spec: undefined},
   ])
-    it(`two ticks at once, one of them with an older pool, make no more TPUs than ${what}`, async () => {
+    it(`holds for two ticks at once, one of them with an older pool: no more TPUs than ${what}`, async () => {
       const isCeiling = what.startsWith('GLEANER');
       const money = Object.fromEntries(
         Object.entries(settings).map(([name, value]) => [name, String(value)]),
@@ -105,7 +105,7 @@ describe('ceilings that no message lifts', () => {
       assert.deepEqual(workers.map(({id}) => id).sort(), ['tpu-europe-west4-b-0', 'tpu-europe-west4-b-1']);
     });
 
-  it('a month that is spent pauses every run, takes its TPUs, and makes none again', async () => {
+  it('of dollars a month, when spent, pauses every run, ends its TPUs and creates none again', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
     dropStreams(world, 2, 400);
     await world.untilAsleep(60);
@@ -130,7 +130,7 @@ describe('ceilings that no message lifts', () => {
     assert.ok(spent_usd <= 20 * USD_PER_MINUTE, `${spent_usd / USD_PER_MINUTE} minutes`);
   });
 
-  it('the next month allows as much again', async () => {
+  it('of dollars a month begins anew in the next month', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
     dropStreams(world, 2, 60);
     await world.untilAsleep(60);
@@ -140,7 +140,7 @@ describe('ceilings that no message lifts', () => {
     await world.until('work goes on', () => world.tpus.nodes.size > 0, 9, 1);
   });
 
-  it('a run whose model is from another source than allowed does not begin, and says why', async () => {
+  it('of model sources fails a run of another source, and the reason names the variable', async () => {
     const world = new World({...TWO, GLEANER_MODEL_SOURCES: 'hub:Qwen/'});
     world.objects.put('datasets/my-run/run.json', '{"model": "gs://private/model"}');
     dropStreams(world, 1, 4);
@@ -150,7 +150,7 @@ describe('ceilings that no message lifts', () => {
     assert.match(run.reason ?? '', /run.json: model "gs:\/\/private\/model" .*GLEANER_MODEL_SOURCES/);
   });
 
-  it('a run whose model is not allowed any more is paused before a worker is given a stream', async () => {
+  it('of model sources pauses a run that it excludes before any lease', async () => {
     const world = new World(TWO);
     world.objects.put('datasets/my-run/run.json', '{"model": "other/model"}');
     dropStreams(world, 1, 4);

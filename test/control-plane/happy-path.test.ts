@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import {BAD_LINE, someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {seeded} from '../support/interleaver.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const A1 = 'tpu-us-central1-a-1';
 
-describe('the whole path', () => {
-  it('turns dropped streams into shards, stored once each, and then nothing is left and nothing ticks', async () => {
+describe('a run from its streams to its end', () => {
+  it('stores every sample of the dropped streams once, and leaves no TPU and no message', async () => {
     const world = new World();
     const texts = [
       someLines(7, 'a'),
@@ -24,12 +25,12 @@ describe('the whole path', () => {
       [run?.streams_completed, run?.total_samples_processed, run?.rejected_samples, run?.total_shards],
       [3, 12, 1, 8],
     );
-    assert.equal(world.tpus.made.length, 3, 'each slot was made once');
+    assert.equal(world.tpus.made.length, 3, 'each slot was created once');
     const manifest = JSON.parse(world.objects.text('activations/my-run/manifest.json'));
     assert.deepEqual([manifest.run, manifest.spec_hash], ['my-run', run?.spec_hash]);
   });
 
-  it('keeps streams without a run in the run "default", in the words of the seeds', async () => {
+  it('is called default, with the paths of the seeds, for streams without a run', async () => {
     const world = new World();
     world.drop('default', 7, someLines(3));
     await world.untilAsleep();
@@ -70,7 +71,7 @@ describe('the whole path', () => {
     );
   });
 
-  it('wakes for a further stream of a run that was done, and makes the slot with the next number', async () => {
+  it('goes on for a further stream after its end, with the next incarnation of the slot', async () => {
     const world = new World();
     world.drop('my-run', 0, someLines(2));
     await world.untilAsleep();
@@ -83,7 +84,7 @@ describe('the whole path', () => {
     assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
   });
 
-  it('works on more streams than there are slots, one after the other, and on two runs at once', async () => {
+  it('shares its slots with another run, and both have more streams than slots', async () => {
     const world = new World();
     for (let index = 0; index < 7; index++) world.drop('one', index, someLines(4, `one ${index}`));
     for (let index = 0; index < 3; index++) world.drop('two', index, someLines(4, `two ${index}`));
@@ -92,10 +93,10 @@ describe('the whole path', () => {
       await world.assertStoredOnce('one', `00${index}`, someLines(4, `one ${index}`));
     for (let index = 0; index < 3; index++)
       await world.assertStoredOnce('two', `00${index}`, someLines(4, `two ${index}`));
-    assert.equal(world.tpus.made.length, 4, 'no more than the pool has');
+    assert.equal(world.tpus.made.length, 4, 'no more TPUs than the pool has slots');
   });
 
-  it('gives up TPUs as the work becomes less, and never one that works', async () => {
+  it('needs fewer TPUs as its streams become fewer, and keeps those at work', async () => {
     const world = new World();
     world.drop('my-run', 0, someLines(40));
     world.drop('my-run', 1, someLines(2));
@@ -107,7 +108,7 @@ describe('the whole path', () => {
     assert.equal(world.tpus.made.length, 2);
   });
 
-  it('leaves the life of every TPU behind: what ended it, what it did, where its log is', async () => {
+  it('leaves an attempt for every TPU, with its cause of death and its log', async () => {
     const world = new World();
     world.drop('my-run', 0, someLines(2));
     await world.untilAsleep();
@@ -118,7 +119,7 @@ describe('the whole path', () => {
     );
   });
 
-  it('does the same for an event that comes twice, late, or in another order', async () => {
+  it('is not changed by events that come twice, late or in another order', async () => {
     const world = new World();
     const name = world.drop('my-run', 0, someLines(5));
     await world.until('work', async () => (await world.stream('my-run', '000'))?.status === 'in_progress');
@@ -131,25 +132,26 @@ describe('the whole path', () => {
     const done = await world.describe();
     world.queue.push(...world.published);
     await world.untilAsleep();
-    assert.equal(await world.describe(), done, 'every message again, after the end');
+    assert.equal(await world.describe(), done, 'every message came again after the end');
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
 
-  it('completes when no event arrives and two of three messages are lost: the tick makes up for them', async () => {
+  it('completes without object events and with one of three messages: ticks make up for the others', async () => {
     const world = new World();
     world.drop('my-run', 0, someLines(5));
     world.drop('my-run', 1, someLines(5));
-    let asked = 0;
-    const lose = () => {
-      const kept = world.queue.filter(({topic}) => topic !== 'object' && asked++ % 3 === 2);
-      world.queue.splice(0, world.queue.length, ...kept);
+    const random = seeded(7);
+    const deliver = world.deliver.bind(world);
+    let lost = 0;
+    world.deliver = async (index = 0) => {
+      const isLost = world.queue[index]?.topic === 'object' || random() < 2 / 3;
+      if (!isLost) return deliver(index);
+      lost += world.queue.splice(index, 1).length;
+      return true;
     };
     const isDone = async () => (await world.run('my-run'))?.status === 'completed';
-    for (let minute = 0; minute < 90 && !(await isDone()); minute++) {
-      lose();
-      await world.minute();
-      lose();
-    }
+    await world.until('the end of the run', isDone, 90);
+    assert.ok(lost > 20, `${lost} messages are lost`);
     await world.untilAsleep();
     for (const stream of ['000', '001']) await world.assertStoredOnce('my-run', stream, someLines(5));
     assert.equal((await world.run('my-run'))?.status, 'completed');

@@ -67,7 +67,10 @@ describe('an empty database', () => {
     assert.deepEqual(new Set(Object.values(world.tpus.states())), new Set(['DELETING']));
     await world.minutes(3);
     assert.equal((await world.store.get('tasks/rebuild'))?.status, 'done');
-    assert.match(String((await world.store.get('tasks/rebuild-my-run'))?.result), /^rebuilt my-run: 20 streams/);
+    assert.match(
+      String((await world.store.get('tasks/rebuild-my-run'))?.result),
+      /^rebuilt my-run: 20 streams/,
+    );
     assert.deepEqual([world.tpus.nodes.size, (await world.run('my-run'))?.status], [0, 'paused']);
   });
 

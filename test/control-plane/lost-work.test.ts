@@ -1,5 +1,6 @@
 /** Work that goes on from the bucket after the database was lost. */
 import assert from 'node:assert/strict';
+import {poolRecords} from '../../shared/control-plane/state/documents.ts';
 import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWipedWorld, ONE_SLOT} from '../support/lost-store.ts';
@@ -158,7 +159,8 @@ describe('messages of a lost database', () => {
     const {status, priority, budget_usd, version, spent_usd} = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([status, priority, budget_usd, version, spent_usd], ['paused', 3, 50, 0, 0]);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
-    assert.equal(await world.store.get('pools/tpu'), undefined);
+    const pool = await poolRecords.get(world.store, world.deps.config.pool);
+    assert.deepEqual([pool.workers_per_zone, pool.provisioning, pool.version], [1, 'node', 0]);
     await world.resume('my-run');
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));

@@ -137,6 +137,8 @@ describe('an invalid message', () => {
       {message: {data: Buffer.from('{"action":"create","worker":"x","incarnation":1}').toString('base64')}},
     ],
     ['tpu', {}],
+    ['tasks', {message: {data: Buffer.from('{"task":"dance"}').toString('base64')}}],
+    ['tick', {}],
     ['object', {bucket: 'bucket'}],
     ['control', 'text'],
   ] as const)

@@ -29,6 +29,7 @@ describe('at the same time', () => {
     },
     when: world => [() => endRun(world), dropAfter(world, 9, 1)],
     then: async world => {
+      assert.equal((await world.run('my-run'))?.status, 'active');
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
       assert.equal((await world.run('my-run'))?.status, 'completed');
@@ -54,8 +55,9 @@ describe('at the same time', () => {
       assert.ok(world.queue.some(isFinish));
       return world;
     },
-    when: world => [() => deliverFinish(world), dropAfter(world, 3, 1)],
+    when: world => [() => deliverFinish(world), dropAfter(world, 14, 1)],
     then: async world => {
+      assert.equal((await world.run('my-run'))?.status, 'active');
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
       assert.equal((await world.run('my-run'))?.status, 'completed');

@@ -24,7 +24,6 @@ const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
 export type Ready = {ready: true; url: string; project: string; bucket: string; dir: string};
 export type LocalState = {
-  ticker: unknown;
   tpus: {name: string; state: string}[];
   queued_resources: {name: string; state: string}[];
   deliveries_pending: number;

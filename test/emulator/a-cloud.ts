@@ -21,7 +21,6 @@ export type Seen = {
   type: string;
   source: string;
   text: string;
-  job?: string;
   data: {
     bucket: string;
     name: string;
@@ -31,6 +30,9 @@ export type Seen = {
     message?: {messageId: string; data: string; attributes: Record<string, string>};
   };
 };
+
+/** No tick of the Scheduler comes within a test that does not ask for one. */
+const HOUR_MS = 3_600_000;
 
 /** Folders and clouds of one test. `end` closes the clouds and removes the folders. */
 export class Scratch {
@@ -46,7 +48,8 @@ export class Scratch {
 
   async cloud(options: Partial<LocalCloudOptions> = {}): Promise<LocalCloud> {
     const log = (line: {source: string; text: string}) => this.log.push(`${line.source}: ${line.text}`);
-    const cloud = await startLocalCloud({dir: this.dir(), port: 0, triggers, create_ms: 20, log, ...options});
+    const defaults = {dir: this.dir(), port: 0, triggers, create_ms: 20, tick_interval_ms: HOUR_MS, log};
+    const cloud = await startLocalCloud({...defaults, ...options});
     this.#clouds.push(cloud);
     return cloud;
   }

@@ -69,7 +69,8 @@ describe('The token of a local cloud', () => {
       body: {},
     },
     {name: 'creates a topic', method: 'PUT', path: '/v1/projects/gleaner-local/topics/evil'},
-    {name: 'resumes the ticker', method: 'POST', path: `${job}:resume`},
+    {name: 'pauses the Scheduler', method: 'POST', path: `${job}:pause`},
+    {name: 'runs a tick', method: 'POST', path: `${job}:run`},
     {
       name: 'uploads an object',
       method: 'POST',
@@ -111,9 +112,13 @@ describe('The token of a local cloud', () => {
     const state = (await (await fetch(`${cloud.url}/_local`)).json()) as {
       tpus: [];
       faults: [];
-      ticker: string;
+      scheduler: string;
     };
-    assert.deepEqual([state.tpus, state.faults, state.ticker], [[], [], 'off']);
+    assert.deepEqual([state.tpus, state.faults, state.scheduler], [[], [], 'ENABLED']);
+    assert.deepEqual(
+      seen().filter(line => line.function === 'on-tick'),
+      [],
+    );
     assert.equal(await (await fetch(`${cloud.url}${object}?alt=media`)).text(), 'kept');
     assert.equal(existsSync(join(cloud.dir, 'ran')), false);
     assert.doesNotMatch(await (await fetch(`${cloud.url}/_local`)).text(), new RegExp(cloud.token));

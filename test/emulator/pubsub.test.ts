@@ -43,7 +43,8 @@ describe('Pub/Sub of the local cloud', () => {
     it('lists and gets the topics of the triggers, and only these', async () => {
       const [topics] = await pubsub.getTopics();
       const names = topics.map(topic => topic.name);
-      assert.deepEqual(names, ['projects/gleaner-local/topics/control', 'projects/gleaner-local/topics/tpu']);
+      const expected = ['control', 'tick', 'tpu'].map(name => `projects/gleaner-local/topics/${name}`);
+      assert.deepEqual(names, expected);
       assert.deepEqual(await pubsub.topic('control').exists(), [true]);
       assert.deepEqual(await pubsub.topic('weather').exists(), [false]);
       await assert.rejects(topic('weather').publishMessage({data: Buffer.from('x')}), {code: 5});

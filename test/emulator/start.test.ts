@@ -88,7 +88,8 @@ describe('A local cloud', () => {
         bucket: 'my-bucket',
         store_file: join(dir, 'state.db'),
       },
-      ...{tpus: [], queued_resources: [], ticker: 'off', faults: [], deliveries_pending: 0, dead_letters: []},
+      ...{tpus: [], queued_resources: [], scheduler: 'ENABLED', faults: []},
+      ...{deliveries_pending: 0, dead_letters: []},
     });
   });
 

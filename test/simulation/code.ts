@@ -112,7 +112,7 @@ const TOMORROW: Edit[] = [
     replace: '  workers_per_zone: count,\n  scaled: count.default(0),\n',
   },
   {
-    file: 'shared/domain/commands.ts',
+    file: 'shared/domain/settings.ts',
     find: '{...pool, ...current,',
     replace: '{...pool, ...current, scaled: (pool.scaled ?? 0) + 1,',
   },

@@ -36,7 +36,7 @@ export async function aStoredWorld(texts = TEXTS): Promise<World> {
   return world;
 }
 
-/** A tick and the message that it publishes to end the run. False if there was such a message and it failed. */
+/** A tick and the message that it publishes to end the run. False if the task failed and waits for another tick. */
 export async function endRun(world: World): Promise<boolean> {
   await world.tick();
   return deliverFinish(world);
@@ -44,7 +44,10 @@ export async function endRun(world: World): Promise<boolean> {
 
 export async function deliverFinish(world: World): Promise<boolean> {
   const index = world.queue.findIndex(isFinish);
-  return index < 0 || (await world.deliver(index));
+  const failures = () => world.logs.filter(({message}) => /^Task finish-.* failed/.test(message)).length;
+  const before = failures();
+  const isTaken = index < 0 || (await world.deliver(index));
+  return isTaken && failures() === before;
 }
 
 export function isFinish({topic, data}: Message): boolean {

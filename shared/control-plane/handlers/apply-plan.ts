@@ -7,13 +7,13 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
-import {sumUp} from '../runs/summarize-run.ts';
+import {FINISHING, sumUp} from '../runs/summarize-run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
-import {publishOpenTasks} from '../state/tasks.ts';
+import {ensureTask, publishOpenTasks} from '../state/tasks.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
 import {findMissing} from '../workers/list-nodes.ts';
@@ -100,6 +100,9 @@ async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failur
 async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise<void> {
   const {run, counts, cost_usd} = plan;
   if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, workers);
-  if (plan.next === 'finish') await deps.bus.publish('tasks', {task: 'finish', run: run.run, cost_usd});
-  else await sumUp(deps, run, counts.totals, cost_usd, 'its last workers still hold its streams');
+  const isOver = plan.next === 'finish';
+  const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
+  const ending = isOver ? finishing : 'its last workers still hold its streams';
+  await sumUp(deps, run, counts.totals, cost_usd, ending);
+  if (isOver) await ensureTask(deps, {task: 'finish', run: run.run});
 }

@@ -1,5 +1,7 @@
 /** Reads the facts that one tick plans with: first the accounts, which are all that budgets need, and then the rest. */
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
+import type {Zone} from '../../domain/fleet/placement.ts';
+import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {Accounts, Month, Snapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
@@ -89,7 +91,12 @@ export async function readSnapshot(
   );
   const served = (await proving) ?? NEVER_SERVED;
   const nodes = await listing;
-  const {workers, unreadable} = await withListed(deps, accounts, nodes);
+  const {workers, unreadable} = await withListed(
+    deps,
+    accounts,
+    nodes,
+    markedSlots(accounts.pool, zones ?? []),
+  );
   const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
   return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
 }
@@ -112,6 +119,12 @@ async function countAll(
   return counted;
 }
 
+/** Slots of zones with many orphans: there a slot is known to be empty by its document alone. */
+function markedSlots(pool: Pool, zones: readonly Zone[]): string[] {
+  const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
+  return slotsOf(pool).flatMap(({name, zone}) => (marked.has(zone) ? name : []));
+}
+
 /**
  * Adds the documents of listed nodes that the query for living workers did not find, or found at an earlier incarnation: the node, and
  * its document, may be younger than the query.
@@ -120,6 +133,7 @@ async function withListed(
   {store, log}: Deps,
   accounts: Accounts,
   nodes: Nodes = NOT_LISTED,
+  marked: readonly string[],
 ): Promise<Pick<Accounts, 'workers' | 'unreadable'>> {
   const workers = new Map(accounts.workers);
   const unreadable = new Set(accounts.unreadable);
@@ -128,7 +142,8 @@ async function withListed(
     const node = nodes.tpus.get(name);
     return node !== undefined && (known < 0 || incarnationsOf(node).some(life => life > known));
   };
-  await forEachConcurrently(managedIn(nodes).filter(isNewer), async name => {
+  const missing = marked.filter(name => !workers.has(name));
+  await forEachConcurrently([...new Set([...managedIn(nodes).filter(isNewer), ...missing])], async name => {
     if (unreadable.has(name)) return;
     const data = await store.get(`workers/${name}`);
     const stored = data ? [{path: `workers/${name}`, id: name, data}] : [];

@@ -10,7 +10,15 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid} from '../state/documents.ts';
 import {Failures} from '../state/failures.ts';
 import {reopenRun} from '../state/runs.ts';
-import {claimTask, publishTask, saveTask, startTask, type Task} from '../state/tasks.ts';
+import {
+  claimTask,
+  publishTask,
+  saveTask,
+  startTask,
+  type Task,
+  type TaskName,
+  taskId,
+} from '../state/tasks.ts';
 import {wake} from '../state/wake.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
@@ -31,39 +39,26 @@ import {readAccounts, readSnapshot} from './read-snapshot.ts';
 /** A message begins no page after so long. */
 const WORK_MS = 40_000;
 
-export async function handleTaskMessage(deps: Deps, message: TaskMessage): Promise<void> {
-  if (message.task === 'finish') await finish(deps, message);
-  else await workOn(deps, {task: message.task, run: message.run ?? null});
-}
-
-/** The end of a run keeps its own cursor, in the document of its fold. */
-async function finish(deps: Deps, {run, cost_usd}: TaskMessage & {task: 'finish'}): Promise<void> {
-  const found = await runRecords.get(deps.store, run);
-  if (!found || !isOpen(found)) return;
-  const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
-    registerUnknown(deps, found, ...where);
-  const until_ms = deps.now() + WORK_MS;
-  const isDone = await finishRun(deps, found, {cost_usd, until_ms, register});
-  if (!isDone) await wake(deps.bus);
+export async function handleTaskMessage(deps: Deps, {task, run}: TaskMessage): Promise<void> {
+  await workOn(deps, {task, run: run ?? null});
 }
 
 /** The next page, or the result. `waits`: the tick publishes the task again later. */
 type Step = {cursor: unknown} | {result: string} | {waits: string};
 
-async function workOn(deps: Deps, name: Pick<Task, 'task' | 'run'>): Promise<void> {
+async function workOn(deps: Deps, name: TaskName): Promise<void> {
   const until_ms = deps.now() + WORK_MS;
   let task = await claimTask(deps, name);
   while (task) {
-    const step = await stepOrGiveUp(deps, task);
+    const step: Step = await stepOrWait(deps, task, until_ms);
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
-      deps.log('INFO', `Task ${task.task}: ${step.result}`, {run: task.run});
+      deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
       // A resync registers nothing itself.
       if (task.task !== 'resync') await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
-      deps.log('WARNING', step.waits, {run: task.run});
       await saveTask(deps, task, {result: step.waits, busy_until_at: null});
       return;
     }
@@ -75,18 +70,19 @@ async function workOn(deps: Deps, name: Pick<Task, 'task' | 'run'>): Promise<voi
   }
 }
 
-/** A step that fails gives the task up, so that the next delivery can go on. */
-async function stepOrGiveUp(deps: Deps, task: Task): Promise<Step> {
+/** A step that fails waits for the tick, which publishes the task again: a message that also came again would be one more each minute. */
+async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   try {
-    return await stepOf(deps, task);
+    return await stepOf(deps, task, until_ms);
   } catch (error) {
-    if (error instanceof Rejected) return {result: `refused: ${error.message}`};
-    await saveTask(deps, task, {busy_until_at: null});
-    throw error;
+    const {message} = error as Error;
+    if (error instanceof Rejected) return {result: `refused: ${message}`};
+    deps.log('ERROR', `Task ${taskId(task)} failed, and is tried again: ${message}`, {run: task.run});
+    return {waits: message};
   }
 }
 
-function stepOf(deps: Deps, task: Task): Promise<Step> {
+function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   switch (task.task) {
     case 'register':
       return register(deps, task);
@@ -94,6 +90,8 @@ function stepOf(deps: Deps, task: Task): Promise<Step> {
       return task.run === null ? rebuildAll(deps) : rebuildRun(deps, task, task.run);
     case 'resync':
       return resync(deps, task);
+    case 'finish':
+      return finish(deps, task.run ?? '', until_ms);
     default:
       return task.task satisfies never;
   }
@@ -148,6 +146,17 @@ async function rebuildAll(deps: Deps): Promise<Step> {
   return {
     result: `${runs.length} runs are rebuilt, each by a task of its own: ${runs.slice(0, 20).join(', ')}`,
   };
+}
+
+/** The end of a run keeps its own cursor, in the document of its fold. */
+async function finish(deps: Deps, name: string, until_ms: number): Promise<Step> {
+  const run = await runRecords.get(deps.store, name);
+  if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
+  const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
+    registerUnknown(deps, run, ...where);
+  const how = await finishRun(deps, run, {until_ms, register});
+  if (how === 'later') return {cursor: how};
+  return {result: how === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
 }
 
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};

@@ -7,30 +7,30 @@ import {addLateShards} from '../state/late-shards.ts';
 import {reopenRun} from '../state/runs.ts';
 import {countStreams, isAnyUnfinished} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
-import {sumUp} from './summarize-run.ts';
+import {FINISHING, sumUp} from './summarize-run.ts';
 
 /**
  * Reads the streams of a run that is over, page by page. If none is left, and the bucket has none without a document, the manifest
- * gets the result and the run ends. Returns false if the time was over first: the fold is kept, and the next call goes on.
+ * gets the result and the run ends. `later`: the time was over first; the fold is kept, and the next call goes on.
  */
 export async function finishRun(
   deps: Deps,
   run: Run,
-  {cost_usd, until_ms, register}: {cost_usd: number; until_ms: number; register: RegisterUnknown},
-): Promise<boolean> {
+  {until_ms, register}: {until_ms: number; register: RegisterUnknown},
+): Promise<Ending['kind']> {
   const ending = await foldRun(deps, run, until_ms, register);
   if (ending.kind === 'ended') {
-    if (await sumUp(deps, run, ending.totals, cost_usd)) {
+    if (await sumUp(deps, run, ending.totals, run.cost_usd)) {
       await reopenChanged(deps, run.run, ending);
       await addLateShards(deps, run.run);
     }
     await forgetFold(deps, run.run);
-    return true;
+    return ending.kind;
   }
   const read = ending.kind === 'later' ? ending.streams : 0;
   const {totals, streams} = await countStreams(deps.store, run, deps.config.pool);
-  await sumUp(deps, run, totals, cost_usd, `writing its result: ${read} of ${streams} streams are read`);
-  return ending.kind !== 'later';
+  await sumUp(deps, run, totals, run.cost_usd, `${FINISHING}: ${read} of ${streams} streams are read`);
+  return ending.kind;
 }
 
 /**

@@ -3,6 +3,9 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 
+/** The reason of an open run whose streams have all ended begins with it. */
+export const FINISHING = 'writing its result';
+
 /**
  * Writes the totals of a run, and its end where all of its streams have ended. `ending` keeps the run open and says why. Returns true
  * if the run has ended.

@@ -23,7 +23,7 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
     : undefined;
 }
 
-/** The worker that believes that it has the stream's lease, to be told with `takeWork` when that ends. */
+/** The worker that believes that it has the stream's lease, to be told with `clearWork` when that ends. */
 export async function holderOf(
   log: Log,
   tx: Transaction,
@@ -41,7 +41,7 @@ export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker):
   return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
 }
 
-export function takeWork(tx: Transaction, holder: Worker | undefined): void {
+export function clearWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
@@ -51,7 +51,7 @@ export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Prom
 }
 
 /** The stream without its holder. A stream that failed for its machines is recorded, and counted in `parent`, its run. */
-export function putBack(
+export function returnStream(
   tx: Transaction,
   free: Stream,
   holder: Worker | undefined,
@@ -59,7 +59,7 @@ export function putBack(
   parent?: Run,
 ): void {
   streamRecords.set(tx, free);
-  takeWork(tx, holder);
+  clearWork(tx, holder);
   if (free.status !== 'failed') return;
   if (parent) setMachineFailed(tx, parent, free, now);
   const {run, stream, epoch, faults, last_error} = free;
@@ -76,5 +76,5 @@ export function setMachineFailed(tx: Transaction, parent: Run, {stream}: Stream,
 /** Takes the lease from its worker. */
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
-  takeWork(tx, holder);
+  clearWork(tx, holder);
 }

@@ -11,7 +11,7 @@ import type {Deps} from './deps.ts';
 import {kind} from './document-kind.ts';
 
 const task = z.looseObject({
-  task: z.enum(['register', 'rebuild', 'resync']),
+  task: z.enum(['register', 'rebuild', 'resync', 'finish']),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),
   /** JSON of the place where the next delivery goes on; empty at the first page. */
@@ -55,6 +55,20 @@ export async function publishTask(bus: Bus, {task, run}: TaskName): Promise<void
 export async function startTask({store, bus, now}: Deps, name: TaskName): Promise<void> {
   await store.transaction(async tx => openTask(tx, name, now()));
   await publishTask(bus, name);
+}
+
+/** Opens the task unless it is open already. */
+export async function ensureTask(
+  {store, bus, now}: Pick<Deps, 'store' | 'bus' | 'now'>,
+  name: TaskName,
+): Promise<void> {
+  const isNew = await store.transaction(async tx => {
+    const found = await records.get(tx, paths.task(taskId(name)));
+    if (found?.status === 'open') return false;
+    openTask(tx, name, now());
+    return true;
+  });
+  if (isNew) await publishTask(bus, name);
 }
 
 /** The task, if it is open and no other delivery works on it. */

@@ -17,7 +17,7 @@ import {runRecords, streamRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {shardRecords} from '../state/history-documents.ts';
 import {addLateShards} from '../state/late-shards.ts';
-import {holderOf, takeWork} from '../state/lease-documents.ts';
+import {clearWork, holderOf} from '../state/lease-documents.ts';
 import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
 import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';
 
@@ -174,7 +174,7 @@ async function park(
   now: number,
 ): Promise<Stream> {
   const {run, stream} = current;
-  takeWork(tx, await holderOf(deps.log, tx, current));
+  clearWork(tx, await holderOf(deps.log, tx, current));
   streamRecords.set(tx, parked);
   recordEvent(tx, {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`}, now);
   return parked;

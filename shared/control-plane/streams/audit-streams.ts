@@ -8,7 +8,7 @@ import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {LIVING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {takeWork, workOf} from '../state/lease-documents.ts';
+import {clearWork, workOf} from '../state/lease-documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {registerStream} from './register-stream.ts';
 
@@ -61,6 +61,6 @@ async function noteGone(deps: Deps, {run, stream, object, last_error}: Stream): 
 async function clearStaleWork(deps: Deps, {name}: Worker): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);
-    if (worker?.work && !(await workOf(deps.log, tx, worker))) takeWork(tx, worker);
+    if (worker?.work && !(await workOf(deps.log, tx, worker))) clearWork(tx, worker);
   });
 }

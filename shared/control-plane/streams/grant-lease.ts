@@ -23,7 +23,7 @@ import type {Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {putBack, workOf} from '../state/lease-documents.ts';
+import {returnStream, workOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
 import {registerStream} from './register-stream.ts';
 import {holderOf, isAhead, isCurrent, notWanted, ok, unknown, type WorkerAnswer} from './worker-answers.ts';
@@ -168,7 +168,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   // It has begun anew, and asks for what it had.
   const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
-    putBack(tx, free, worker, now, parent);
+    returnStream(tx, free, worker, now, parent);
     return undefined;
   }
   const granted = leaseTo(free, holder, now);

@@ -8,7 +8,7 @@ import {nodeStanding} from '../../domain/worker/provider-states.ts';
 import {NO_WORK, type Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
-import {putBack, runOfFailed, suspectedBy} from '../state/lease-documents.ts';
+import {returnStream, runOfFailed, suspectedBy} from '../state/lease-documents.ts';
 import {holderOf, isAhead, isCurrent, notWanted, ok, unknown, type WorkerAnswer} from './worker-answers.ts';
 
 type Heartbeat = Extract<WorkerRequest, {action: 'heartbeat'}>;
@@ -48,7 +48,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
     const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
     workerRecords.set(tx, spoken);
-    if (charged && charged !== suspected) putBack(tx, charged, undefined, now, parent);
+    if (charged && charged !== suspected) returnStream(tx, charged, undefined, now, parent);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
     return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});
   });

@@ -11,7 +11,7 @@ import type {ObjectInfo, Objects} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, streamRecords} from '../state/documents.ts';
 import {recordEvent, recordRejection} from '../state/event-log.ts';
-import {holderOf, takeWork} from '../state/lease-documents.ts';
+import {clearWork, holderOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
 import {reopenRun} from '../state/runs.ts';
 import {advanceStream} from './advance-checkpoint.ts';
@@ -72,7 +72,7 @@ export async function registerStream(
     const {next, refusal, text} = registered;
     if (next !== existing) {
       streamRecords.set(tx, next);
-      if (next.lease === null) takeWork(tx, holder);
+      if (next.lease === null) clearWork(tx, holder);
       const slots = pool && slotsFor(pool, current, next.worker_id);
       const which = slots && (slots.length > 0 ? `; it is for ${slots}` : noSlot(current, next.worker_id));
       recordEvent(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);

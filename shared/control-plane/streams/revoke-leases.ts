@@ -10,7 +10,14 @@ import type {Deps} from '../state/deps.ts';
 import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {addLateShards} from '../state/late-shards.ts';
-import {freeStream, holderOf, putBack, runOfFailed, takeWork, workOf} from '../state/lease-documents.ts';
+import {
+  clearWork,
+  freeStream,
+  holderOf,
+  returnStream,
+  runOfFailed,
+  workOf,
+} from '../state/lease-documents.ts';
 import {pagesOf} from '../state/pages.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
@@ -26,14 +33,14 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       if (!worker || !hasRunOut(worker, lease_s, served)) return undefined;
       const stream = await workOf(deps.log, tx, worker);
       if (!stream) {
-        takeWork(tx, worker);
+        clearWork(tx, worker);
         return undefined;
       }
       const now = deps.now();
       const suspect = suspectOf(worker, stream, lease_s, served);
       const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
       const parent = await runOfFailed(deps.log, tx, free);
-      putBack(tx, free, {...worker, suspect}, now, parent);
+      returnStream(tx, free, {...worker, suspect}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
       const {run, epoch} = stream;
       recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
@@ -72,7 +79,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
       for (const [index, worker] of workers.entries()) {
         const stream = streams[index];
         if (stream) freeStream(tx, stream, worker, deps.now());
-        else takeWork(tx, worker);
+        else clearWork(tx, worker);
       }
       isRevoked = true;
     }),

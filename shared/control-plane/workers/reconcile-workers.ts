@@ -27,7 +27,7 @@ import type {Deps} from '../state/deps.ts';
 import {createsRecords, skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
-import {putBack, suspectedBy, workOf} from '../state/lease-documents.ts';
+import {returnStream, suspectedBy, workOf} from '../state/lease-documents.ts';
 import type {Log} from '../state/log.ts';
 import {recordAttempt} from '../state/worker-history.ts';
 import {publishActions} from './tpu-operations.ts';
@@ -268,7 +268,7 @@ function endLife(
     death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
   const next = free ?? charged;
   const changed = next === suspected ? undefined : next;
-  if (changed) putBack(tx, changed, undefined, now);
+  if (changed) returnStream(tx, changed, undefined, now);
   const failed = changed?.status === 'failed' ? changed : undefined;
   if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, failed, stored, now);
 }

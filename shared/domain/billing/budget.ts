@@ -4,7 +4,15 @@ import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName, paths} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import type {Accounts} from '../tick/snapshot.ts';
-import {costOfLeaving, costOfLiving, overspent, type Purse, purseOf, runAtWork, toLeave} from './cost.ts';
+import {
+  budgetReserver,
+  costOfDeleting,
+  costOfDeletingAll,
+  costOfLiving,
+  overspent,
+  type ReserveBudget,
+  runAtWork,
+} from './cost.ts';
 import {livingInMonth} from './monthly-spending.ts';
 import {type Prices, usdPerHour} from './prices.ts';
 
@@ -19,8 +27,8 @@ export type Budgets = {
   dismissed: ReadonlySet<string>;
   /** Dollars left of the pool's and the month's budget, whichever is less. */
   left_usd: number;
-  /** A purse for new nodes of this plan; `kept_usd` is set aside for other nodes. */
-  newPurse: (kept_usd: number) => Purse;
+  /** Reserves money for the new nodes of this plan. `kept_usd` is set aside for other nodes. */
+  newReserver: (kept_usd: number) => ReserveBudget;
 };
 
 /**
@@ -30,11 +38,11 @@ export type Budgets = {
 export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: number): Budgets {
   const {pool, prices, workers, runs, ended} = accounts;
   const living = costOfLiving(workers.values(), now);
-  const leaving = costOfLeaving(workers.values());
+  const leaving = costOfDeletingAll(workers.values());
   const found = pool.zones.map(zone => priceOf(prices, pool, zone));
   const isKnown = !found.includes(null);
   // A run without a TPU needs the money for one: less would create a node only to delete it.
-  const one = toLeave(Math.max(...found.map(price => price ?? 0)));
+  const one = costOfDeleting(Math.max(...found.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
   const whole = wholeBudget(accounts, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
   const left = {runs: new Map<string, number>(), pool: whole.left_usd - leaving.total};
@@ -58,7 +66,7 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
     over,
     dismissed: new Set(dismissed.map(({name}) => name)),
     left_usd: left.pool,
-    newPurse: kept_usd => purseOf({...left, pool: left.pool - kept_usd}, workers, priceIn),
+    newReserver: kept_usd => budgetReserver({...left, pool: left.pool - kept_usd}, workers, priceIn),
   };
 }
 
@@ -99,7 +107,7 @@ export function whyNotCarried(
 ): string | undefined {
   if (run.budget_usd === null) return undefined;
   if (usd_per_hour === null) return 'the price of the worker is unknown; set prices/chips';
-  const kept_usd = toLeave(usd_per_hour) * (run.streams_in_progress + 1);
+  const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + 1);
   if (run.cost_usd + kept_usd < run.budget_usd) return undefined;
   return `run "${run.run}" has cost $${run.cost_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
 }

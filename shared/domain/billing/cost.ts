@@ -7,21 +7,20 @@ const IDLE = '_idle';
 const HOUR_MS = 3_600_000;
 
 /**
- * For how long a TPU is paid for after it is told to go. Google's guides give deleting a minute or two, and the look that finds it gone
- * comes up to a minute after that.
+ * Paid time of a TPU after the request to delete it. Google's guides give deleting a minute or two, and the tick that finds the node
+ * gone comes up to a minute later.
  */
-const LEAVING_MS = 180_000;
+const DELETING_MS = 180_000;
 
 /**
- * Brings what the worker has cost up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it
- * works for, or worked for last; before its first work, to the run that it was made for. Of a node that no document knew nobody can say
- * that: it is the first one's that it works for.
+ * Adds the cost of the worker up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it works for, or
+ * worked for last; before its first work, to the run that it was created for. The first run of an adopted node pays its earlier time.
  */
 export function accrue(worker: Worker, now: number): Worker {
   const {ready_at, usd_per_hour, phase} = worker;
   if (ready_at === null || usd_per_hour === null || phase === 'gone') return worker;
   const since = msOf(worker.costs_at ?? ready_at);
-  // A clock that is behind, or a slow transaction, must not have the same time counted again.
+  // A clock that is behind, or a slow transaction, must not count the same time again.
   const until = Math.max(now, since);
   const usd = ((until - since) / HOUR_MS) * usd_per_hour;
   const run = payerOf(worker);
@@ -32,16 +31,16 @@ export function accrue(worker: Worker, now: number): Worker {
 }
 
 /**
- * For which run each slot would be given a node, and those that have one and no work, where their own run needs them no more: whoever is
- * served first, and no more for each than it has streams. The run pays for what a node takes to come up, also if it never does. Null
- * where a run has a stream for the slot and none `pays`.
+ * Assigns a paying run to each empty slot, and to each idle worker that its own run does not need. Runs are served in order, at most one
+ * slot per unfinished stream. The run also pays while the node boots, and if the boot fails. Null: a run has a stream for the slot, and
+ * no budget covers the node.
  */
-export function payersFor(
+export function assignPayers(
   slots: Iterable<string>,
   workers: ReadonlyMap<string, Worker>,
   open: readonly {run: string; streams: number}[],
   fixed: ReadonlyMap<string, string>,
-  pays: Purse = () => true,
+  reserve: ReserveBudget = () => true,
 ): Map<string, string | null> {
   const left = new Map(open.map(({run, streams}) => [run, streams]));
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
@@ -65,27 +64,27 @@ export function payersFor(
     const first = isEmpty && inNeed.length === 0 ? open.slice(0, 1).map(({run}) => run) : inNeed;
     const asked = own === undefined ? first : [own];
     if (asked.length === 0) continue;
-    const run = asked.find(run => pays(run, name)) ?? null;
+    const run = asked.find(run => reserve(run, name)) ?? null;
     if (run !== null) take(run);
     payers.set(name, run);
   }
   return payers;
 }
 
-/** Whether the run, and the pool, can pay for a node in the slot until it is gone again; what that costs is then set aside. */
-export type Purse = (run: string, slot: string) => boolean;
+/** True if the run and the pool can pay for a node in the slot until it is gone. Then that cost is set aside. */
+export type ReserveBudget = (run: string, slot: string) => boolean;
 
-/** `left` is what budgets leave beside the cost of what lives until it is gone; a run that is not named has nothing. */
-export function purseOf(
+/** `left`: budgets minus spending, minus the cost of deleting the living workers. A run that `left` lacks has no budget. */
+export function budgetReserver(
   left: {runs: ReadonlyMap<string, number>; pool: number},
   workers: ReadonlyMap<string, Worker>,
   usdPerHourIn: (slot: string) => number | null,
-): Purse {
+): ReserveBudget {
   const runs = new Map(left.runs);
   let {pool} = left;
   return (run, slot) => {
-    const usd = toLeave(usdPerHourIn(slot) ?? 0);
-    // A node that is there is in the pool's costs already, whoever pays for it.
+    const usd = costOfDeleting(usdPerHourIn(slot) ?? 0);
+    // The pool's costs contain a living node already.
     const ofPool = (workers.get(slot)?.phase ?? 'gone') === 'gone' ? usd : 0;
     const ofRun = runs.get(run) ?? 0;
     if (usd >= ofRun || (ofPool > 0 && ofPool >= pool)) return false;
@@ -95,25 +94,25 @@ export function purseOf(
   };
 }
 
-/** A worker that fell silent at work stays with the run that it worked for. */
+/** A worker that fell silent at work stays with its run. */
 function isHeld({suspect}: Worker): boolean {
   return suspect !== null;
 }
 
-/** It was made for a run, and works for none now. */
+/** True if the worker was created for a run and has no work. */
 function isSpare({phase, work, charged_to}: Worker): boolean {
   const isThere = phase === 'creating' || phase === 'booting' || phase === 'idle' || phase === 'working';
   return isThere && work === null && charged_to !== null;
 }
 
-/** The worker as it is when another run pays for it: what it has cost so far is not that one's. */
-export function paidBy(worker: Worker, run: string | null): Worker {
+/** The worker with `run` as its payer. The earlier cost stays with the earlier run. */
+export function withPayer(worker: Worker, run: string | null): Worker {
   return run === null || run === worker.charged_to || !isSpare(worker) || isHeld(worker)
     ? worker
     : {...worker, charged_to: run};
 }
 
-/** The worker as it is when its price becomes known: the time that it was not known for is paid for too. */
+/** The worker with its price, once the price is known. The time before counts at this price too. */
 export function pricedAt(worker: Worker, price: () => number | null): Worker {
   const isPaidFor = worker.ready_at !== null && worker.phase !== 'gone';
   if (!isPaidFor || worker.usd_per_hour !== null) return worker;
@@ -121,13 +120,13 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
   return usd_per_hour === null ? worker : {...worker, usd_per_hour};
 }
 
-/** The run that the worker works for, or lost its stream of by its silence or a failure of its machine. */
+/** The run that the worker works for, or whose stream the worker lost by silence or a failure of its machine. */
 export function runAtWork(worker: Worker): string | undefined {
   const {work, suspect} = worker;
   return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
 }
 
-/** The run that the worker's time belongs to now. */
+/** The run that pays for the worker now. */
 export function payerOf({work, charged_to}: Worker): string | null {
   return parseWork(work)?.run ?? charged_to;
 }
@@ -136,7 +135,7 @@ export function totalOf(costs: Costs): number {
   return Object.values(costs).reduce((sum, usd) => sum + usd, 0);
 }
 
-/** What the lives that have not ended have cost by now: of each run, and together. */
+/** Cost of the living incarnations up to `now`, by run and in total. */
 export function costOfLiving(
   workers: Iterable<Worker>,
   now: number,
@@ -152,28 +151,25 @@ export function costOfLiving(
   return {runs, total};
 }
 
-/**
- * What the lives that have not ended cost from now on, if all are told to go: of each run, and together. One that is not READY may be
- * so before it hears of that.
- */
-export function costOfLeaving(workers: Iterable<Worker>): {runs: Map<string, number>; total: number} {
+/** Cost of deleting all living workers now, by run and in total. A worker that is not READY may become READY before its delete. */
+export function costOfDeletingAll(workers: Iterable<Worker>): {runs: Map<string, number>; total: number} {
   const runs = new Map<string, number>();
   let total = 0;
   for (const worker of workers) {
     if (worker.phase === 'gone') continue;
-    const [run, usd] = [payerOf(worker), toLeave(worker.usd_per_hour ?? 0)];
+    const [run, usd] = [payerOf(worker), costOfDeleting(worker.usd_per_hour ?? 0)];
     if (run !== null) runs.set(run, (runs.get(run) ?? 0) + usd);
     total += usd;
   }
   return {runs, total};
 }
 
-/** What a node of this price costs after it is told to go. */
-export function toLeave(usd_per_hour: number): number {
-  return (LEAVING_MS / HOUR_MS) * usd_per_hour;
+/** Dollars that a node of this price costs from the request to delete it until it is gone. */
+export function costOfDeleting(usd_per_hour: number): number {
+  return (DELETING_MS / HOUR_MS) * usd_per_hour;
 }
 
-/** Dollars an hour of the TPUs that a run had last, each as far as the run paid for it; null where none says what it cost. */
+/** Mean dollars an hour of a run's TPUs, weighted by the hours that the run paid for; null if no price is known. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
   let [usd, hours] = [0, 0];
   for (const {costs, usd_per_hour} of workers) {
@@ -186,8 +182,8 @@ export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | 
 }
 
 /**
- * Why a budget allows nothing more and what to do, or undefined while it does. It has to pay for TPUs until they are gone:
- * `leaving_usd` is what that costs from now on. What nobody knows the price of, no budget can allow.
+ * Why a budget allows no more cost, and the remedy; undefined while the budget allows more. A budget pays for TPUs until they are gone:
+ * `leaving_usd` is the cost of deleting them. A budget allows no TPU of unknown price.
  */
 export function overspent(
   whose: 'run' | 'pool' | 'month',
@@ -196,7 +192,7 @@ export function overspent(
   isPriceKnown: boolean,
 ): string | undefined {
   if (budget_usd === null) return undefined;
-  if (!isPriceKnown) return 'nobody knows what its TPUs cost; set prices/chips';
+  if (!isPriceKnown) return 'the price of its TPUs is unknown; set prices/chips';
   if (spent_usd + leaving_usd < budget_usd) return undefined;
   const kept = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
   const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? kept : ''}`;
@@ -212,13 +208,13 @@ export function overspent(
   }
 }
 
-/** The run as it is when its budget is spent: paused, with the reason, until somebody gives it more and resumes it. */
+/** The run paused because its budget is spent. An operator raises the budget and resumes the run. */
 export function pausedForMoney(run: Run, why: string, now: number): Run {
   const reason = `its budget allows no more: ${why}, then resume`;
   return {...run, status: 'paused', reason, updated_at: iso(now)};
 }
 
-/** What a million tokens have cost, or null before there are any. Tokens that are computed and not stored yet are in the cost alone. */
+/** Cost of a million stored tokens; null before the first. Computed tokens that are not stored yet count in the cost alone. */
 export function usdPerMillionTokens({
   cost_usd,
   total_tokens,

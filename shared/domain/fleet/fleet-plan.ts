@@ -1,6 +1,6 @@
-/** Which slots should have a node now, and which run pays for each: a wish of streams, bounded by zones, brakes, ceilings and budgets. */
+/** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
 import type {Budgets} from '../billing/budget.ts';
-import {payersFor, runAtWork} from '../billing/cost.ts';
+import {assignPayers, runAtWork} from '../billing/cost.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference, candidateOf} from '../stream/lease.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
@@ -17,7 +17,7 @@ export type FleetPlan = {
   wanted: ReadonlySet<string>;
   /** The run that pays for each new or idle node. */
   payers: ReadonlyMap<string, string | null>;
-  /** Creates that may ever have been asked for, with those of this plan: another tick may ask at the same time. */
+  /** Limit of the count of all creates, this plan's included: another tick may create nodes at the same time. */
   mostCreates: number;
 };
 
@@ -51,21 +51,21 @@ export function planFleet(
     most,
     probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
   });
-  const purse = budgets.newPurse(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
-  const payers = payersFor(wanted, workers, work.open, work.fixed, purse);
+  const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
+  const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   const room = most - livingAmong(workers);
   const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
   const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
-  // A budget carries the creates of this plan alone: creates of another tick come out of them.
+  // A budget pays for the creates of this plan alone: creates of another tick take their place.
   const creates = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone').length;
   return {wanted, payers, mostCreates: snapshot.creates + (isBounded ? Math.min(room, creates) : room)};
 }
 
-/** Unfinished streams that any slot may work on, by run in the order of service; and the run of each slot that a stream is bound to. */
+/** `open`: unfinished streams for any slot, by run in the order of service. `fixed`: the run of each slot with a bound stream. */
 type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
 
-/** Undefined if a run with money could not be counted. */
+/** Undefined if the streams of a run within its budget could not be counted. */
 function remainingWork({pool, runs, streams}: Snapshot, {over}: Budgets): Work | undefined {
   const preference = byPreference(null);
   const served = runs
@@ -85,7 +85,7 @@ function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
   return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
 }
 
-/** Silent workers whose run has ended or is paused: after the time of a drain no brake keeps them. */
+/** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. */
 function silentInVain({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return [...workers.values()].flatMap(worker => {
@@ -95,7 +95,7 @@ function silentInVain({workers, runs, served}: Snapshot, {limits}: TickConfig): 
   });
 }
 
-/** Creates that each zone allows now, after its refusals and losses and the stops of creates. */
+/** Creates that each zone allows now, given its refusals, its losses and the stops of creates. */
 function createsPerZone(
   {pool, zones = []}: Snapshot,
   hasFreeSlot: (zone: string) => boolean,
@@ -115,8 +115,8 @@ function createsPerZone(
 }
 
 /**
- * Slots that no plan may use. A slot without a document may have a node where no list shows it. In a zone that does not answer, an
- * empty slot and a create without effect must not keep work from another zone.
+ * Slots that no plan may use. A slot without a document may have a node that no list shows. In an unreachable zone, an empty slot and a
+ * create without effect must not keep work from another zone.
  */
 function hiddenSlots(
   {pool, workers, nodes, zones = []}: Snapshot,
@@ -129,7 +129,7 @@ function hiddenSlots(
     const isUnseen = provider_state === null && queue_state === null;
     return phase === 'creating' && isUnseen && isOlderThan(asked_at, limits.ask_again_s, now);
   };
-  // A list may leave an orphan out: where many were listed, no slot without a document is known to be empty.
+  // A list may omit an orphan: in a zone with many orphans, a slot without a document may have a node.
   const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
   const isHidden = (name: string, zone: string) => {
     const worker = workers.get(name);

@@ -1,9 +1,10 @@
 /**
- * Orphans are nodes of ours without a document, or with a document of an earlier incarnation: the Store was lost, restored or edited.
- * An orphan gets no work and costs money, so it goes. A few go at once; many go after an hour, because a restored Store may know them.
+ * Orphans: managed nodes without a document, or with a document of an earlier incarnation. The Store was lost, restored or edited.
+ * An orphan gets no work and costs money, so it is deleted. Few orphans are deleted at once; many wait an hour, because a restored
+ * Store may know them.
  */
 import {priceOf} from '../billing/budget.ts';
-import {toLeave} from '../billing/cost.ts';
+import {costOfDeleting} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {incarnationsOf, managedIn, type Nodes} from '../worker/nodes.ts';
@@ -12,8 +13,9 @@ import type {OrphansMark, Zone} from './placement.ts';
 import type {Pool} from './pool.ts';
 import {shareOf} from './silence-brake.ts';
 
+/** Seconds that many orphans wait before they are deleted. */
 const WAIT_S = 3600;
-/** Seconds without an orphan in any list until the zone counts as free of them: one list may leave nodes out. */
+/** Seconds without a listed orphan until a zone counts as free of orphans: one list may omit nodes. */
 const UNSEEN_S = 90;
 
 type Workers = ReadonlyMap<string, Worker>;
@@ -24,10 +26,13 @@ export function orphansIn(nodes: Nodes, workers: Workers): string[] {
 
 function isOrphan(nodes: Nodes, name: string, worker: Worker | undefined): boolean {
   const node = nodes.tpus.get(name);
-  return !worker || (node !== undefined && incarnationsOf(node).some(life => life > worker.incarnation));
+  return (
+    !worker ||
+    (node !== undefined && incarnationsOf(node).some(incarnation => incarnation > worker.incarnation))
+  );
 }
 
-/** Dollars that the orphans have cost since they were created, and will cost until they are gone. */
+/** Dollars that the orphans cost from their creation until they are gone. */
 export function costOfOrphans(
   {pool, prices}: {pool: Pool; prices: Prices},
   nodes: Nodes,
@@ -38,16 +43,16 @@ export function costOfOrphans(
   return orphans.reduce((sum, {zone, created_at}) => {
     const usd = priceOf(prices, pool, zone) ?? 0;
     const hours = Math.max(0, now - msOf(created_at)) / 3_600_000;
-    return sum + usd * hours + toLeave(usd);
+    return sum + usd * hours + costOfDeleting(usd);
   }, 0);
 }
 
-/** A zone whose mark changes with what the list shows. */
+/** Orphans and managed nodes that a list shows in a zone. */
 export type OrphanCount = {zone: string; orphans: number; nodes: number};
 
 /**
- * The orphans that stay for now, and the zones to count. Orphans stay where their zone does not answer, and where many wait for their
- * hour while the budgets pay for them. Without the zones' documents all of them stay.
+ * `held`: orphans that stay for now. `counts`: orphans of each zone to mark. Orphans stay in an unreachable zone, and where many wait
+ * for their hour while the budgets pay for them. Without the zones' documents every orphan stays.
  */
 export function decideOrphans(
   nodes: Nodes,
@@ -79,12 +84,12 @@ export function decideOrphans(
   return {held, counts};
 }
 
-/** The time at which the orphans of a mark go. */
+/** Time at which the orphans of a mark are deleted. */
 export function endOfWait({since_at}: OrphansMark): string {
   return iso(msOf(since_at) + WAIT_S * 1000);
 }
 
-/** Once many were listed, all of them wait for the hour: a later list may leave some out and show few or none. */
+/** The mark of a zone after a list. Many orphans wait the whole hour, even if a later list shows few or none. */
 export function markAfter(
   mark: OrphansMark | null,
   {orphans, nodes}: Pick<OrphanCount, 'orphans' | 'nodes'>,
@@ -100,7 +105,7 @@ export function markAfter(
   return mark.unseen_since_at === null ? mark : {...mark, unseen_since_at: null};
 }
 
-/** Orphans, and nodes of orphans that are being deleted: a document younger than its node was made to delete it. */
+/** Orphans, and nodes of orphans that are being deleted. The document of such a node is younger than the node. */
 export function orphansLeft(nodes: Nodes, workers: Workers): string[] {
   const isGoing = ({phase, created_at}: Worker, made_at: string) =>
     phase === 'deleting' && msOf(created_at) > msOf(made_at);

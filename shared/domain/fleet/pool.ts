@@ -6,7 +6,7 @@ import {isBlocked} from '../worker/worker.ts';
 import type {Boots} from './breakers.ts';
 import type {Provisioning} from './placement.ts';
 
-/** A set of identical TPU slots, numbered from 0 in each zone. The deployment says what it begins with; messages change it. */
+/** A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. */
 export type Pool = {
   pool: string;
   accelerator: string;
@@ -15,19 +15,19 @@ export type Pool = {
   provisioning: Provisioning;
   zones: string[];
   workers_per_zone: number;
-  /** Grows with every message that changed it. */
+  /** Grows with every message that changes the pool. */
   version: number;
   said: Said;
-  /** Dollars that all its TPUs may cost, since ever; null is no limit. */
+  /** Dollars that all TPUs of the pool may ever cost; null is no limit. */
   budget_usd: number | null;
-  /** What its TPUs that have ended cost. */
+  /** Dollars that the ended incarnations cost. */
   spent_usd: number;
   boots: Boots;
-  /** Seconds after which a worker without work asks again, or a little more. */
+  /** Seconds until a worker without work asks again, plus up to a quarter. */
   poll_s: number;
 };
 
-/** The pool's slots, the first zone's first: the order in which they are filled. */
+/** Slots of the pool, zone by zone, in the order in which they are filled. */
 export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
   return pool.zones.flatMap(zone =>
     Array.from({length: pool.workers_per_zone}, (_, slot) => ({
@@ -40,12 +40,12 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
 }
 
 /**
- * Which TPUs may work on a run. `any`: whichever is free. `fixed`: stream N is for the slot with number N - stream_offset, counted
- * over all zones as `slotsOf` has them: one stream a worker, and the same one also when its TPU was made again.
+ * Slots that may work on a run. `any`: every slot. `fixed`: stream N is bound to slot number N - stream_offset, in the order of
+ * `slotsOf`. A slot keeps its stream when its TPU is recreated.
  */
 export type Assignment = {affinity: 'any' | 'fixed'; stream_offset: number};
 
-/** The slots that a stream of the run may go to: undefined is any, and none is a stream that the pool has no slot for. */
+/** Slots that may work on a stream of the run. Undefined: every slot. Empty: the pool lacks the slot of the stream. */
 export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string[] | undefined {
   if (run.affinity === 'any') return undefined;
   const number = worker_id - run.stream_offset;
@@ -54,13 +54,13 @@ export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string
   return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
 }
 
-/** The stream of the run that is for this slot alone, whether or not there is one; undefined for a slot that is not the pool's. */
+/** Number of the stream that is bound to this slot, even if no such stream exists; undefined for a slot outside the pool. */
 export function streamFor(pool: Pool, {stream_offset}: Assignment, worker: string): number | undefined {
   const number = slotsOf(pool).findIndex(({name}) => name === worker);
   return number < 0 ? undefined : number + stream_offset;
 }
 
-/** Those furthest on in their work are kept first, so that a shrinking pool loses what costs least to lose. */
+/** Order in which a shrinking pool keeps workers: the most advanced first, so that it loses the least work. */
 const KEEP_ORDER: Record<Phase, number> = {
   working: 0,
   idle: 1,
@@ -71,28 +71,29 @@ const KEEP_ORDER: Record<Phase, number> = {
   draining: 5,
 };
 
-/** A node that takes longer than this to go away holds up its slot, and not the work. */
+/** Seconds after which a node that is still deleting counts for no stream. Its slot waits; another slot takes the work. */
 const STUCK_DELETE_S = 600;
 
 export type WantedOptions = {
-  /** Slots whose document cannot be read. */
+  /** Slots that no plan may use, for example with an invalid document. */
   broken?: ReadonlySet<string>;
-  /** Slots that have an unfinished stream which no other may work on. */
+  /** Slots with an unfinished stream that is bound to them. */
   fixed?: Pick<ReadonlySet<string>, 'has'>;
-  /** How many nodes each zone may be asked for now; a zone that is not named, as many as there are. */
+  /** Creates that each zone allows now. A zone that is missing has no limit. */
   allowances?: ReadonlyMap<string, number>;
-  /** How many nodes may live at once, wanted or not. */
+  /** Limit of living nodes, wanted or not. */
   most?: number;
-  /** Probes that each zone is to be asked for: see brake.ts. */
+  /** Probes that each zone is due: see silence-brake.ts. */
   probes?: ReadonlyMap<string, number>;
 };
 
 /**
- * The names of the slots that should have a TPU: those with a stream that is theirs alone, as many others as there are unfinished
- * streams for anybody, and no more than there are slots.
- * A slot that is being deleted counts, for it will be made again, unless that takes too long; an empty one is
- * passed over while it waits or its zone gives none now, and so is one whose document is broken. No more are wanted than may live
- * at once, and nodes that still live take the place of new ones. A probe comes before the silent workers that wait for its word.
+ * Names of the slots that should have a TPU: every slot with a bound stream, and one more slot for each other unfinished stream.
+ *
+ * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
+ * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.
+ * - Living nodes count against `most` before new nodes.
+ * - A probe comes before the silent workers that wait for its first heartbeat.
  */
 export function wantedSlots(
   pool: Pool,
@@ -113,14 +114,14 @@ export function wantedSlots(
     if (probing.has(name)) return KEEP_ORDER.booting;
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
-    // Its lease was taken from it, and it has said nothing since.
+    // Its lease was revoked, and it has sent nothing since.
     if (worker?.phase === 'working' && worker.work === null) return KEEP_ORDER.creating;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const left = new Map(allowances);
   const probesLeft = new Map(probes);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
-  // What a zone gives goes first to those that nobody can stand in for.
+  // A zone's creates go first to slots with a bound stream: no other slot can take their place.
   const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
   const candidates = inOrder.filter(({name, zone}) => {
     if (broken.has(name) || workers.get(name)?.held) return false;
@@ -141,12 +142,12 @@ export function wantedSlots(
   return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
 }
 
-/** Whether a node may be asked for in the slot. */
+/** True if a node may be created in the slot. */
 export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
   return worker === undefined || (worker.phase === 'gone' && !worker.held && !isBlocked(worker, now));
 }
 
-/** The nodes that are there or asked for, also those that are to go. */
+/** Count of nodes that exist or were requested, deleting nodes included. */
 export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
   return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

@@ -1,4 +1,4 @@
-/** Facts about a zone that follow from a decision about one of its slots. */
+/** Changes of a zone that follow from a decision about one of its slots. */
 import type {Death} from '../worker/liveness.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
@@ -6,20 +6,20 @@ import {askedFor, gaveNode, lostNode, type PlacementLimits, refusedBy, type Zone
 
 export type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
 
-/** The decision about a worker: its next state, and why its incarnation ends, if it does. */
+/** Decision about a worker: its next state, and the death that ends its incarnation, if any. */
 type Decision = {worker: Worker; death?: Death};
 
-/** A create, a repeated create, a new READY node, a refusal or a loss; undefined if the decision shows none of them. */
+/** Returns the change that a decision shows: a create, a repeated create, a READY node, a refusal or a loss. Undefined: none. */
 export function changeOf(before: Worker, {worker, death}: Decision): Change | undefined {
   if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
   if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
   if (death?.refusal) return 'refused';
-  // The phase does not tell: an agent that speaks first has changed it already.
+  // The phase alone is no evidence: a heartbeat before the tick has changed it already.
   const was = nodeStanding(before);
   const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
   if (isNew && isAlive(worker)) return 'given';
   if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
-  // A node that was taken before a tick saw it READY says the same of its zone as a node that was taken just after.
+  // A preemption counts as a loss of the zone, even before a tick saw the node READY.
   const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
   return wasGiven ? 'lost' : undefined;
 }

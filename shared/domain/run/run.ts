@@ -3,10 +3,10 @@ import type {Said} from '../publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 
-/** `paused` and `cancelled` are people's words; the others follow from the streams. */
+/** Operators and budgets set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
-/** Only what a worker needs to know is in `spec`; it is frozen, with its hash, when the first stream is accepted. */
+/** `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. */
 export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   run: string;
   status: RunStatus;
@@ -15,15 +15,15 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   spec_hash: string | null;
   pool: string;
   priority: number;
-  /** Which TPUs of the pool may work on which stream: see pool.ts. */
+  /** Binds streams to slots of the pool: see pool.ts. */
   affinity: 'any' | 'fixed';
   stream_offset: number;
-  /** Dollars that its work may cost; null is no limit. */
+  /** Dollars that the run may cost; null is no limit. */
   budget_usd: number | null;
-  /** What the TPUs that have ended cost it, and what it has cost in all, as of the last tick. */
+  /** `spent_usd`: cost of ended incarnations. `cost_usd`: the whole cost as of the last tick. */
   spent_usd: number;
   cost_usd: number;
-  /** Grows with every message that configured it. */
+  /** Grows with every `configure` message. */
   version: number;
   stopped_at: string | null;
   said: Said;
@@ -53,7 +53,7 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
-/** A run as it begins: no message has changed it, and no machine has died at work on it. */
+/** A new run: no message has changed it, and no machine has died at work on it. */
 export const NO_MESSAGES = {
   version: 0,
   stopped_at: null,
@@ -61,7 +61,7 @@ export const NO_MESSAGES = {
   ...NO_MACHINE_DEATHS,
 };
 
-/** What the streams of a run are together; `failed` is one of those that failed. */
+/** Sums over the streams of a run. `failed`: one of the failed streams. */
 export type StreamTotals = typeof NO_STREAMS & {
   failed: {stream: string; last_error: string | null} | undefined;
   /** Stream objects that are gone from the bucket: the first, and how many. */

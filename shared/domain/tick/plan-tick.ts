@@ -1,4 +1,4 @@
-/** The whole decision of a tick, from nothing but a snapshot: what is deleted, created, revoked, told, summed up and finished. */
+/** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, runAtWork} from '../billing/cost.ts';
 import {afterHello} from '../fleet/breakers.ts';
@@ -16,16 +16,16 @@ import {hasEnded, type Worker} from '../worker/worker.ts';
 import {type Slot, slotOf, slotsThatChange, type Terms, type Turns} from './slots.ts';
 import type {Accounts, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
-/** Decided from the accounts alone, before any list of nodes is there. */
+/** Plan from the accounts alone, before any list of nodes arrives. */
 export type BudgetPlan = {pauses: readonly Pause[]; terms: Terms; deletes: Turns};
 
 export type RunPlan = {
   run: Run;
   counts: StreamCounts;
   cost_usd: number;
-  /** `sum up`: it goes on. `finish`: no stream and no worker is left. */
+  /** `sum up`: the run goes on. `finish`: no stream and no worker is left. */
   next: 'sum up' | 'finish';
-  /** True if streams may be leased to workers that do not have them. */
+  /** True if streams may be leased to workers that do not hold them. */
   hasOrphanedLeases: boolean;
 };
 
@@ -33,22 +33,22 @@ export type TickPlan = {
   terms: Terms;
   deletes: Turns;
   others: Turns;
-  /** Slots whose node the list leaves out: `get` is asked about each before it is decided. */
+  /** Slots whose node the list omits: each is read with `get` before its decision. */
   missing: readonly Slot[];
-  /** First words of workers, which end brakes and stops of creates. */
+  /** First heartbeats of workers, which end brakes and stops of creates. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
   /** Unreadable worker documents whose node is listed: without them the node is an orphan. */
   dropped: readonly string[];
   strays: readonly Tpu[];
-  /** Living workers that have not claimed their lease for its length. */
+  /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
-  /** Workers that do not know yet that their run was paused, resumed or ended. */
+  /** Workers that have not heard yet that their run was paused, resumed or ended. */
   notices: readonly {run: string; workers: readonly string[]}[];
   runs: readonly RunPlan[];
 };
 
-/** Money first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
+/** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
 export function planBudgets(accounts: Accounts, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(accounts, config.ceilings, now);
   const terms = termsOf(accounts, now);
@@ -68,7 +68,7 @@ function termsOf({pool, prices, workers, creates}: Accounts, now: number): Terms
   };
 }
 
-/** Decides about all else. The slots of `planBudgets` are left out: their deletes went before. */
+/** Plans the rest of the tick, without the slots that `planBudgets` deletes. */
 export function planTick(found: Snapshot, config: TickConfig, now: number): TickPlan {
   const hellos = helloChanges(found, {now, served: found.served});
   const snapshot = {...found, zones: hellos.zones_after};
@@ -87,7 +87,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const missing: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
     if (unreadable.has(name) || held.has(name) || spent.has(name)) continue;
-    // Another tick created it for a run that this snapshot lacks.
+    // Another tick created the node for a run that this snapshot lacks.
     if (!fleet.wanted.has(name) && isYounger(workers.get(name), snapshot.read_at_ms)) continue;
     const isWanted = fleet.wanted.has(name) ? 'wanted' : 'unwanted';
     const slot = slotOf(name, budgets.dismissed.has(name) ? 'dismissed' : isWanted, workers);
@@ -115,7 +115,7 @@ function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
   return worker?.phase === 'creating' && worker.born_at !== null && msOf(worker.born_at) > read_at_ms;
 }
 
-/** The zones after the first words of their workers, and which of them that changes. */
+/** `zones_after`: zones updated by the first heartbeats of their workers. `zones`: names of the changed zones. */
 function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
@@ -129,7 +129,7 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   };
 }
 
-/** The same object where nothing changes. */
+/** Returns the same object if nothing changes. */
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
   const hello_at = lastHello(workers);
   const brake = zone.brake && afterHellos(zone.brake, workers, moment);
@@ -146,13 +146,13 @@ function lastHello(workers: readonly Worker[]): string | undefined {
 
 function noticesFor({runs, workers}: Snapshot): TickPlan['notices'] {
   const status = new Map(runs.map(run => [run.run, run.status]));
-  const untold = [...workers.values()].flatMap(({name, work, drains}) => {
+  const unnotified = [...workers.values()].flatMap(({name, work, drains}) => {
     const run = parseWork(work)?.run;
     if (run === undefined) return [];
-    const isTold = status.has(run) && drains === (status.get(run) === 'paused');
-    return isTold ? [] : {run, name};
+    const isNotified = status.has(run) && drains === (status.get(run) === 'paused');
+    return isNotified ? [] : {run, name};
   });
-  const byRun = Map.groupBy(untold, ({run}) => run);
+  const byRun = Map.groupBy(unnotified, ({run}) => run);
   return [...byRun].map(([run, found]) => ({run, workers: found.map(({name}) => name)}));
 }
 
@@ -176,13 +176,13 @@ function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
       counts,
       cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
       next: isOver ? ('finish' as const) : ('sum up' as const),
-      // Leases come and go while they are counted: a few more than workers say nothing where there are many.
+      // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,
     };
   });
 }
 
-/** Runs that workers have work of and that are not among `runs`. */
+/** Names of runs that workers have work of and that `runs` lacks. */
 export function otherRunsAtWork(workers: Iterable<Worker>, runs: readonly Run[]): string[] {
   const named = new Set([...workers].flatMap(worker => runAtWork(worker) ?? []));
   for (const {run} of runs) named.delete(run);

@@ -1,6 +1,6 @@
-/** Slots that a tick decides about, and the decision about each, made once from the snapshot and again in its transaction. */
+/** Slots of a tick, and the decision about each: made from the snapshot, and again in the transaction that writes it. */
 import {priceOf} from '../billing/budget.ts';
-import {paidBy, pricedAt} from '../billing/cost.ts';
+import {pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {changeOf} from '../fleet/zone-changes.ts';
@@ -24,18 +24,18 @@ export type Terms = {
   payers: ReadonlyMap<string, string | null>;
   mostCreates: number;
   served: Served;
-  /** Workers of each zone that have spoken. */
+  /** Workers of each zone that have sent a heartbeat. */
   heard: ReadonlyMap<string, number>;
-  /** Workers that have been silent, and stored nothing, for longer than any brake holds. */
+  /** Workers that have been silent, and stored no shard, for longer than any brake holds. */
   lost: ReadonlySet<string>;
-  /** Shards stored of each run. */
+  /** Stored shards of each run. */
   stored: ReadonlyMap<string, number>;
 };
 
-/** Slots whose decisions change one document together: they share transactions. */
+/** Slots by the document that their decisions share: a zone or the bills. Such slots share transactions. */
 export type Turns = ReadonlyMap<string, readonly Slot[]>;
 
-/** Returns no slot for a name that no slot can have. */
+/** Returns no slot for an invalid name. */
 export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
   const place = parseWorkerName(name);
   return place ? [{name, place, wanted, seen: workers.get(name)}] : [];
@@ -52,7 +52,7 @@ export function decideSlot(
   const moment = {now, served: terms.served};
   const decision = decideWorker(before, observe(terms.nodes, before), wanted, limits, moment, silence);
   const priced = pricedAt(decision.worker, () => priceOf(terms.prices, terms.pool, place.zone));
-  const worker = paidBy(priced, terms.payers.get(name) ?? null);
+  const worker = withPayer(priced, terms.payers.get(name) ?? null);
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
@@ -62,7 +62,7 @@ export function decideSlot(
   return {...decision, worker, events};
 }
 
-/** The slots whose decision changes something: deletes, and the others. */
+/** Slots whose decision changes a document: deletes, and other decisions. */
 export function slotsThatChange(
   slots: readonly Slot[],
   terms: Terms,
@@ -81,20 +81,20 @@ export function slotsThatChange(
   return {deletes, others};
 }
 
-/** The document that the decision changes beside its slot: a zone, or pool and runs. */
+/** The document that the decision changes beside its slot: a zone, or the bills of pool and runs. */
 function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
   if (isOver(before, decision.worker)) return 'bills';
   return changeOf(before, decision) && before.zone;
 }
 
-/** True if the incarnation is over: its bill is due. */
+/** True if the incarnation ends with this decision: its bill is due. */
 export function isOver(before: Worker, after: Worker): boolean {
   return after.phase === 'gone' && before.phase !== 'gone';
 }
 
 /**
- * True if the plan still applies to the slot. An unwanted worker that changed its phase since waits for the next tick. An incarnation
- * without money is deleted in any phase.
+ * True if the plan still applies to the slot. An unwanted worker that changed its phase since the snapshot waits for the next tick. A
+ * dismissed incarnation is deleted in any phase.
  */
 export function isStillPlanned({wanted, seen}: Slot, worker: Worker): boolean {
   if (wanted === 'wanted' || worker.phase === (seen?.phase ?? 'gone')) return true;

@@ -1,4 +1,4 @@
-/** The facts that one tick plans with, each read once. An undefined part could not be read: the plan concludes nothing from it. */
+/** Facts that one tick plans with, each read once. An undefined part could not be read: the plan draws no conclusion from it. */
 import type {Prices} from '../billing/prices.ts';
 import type {Ceilings} from '../ceilings.ts';
 import type {PlacementLimits, Zone} from '../fleet/placement.ts';
@@ -18,27 +18,27 @@ export type TickConfig = {
   lease_s: number;
 };
 
-/** Cost of ended incarnations in this UTC month; `spent_usd` is undefined where the document cannot be read. */
+/** Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is invalid. */
 export type Month = {name: string; spent_usd: number | undefined};
 
 /**
- * What a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two reads
- * is not counted twice.
+ * Facts that a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two
+ * reads counts once.
  */
 export type Accounts = {
-  /** When the first of them was read: a run or a worker may be younger. */
+  /** Time of the first read: a run or a worker may be younger. */
   read_at_ms: number;
   pool: Pool;
   prices: Prices;
   month: Month;
-  /** Creates that were ever asked for. */
+  /** Count of all creates that were ever requested. */
   creates: number;
-  /** Open runs, and ended runs whose last workers still have their streams. */
+  /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
   runs: readonly Run[];
   ended: readonly Run[];
-  /** Every worker that is not gone, and gone workers that a message or a refusal keeps empty. */
+  /** Every worker that is not gone, and gone workers whose slot a message or a refusal keeps empty. */
   workers: ReadonlyMap<string, Worker>;
-  /** Names of worker documents that cannot be parsed. */
+  /** Names of invalid worker documents. */
   unreadable: ReadonlySet<string>;
 };
 
@@ -47,14 +47,14 @@ export type StreamCounts = {
   streams: number;
   unfinished: number;
   totals: StreamTotals;
-  /** True if no unfinished stream has a document that can be parsed. */
+  /** True if no unfinished stream has a valid document. */
   areAllOver: boolean;
-  /** The slots that an unfinished stream of the run is bound to; empty for a run that any slot may work on. */
+  /** Slots with a bound unfinished stream of the run; empty for a run that any slot may work on. */
   slots: readonly string[];
 };
 
 export type Snapshot = Accounts & {
-  /** Undefined: the list failed. */
+  /** Undefined if the list failed. */
   nodes: Nodes | undefined;
   zones: readonly Zone[] | undefined;
   served: Served;

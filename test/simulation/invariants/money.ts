@@ -1,5 +1,5 @@
 /** Money that is spent makes nothing and keeps nobody, and every life is billed for its time, once. */
-import {accrue, costOfLeaving, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
@@ -63,7 +63,8 @@ export class Money {
     const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const workers = workersOf(store);
-    const living = costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfLeaving(workers).total;
+    const living =
+      costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfDeletingAll(workers).total;
     return [
       {whose: "the pool's", budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
       {whose: "the month's", budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
@@ -75,7 +76,7 @@ export class Money {
     const {clockwork, store} = this.#setting;
     const now = clockwork.now - MOST_SKEW_MS;
     const workers = workersOf(store);
-    const [living, leaving] = [costOfLiving(workers, now), costOfLeaving(workers)];
+    const [living, leaving] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
     const isPoor = (worker: Worker) => {
       const id = payerOf(worker);

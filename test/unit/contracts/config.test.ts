@@ -9,7 +9,6 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
   {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
   {name: 'GLEANER_BUNDLE', set: {GLEANER_BUNDLE: 'main'}},
-  {name: 'GLEANER_TICK_JOB', set: {GLEANER_TICK_JOB: 'tick'}},
   {name: 'GLEANER_SPOT', set: {GLEANER_SPOT: 'yes'}},
   {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '0'}},
   {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '1.5'}},
@@ -46,14 +45,14 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
 
 describe('configuration', () => {
   for (const {name, set} of bad)
-    it(`an environment with ${JSON.stringify(set)} is refused, and the error names ${name}`, () => {
+    it(`refuses ${JSON.stringify(set)} with an error that names ${name}`, () => {
       assert.throws(
         () => loadConfig({...ENVIRONMENT, ...set}),
         error => error instanceof ConfigError && error.message.includes(`  ${name}: `),
       );
     });
 
-  it('one error names every missing or wrong variable', () => {
+  it('names every missing or invalid variable in one error', () => {
     assert.throws(
       () => loadConfig({GLEANER_SPOT: 'maybe', GLEANER_LEASE_S: 'soon'}),
       error => {
@@ -65,7 +64,6 @@ describe('configuration', () => {
           'GLEANER_LEASE_S',
           'GLEANER_PROJECT',
           'GLEANER_SPOT',
-          'GLEANER_TICK_JOB',
           'GLEANER_WORKER_API',
         ]);
         return true;
@@ -73,14 +71,14 @@ describe('configuration', () => {
     );
   });
 
-  it('the error never repeats a token that was given as the name of a secret', () => {
+  it('repeats no token in the error that was given as the name of a secret', () => {
     assert.throws(
       () => loadConfig({...ENVIRONMENT, GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}),
       error => error instanceof ConfigError && !error.message.includes('hf_TheTokenItself'),
     );
   });
 
-  it('the metadata of workers have the hub and the name of its secret, where they are set', () => {
+  it('puts the hub and the name of its secret into the metadata of workers, where they are set', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
     assert.equal(bare.worker_service_account, undefined);
@@ -97,20 +95,20 @@ describe('configuration', () => {
     assert.equal(config.worker_service_account, 'worker@a-project.iam.gserviceaccount.com');
   });
 
-  it('every optional variable has a default', () => {
+  it('has a default for every optional variable', () => {
     const config = loadConfig(ENVIRONMENT);
     assert.deepEqual(config.pool.zones, ['us-central1-a']);
     assert.equal(config.pool.spot, true);
     assert.equal(config.store, 'firestore');
-    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, scheduler: undefined});
+    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined});
   });
 
-  it('the default lease outlives three heartbeats and ends before silence does', () => {
+  it('has a default lease that outlives three heartbeats and ends before a worker is silent', () => {
     const {heartbeat_s, lease_s, limits} = loadConfig(ENVIRONMENT);
     assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
   });
 
-  it('zones may have blanks between them', () => {
+  it('accepts blanks between zones', () => {
     const {zones} = loadConfig({...ENVIRONMENT, GLEANER_ZONES: 'us-central1-a, europe-west4-b'}).pool;
     assert.deepEqual(zones, ['us-central1-a', 'europe-west4-b']);
   });

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {type Ceilings, clipPool, whyModelRefused, whyPoolRefused} from '../../../shared/domain/ceilings.ts';
-import {decideScale} from '../../../shared/domain/commands.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../shared/domain/fleet/pool.ts';
 import {parseWorkerName} from '../../../shared/domain/names.ts';
+import {decideScale} from '../../../shared/domain/settings.ts';
 import type {Phase, Worker} from '../../../shared/domain/worker/worker.ts';
 import {aConfig, at, aWorker, T0} from '../../support/builders.ts';
 

@@ -2,15 +2,14 @@ import assert from 'node:assert/strict';
 import {
   type Decision,
   decideCancel,
-  decideConfigure,
   decideDelete,
   decideRecreate,
   decideRetry,
   decideRunAction,
-  decideScale,
   type RunAction,
 } from '../../../shared/domain/commands.ts';
 import type {RunStatus} from '../../../shared/domain/run/run.ts';
+import {decideConfigure, decideScale} from '../../../shared/domain/settings.ts';
 import type {Phase} from '../../../shared/domain/worker/worker.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 

@@ -7,7 +7,7 @@ import {fileURLToPath} from 'node:url';
 import {promisify} from 'node:util';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-/** Nobody listens there. */
+/** No server listens on this port. */
 const NOWHERE = 'http://127.0.0.1:9';
 
 const CALL = `

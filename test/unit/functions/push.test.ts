@@ -6,12 +6,13 @@ import {parseValue, pubsubEvent} from '../../../shared/contracts/schemas.ts';
 
 const MESSAGE = {
   data: Buffer.from('{"action":"pause","run":"my-run"}').toString('base64'),
+  attributes: {source: 'scheduler'},
   messageId: '77',
   publishTime: '2026-11-22T10:00:00.123Z',
 };
 const SUBSCRIPTION = 'projects/p/subscriptions/s';
 
-/** Posts a message to a function, and gives the event that the function reads. */
+/** Posts a message to a function, and returns the event that the function reads. */
 async function read(headers: Record<string, string>, body: object) {
   let event: {id: string; data?: unknown} | undefined;
   cloudEvent('probe', (given: {id: string; data?: unknown}) => {
@@ -33,11 +34,12 @@ async function read(headers: Record<string, string>, body: object) {
   }
 }
 
-describe('a Pub/Sub message keeps its id and its publish time', () => {
+describe('a Pub/Sub message keeps its id, publish time and attributes', () => {
   const then = {
     id: '77',
     text: '{"action":"pause","run":"my-run"}',
     published_at: '2026-11-22T10:00:00.123Z',
+    attributes: {source: 'scheduler'},
   };
 
   it('as an event of Eventarc', async () => {

@@ -16,6 +16,19 @@ describe('functions', () => {
     for (const name of names) assert.equal(typeof getFunction(name), 'function', name);
   });
 
+  it('end before Pub/Sub delivers their message again, which is after 600 s at most', () => {
+    for (const {name, timeout_s} of triggers.functions)
+      assert.ok(timeout_s > 0 && timeout_s < 600, `${name} has ${timeout_s} s`);
+  });
+
+  it('have several instances, except on-tick: one tick runs at a time', () => {
+    const limited = triggers.functions.filter(found => 'instances' in found);
+    assert.deepEqual(
+      limited.map(({name, instances}) => ({name, instances})),
+      [{name: 'on-tick', instances: 1}],
+    );
+  });
+
   it('keep every handler under 30 lines', () => {
     for (const file of files) {
       const lines = readFileSync(`${FOLDER}${file}`, 'utf8').split('\n').length;

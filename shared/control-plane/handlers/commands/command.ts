@@ -1,4 +1,4 @@
-/** One row of the table of commands: what a message may say, and what becomes of it. */
+/** A row of the table of commands: schema, preparation, decision and after-effects of a message. */
 import type {z} from 'zod';
 import type {Decision} from '../../../domain/commands.ts';
 import type {Transaction} from '../../../ports.ts';
@@ -11,11 +11,11 @@ export type Moment = {said_at: string; now: number};
 
 export type Command<Schema extends z.ZodObject> = {
   schema: Schema;
-  /** Makes the documents that the decision reads. It may be repeated. */
+  /** Creates the documents that the decision reads. Safe to repeat. */
   prepare?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
   /** Reads, decides and writes in the transaction that also writes the record of the message. */
   decide: (deps: Deps, tx: Transaction, message: z.infer<Schema>, moment: Moment) => Promise<Outcome>;
-  /** Follows an applied decision. It may be repeated. */
+  /** Follows an applied decision. Safe to repeat. */
   after?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
 };
 

@@ -1,11 +1,12 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
-import {decideResumePool, decideScale} from '../../../domain/commands.ts';
+import {decideResumePool} from '../../../domain/commands.ts';
 import {NO_BOOTS} from '../../../domain/fleet/breakers.ts';
 import type {Zone} from '../../../domain/fleet/placement.ts';
 import {type Pool, slotsFor} from '../../../domain/fleet/pool.ts';
 import {paths, workerIdOf} from '../../../domain/names.ts';
+import {decideScale} from '../../../domain/settings.ts';
 import {iso} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../state/deps.ts';
@@ -21,7 +22,7 @@ function poolOf({config}: Deps, tx: Transaction, pool: string | undefined): Prom
   return poolRecords.get(tx, config.pool);
 }
 
-/** Ends the stop of creates of a pool and of its zones, where it began before the message. */
+/** Ends the stops of creates of a pool and of its zones that began before the message. */
 export async function resumePool(
   deps: Deps,
   tx: Transaction,
@@ -63,7 +64,7 @@ export const scale = command({
   after: recordStranded,
 });
 
-/** Records the streams with a slot of their own that the pool has no more. */
+/** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
 async function recordStranded(deps: Deps): Promise<void> {
   const pool = await readPool(deps);
   for (const run of await openRuns(deps)) {

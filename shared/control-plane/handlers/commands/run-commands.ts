@@ -1,8 +1,9 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
-import {decideConfigure, decideRunAction} from '../../../domain/commands.ts';
+import {decideRunAction} from '../../../domain/commands.ts';
 import {paths, streamPrefix} from '../../../domain/names.ts';
+import {decideConfigure} from '../../../domain/settings.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import type {Deps} from '../../state/deps.ts';
 import {runRecords} from '../../state/documents.ts';
@@ -11,8 +12,8 @@ import {openTask, publishTask, taskId} from '../../state/tasks.ts';
 import {command, conclude} from './command.ts';
 import {resumePool} from './pool-commands.ts';
 
-/** A run whose first event is still under way gets its document, so that no command comes too early. */
-async function knowRun(deps: Deps, {run}: {run: string}): Promise<void> {
+/** Creates the document of a run whose first event is still under way, so that no command comes too early. */
+async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (await runRecords.get(deps.store, run)) return;
   const [stream] = await deps.objects.list(streamPrefix(run), {limit: 1});
   if (stream) await ensureRun(deps, run);
@@ -24,7 +25,7 @@ function runCommand<Action extends 'pause' | 'stop'>(
 ) {
   return command({
     schema: z.strictObject({action: z.literal(action), run: runId}),
-    prepare: knowRun,
+    prepare: ensureKnownRun,
     decide: async (_, tx, {run}, {said_at, now}) => {
       const found = await runRecords.get(tx, run);
       return conclude(decideRunAction(action, run, found, said_at, now), next => runRecords.set(tx, next), {
@@ -35,10 +36,10 @@ function runCommand<Action extends 'pause' | 'stop'>(
   });
 }
 
-/** Registers every stream of the run that lies in the bucket, as if each had just been dropped. */
+/** Registers every stream of the run in the bucket, as if each had just been dropped. */
 export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
-  prepare: knowRun,
+  prepare: ensureKnownRun,
   decide: async (_, tx, {run}, {said_at, now}) => {
     const found = await runRecords.get(tx, run);
     const decision = decideRunAction('start', run, found, said_at, now);
@@ -50,7 +51,7 @@ export const start = command({
 
 export const pause = runCommand('pause');
 
-/** Shards that were counted since the run was summed up last belong to its totals. */
+/** Adds the shards that were counted since the last summary to the totals of the run. */
 export const stop = runCommand('stop', {after: (deps, {run}) => addLateShards(deps, run)});
 
 /** Resumes a run, or the creates of a pool. */
@@ -60,7 +61,7 @@ export const resume = command({
     .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
     .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
   prepare: async (deps, {run}) => {
-    if (run !== undefined) await knowRun(deps, {run});
+    if (run !== undefined) await ensureKnownRun(deps, {run});
   },
   decide: async (deps, tx, {run, pool}, moment) => {
     if (run === undefined) return resumePool(deps, tx, pool, moment);
@@ -82,7 +83,7 @@ export const configure = command({
     'priority',
     'budget_usd',
   ),
-  prepare: knowRun,
+  prepare: ensureKnownRun,
   decide: async (_, tx, {action: __, run, if_version, ...settings}, {said_at, now}) => {
     const found = await runRecords.get(tx, run);
     const decision = decideConfigure(run, found, settings, if_version, said_at, now);
@@ -90,7 +91,7 @@ export const configure = command({
   },
 });
 
-/** Makes the documents of one run, or of every run, again from the bucket. The task says how far that is and how it ended. */
+/** Rebuilds the documents of one run, or of every run, from the bucket. The task shows the progress and the result. */
 export const rebuild = command({
   schema: z.strictObject({action: z.literal('rebuild'), run: runId.optional()}),
   prepare: async ({objects}, {run}) => {

@@ -8,12 +8,13 @@ import {iso} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../state/deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../state/documents.ts';
-import {holderOf, takeWork} from '../../state/lease-documents.ts';
+import {clearWork, holderOf} from '../../state/lease-documents.ts';
 import {command, type Moment, type Outcome} from './command.ts';
 
-/** Parked streams that one message revives; the same message again revives more. */
+/** Parked streams that one message revives. A repeated message revives more. */
 const MOST_AT_ONCE = 200;
-const MOST_TOLD = 20;
+/** Streams that the recorded reason names. */
+const MOST_NAMED = 20;
 
 /** Tries one parked stream again, or every parked stream of the run. */
 export const retry = command({
@@ -27,7 +28,7 @@ export const retry = command({
   },
 });
 
-/** Parks the stream; its worker hears it at its next heartbeat. */
+/** Parks the stream. Its worker hears so at its next heartbeat. */
 export const cancel = command({
   schema: z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
   decide: async (deps, tx, {run, stream}, moment) => {
@@ -41,13 +42,13 @@ function noStream(run: string, stream: string): string {
   return `there is no stream ${run}/${stream}`;
 }
 
-/** The query comes before the transaction's own reads: a transaction reads documents one by one. */
+/** Queries before the transaction reads: a transaction reads documents one by one. */
 async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
   const parked = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
   return parked.map(({id}) => id);
 }
 
-/** Applied when any stream changes. Opens an ended run for streams that are unfinished again. */
+/** Applies if any stream changes. Reopens an ended run whose streams are unfinished again. */
 async function onStreams(
   deps: Deps,
   tx: Transaction,
@@ -69,15 +70,15 @@ async function onStreams(
   const changed = decisions.filter(decision => decision.kind === 'applied');
   for (const {next} of changed) streamRecords.set(tx, next);
   for (const [index, decision] of decisions.entries())
-    if (decision.kind === 'applied' && decision.next.lease === null) takeWork(tx, holders[index]);
+    if (decision.kind === 'applied' && decision.next.lease === null) clearWork(tx, holders[index]);
   if (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent))
     runRecords.set(tx, {...parent, status: 'active', updated_at: iso(now)});
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
-  const told = reasons.slice(0, MOST_TOLD);
-  if (reasons.length > MOST_TOLD) told.push(`and ${reasons.length - MOST_TOLD} more`);
-  if (ids.length > MOST_AT_ONCE) told.push('more are parked: send it again for them');
+  const named = reasons.slice(0, MOST_NAMED);
+  if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
+  if (ids.length > MOST_AT_ONCE) named.push('more are parked: send the message again for them');
   return {
     outcome: changed.length > 0 ? 'applied' : 'rejected',
-    reason: told.length > 0 ? told.join('; ') : nothing,
+    reason: named.length > 0 ? named.join('; ') : nothing,
   };
 }

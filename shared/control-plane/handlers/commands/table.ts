@@ -1,4 +1,4 @@
-/** The one table of commands. A new command is one row, with its schema, its preparation, its decision and its after-effects. */
+/** Table of commands. A new command is one row, with its schema, preparation, decision and after-effects. */
 import {z} from 'zod';
 import {scale} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
@@ -25,13 +25,13 @@ export type ControlMessage = {[Action in keyof Rows]: z.infer<Rows[Action]['sche
 
 const [first, ...others] = Object.values(COMMANDS).map(({schema}) => schema);
 
-/** What may stand in a message on topic `control`; published as docs/control.schema.json. */
+/** Schema of a message on topic `control`; published as docs/control.schema.json. */
 export const controlMessage = z.discriminatedUnion('action', [
   first as z.ZodObject,
   ...(others as z.ZodObject[]),
 ]) as unknown as z.ZodType<ControlMessage>;
 
-/** JSON Schema of what a person may publish. */
+/** JSON Schema of the messages that operators publish. */
 export function controlJsonSchema() {
   return {
     title: 'A message on topic control',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {costOfLeaving, overspent} from '../../../../shared/domain/billing/cost.ts';
+import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
 import {at, aWorker} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
@@ -28,7 +28,7 @@ describe('a budget', () => {
       aPaid({phase: 'deleting', usd_per_hour: 60}),
       aPaid({phase: 'gone', charged_to: 'one'}),
     ];
-    const {runs, total} = costOfLeaving(workers);
+    const {runs, total} = costOfDeletingAll(workers);
     assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
   });
 });

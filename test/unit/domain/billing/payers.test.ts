@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {accrue, paidBy, payersFor, purseOf} from '../../../../shared/domain/billing/cost.ts';
+import {accrue, assignPayers, budgetReserver, withPayer} from '../../../../shared/domain/billing/cost.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const HOUR = 3_600_000;
@@ -21,10 +21,10 @@ describe('the runs that pay for slots', () => {
       ].map(worker => [worker.name, worker]),
     );
     const fixed = new Map([[slot(5), 'own']]);
-    const payers = payersFor([0, 1, 2, 3, 4, 5].map(slot), workers, open, fixed);
+    const payers = assignPayers([0, 1, 2, 3, 4, 5].map(slot), workers, open, fixed);
     assert.deepEqual(Object.fromEntries(payers), {[slot(1)]: 'urgent', [slot(4)]: 'other', [slot(5)]: 'own'});
     const spare = workers.get(slot(1)) ?? assert.fail();
-    const moved = accrue(paidBy(accrue(spare, T0 + HOUR), payers.get(slot(1)) ?? null), T0 + 2 * HOUR);
+    const moved = accrue(withPayer(accrue(spare, T0 + HOUR), payers.get(slot(1)) ?? null), T0 + 2 * HOUR);
     assert.deepEqual(moved.costs, {ended: 3.6, urgent: 3.6});
   });
 
@@ -38,7 +38,7 @@ describe('the runs that pay for slots', () => {
     const spare = {phase: 'booting', work: null, charged_to: 'a'};
     const atWork = {work: 'a/000', charged_to: 'a'};
     const payers = (workers: ReturnType<typeof of>, count: number) =>
-      Object.fromEntries(payersFor([0, 1, 2].slice(0, count).map(slot), workers, open, new Map()));
+      Object.fromEntries(assignPayers([0, 1, 2].slice(0, count).map(slot), workers, open, new Map()));
     assert.deepEqual(payers(of(atWork, spare, spare), 3), {[slot(1)]: 'b', [slot(2)]: 'b'});
     const going = {phase: 'deleting', work: null, charged_to: 'b'};
     assert.deepEqual(payers(of(atWork, going), 3), {[slot(2)]: 'b'});
@@ -57,8 +57,8 @@ describe('the runs that pay within their budgets', () => {
   });
   const payers = (of: ReturnType<typeof left>, workers = new Map<string, ReturnType<typeof aPaid>>()) => {
     const open = ['one', 'two'].map(run => ({run, streams: 2}));
-    const pays = purseOf(of, workers, () => 20);
-    return [...payersFor([0, 1, 2].map(slot), workers, open, new Map(), pays).values()];
+    const pays = budgetReserver(of, workers, () => 20);
+    return [...assignPayers([0, 1, 2].map(slot), workers, open, new Map(), pays).values()];
   };
 
   it('a run pays for as many TPUs as its budget covers, and the next run pays for the others', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {costOfLeaving, costOfLiving, toLeave} from '../../../../shared/domain/billing/cost.ts';
+import {costOfDeleting, costOfDeletingAll, costOfLiving} from '../../../../shared/domain/billing/cost.ts';
 import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES, usdPerHour} from '../../../../shared/domain/billing/prices.ts';
 import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
@@ -119,8 +119,8 @@ describe('the plan of a tick', () => {
         if (slots.length === 0) return;
         const all = [...snapshot.workers.values()];
         const living = costOfLiving(all, NOW);
-        const leaving = costOfLeaving(all);
-        const price = toLeave(usdPerHour(LIST_PRICES, {...snapshot.pool, zone: ZONE}) ?? 0);
+        const leaving = costOfDeletingAll(all);
+        const price = costOfDeleting(usdPerHour(LIST_PRICES, {...snapshot.pool, zone: ZONE}) ?? 0);
         const committed = living.total + leaving.total + slots.length * price;
         const {pool} = snapshot;
         assert.ok(pool.spent_usd + committed <= (pool.budget_usd ?? Infinity), 'of the pool');

@@ -1,0 +1,88 @@
+/** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
+import {type Ceilings, whyPoolRefused} from './ceilings.ts';
+import {type Decision, noRun, outdatedBy} from './commands.ts';
+import type {Provisioning} from './fleet/placement.ts';
+import type {Pool} from './fleet/pool.ts';
+import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
+import type {Run} from './run/run.ts';
+import {iso} from './time.ts';
+
+/** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
+export type RunSettings = {priority?: number | undefined; budget_usd?: number | null | undefined};
+export type PoolSettings = {
+  workers_per_zone?: number | undefined;
+  zones?: string[] | undefined;
+  provisioning?: Provisioning | undefined;
+  budget_usd?: number | null | undefined;
+};
+
+export function decideConfigure(
+  name: string,
+  run: Run | undefined,
+  settings: RunSettings,
+  if_version: number | undefined,
+  said_at: string,
+  now: number,
+): Decision<Run> {
+  if (!run) return noRun(name);
+  if (run.status === 'cancelled')
+    return {kind: 'rejected', reason: `run "${name}" was stopped, and a stop is final`};
+  const stale = staleFor(`run "${name}"`, run.version, if_version);
+  if (stale) return stale;
+  const {current, said, outdated} = sortSettings(run, settings, said_at);
+  if (!current) return outdatedBy(run, outdated);
+  const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
+  const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}`;
+  return {kind: 'applied', next, what};
+}
+
+export function decideScale(
+  pool: Pool,
+  settings: PoolSettings,
+  if_version: number | undefined,
+  ceilings: Ceilings,
+  said_at: string,
+): Decision<Pool> {
+  const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
+  if (stale) return stale;
+  const {current, said, outdated} = sortSettings(pool, settings, said_at);
+  if (!current) return outdatedBy(pool, outdated);
+  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings);
+  if (tooLarge) return {kind: 'rejected', reason: tooLarge};
+  const next = {...pool, ...current, said, version: pool.version + 1};
+  const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
+  return {kind: 'applied', next, what};
+}
+
+function alsoOutdated({said}: {said: Said}, fields: readonly string[]): string {
+  return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
+}
+
+/** `current`: the settings that no later message has set; undefined if later messages have set all. */
+function sortSettings<T extends object>({said}: {said: Said}, settings: T, said_at: string) {
+  const all = given(settings);
+  const {current, outdated} = splitBySaid(said, Object.keys(all), said_at);
+  const kept = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
+  return {
+    current: current.length > 0 ? (kept as Partial<typeof all>) : undefined,
+    outdated,
+    said: withSaid(said, current, said_at),
+  };
+}
+
+function staleFor(name: string, version: number, if_version: number | undefined) {
+  if (if_version === undefined || if_version === version) return undefined;
+  const reason = `${name} is at version ${version}, not ${if_version}: read it and send the message again`;
+  return {kind: 'rejected' as const, reason};
+}
+
+function given<T extends object>(settings: T): {[K in keyof T]: Exclude<T[K], undefined>} {
+  const present = Object.entries(settings).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as {[K in keyof T]: Exclude<T[K], undefined>};
+}
+
+function settingsText(settings: object): string {
+  return Object.entries(given(settings))
+    .map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+    .join(', ');
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
+import {openSchedule} from '../../shared/google/schedule.ts';
+import type {Schedule} from '../../shared/ports.ts';
+import {useLocalCloud} from './local-cloud.ts';
+
+describe('Schedule: Cloud Scheduler', () => {
+  const cloud = useLocalCloud({tick_interval_ms: 60_000});
+  const open: Schedule[] = [];
+  afterEach(async () => {
+    for (const schedule of open.splice(0)) await schedule.close();
+  });
+
+  function aSchedule(name = tickJob): Schedule {
+    const {project, url, token} = cloud();
+    const job = `projects/${project}/locations/${tickLocation}/jobs/${name}`;
+    const schedule = openSchedule({job, endpoint: url, token});
+    open.push(schedule);
+    return schedule;
+  }
+
+  async function local(): Promise<{scheduler: string; deliveries_pending: number}> {
+    return (await (await fetch(`${cloud().url}/_local`)).json()) as Awaited<ReturnType<typeof local>>;
+  }
+
+  it('is enabled at first', async () => {
+    assert.equal(await aSchedule().state(), 'ENABLED');
+  });
+
+  it('pauses and resumes, also when it is asked twice', async () => {
+    const schedule = aSchedule();
+    for (const [verb, state] of [
+      ['resume', 'ENABLED'],
+      ['pause', 'PAUSED'],
+      ['pause', 'PAUSED'],
+      ['resume', 'ENABLED'],
+      ['resume', 'ENABLED'],
+    ] as const) {
+      await schedule[verb]();
+      assert.deepEqual([await schedule.state(), (await local()).scheduler], [state, state]);
+    }
+  });
+
+  for (const verb of ['resume', 'pause'] as const)
+    it(`publishes one tick at each call of runNow after ${verb}, and keeps its state`, async () => {
+      const schedule = aSchedule();
+      await schedule[verb]();
+      const before = await local();
+      for (const published of [1, 2]) {
+        await schedule.runNow();
+        const {scheduler, deliveries_pending} = await local();
+        assert.equal(deliveries_pending - before.deliveries_pending, published);
+        assert.equal(scheduler, before.scheduler);
+      }
+    });
+
+  it('names the job and the verb in every error', async () => {
+    const schedule = aSchedule('no-such-job');
+    await assert.rejects(schedule.state(), /Failed to read .*no-such-job/);
+    await assert.rejects(schedule.runNow(), /Failed to run .*no-such-job/);
+    await assert.rejects(schedule.pause(), /Failed to pause .*no-such-job/);
+    await assert.rejects(schedule.resume(), /Failed to resume .*no-such-job/);
+  });
+});
