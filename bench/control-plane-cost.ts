@@ -1,83 +1,78 @@
 /**
- * What the control plane costs in an hour, from the operations that `bench:control-plane -- --json` has counted and a table of list
- * prices: `npm run --silent bench:control-plane -- --sizes 10000 --json > counted.json` and then
- * `npm run bench:control-plane-cost -- counted.json`.
+ * Dollars an hour of the control plane, from counted operations and list prices:
+ * `npm run --silent bench:control-plane -- --json > counted.json` and then `npm run bench:control-plane-cost -- counted.json`.
  */
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
 import {LIST_PRICES} from '../shared/domain/billing/prices.ts';
-import type {Measured} from './control-plane/measure.ts';
+import {LONGEST_QUIET_TICK_S} from './control-plane/limits.ts';
+import {costOf, HOURS_A_MONTH, PRICES, sumOf} from './control-plane/prices.ts';
+import type {Report} from './control-plane/report.ts';
 
-/**
- * Dollars, us-central1, written down from memory on 2026-11-21 and not checked against the price pages. Free tiers are left out.
- */
-const PRICES = {
-  firestore_read: 0.03 / 100_000,
-  firestore_write: 0.09 / 100_000,
-  firestore_delete: 0.01 / 100_000,
-  request: 0.4 / 1e6,
-  vcpu_s: 0.000024,
-  gib_s: 0.0000025,
-  class_a: 0.005 / 1000,
-  class_b: 0.0004 / 1000,
-  /** Of messages and events, with 1 KiB each at the least, once in and once out. */
-  pubsub_gib: 40 / 1024,
-  logging_gib: 0.5,
-  scheduler_job_month: 0.1,
-};
-
-const command = new Command('control-plane-cost')
+const command = new Command('bench:control-plane-cost')
   .argument('<counted>', 'the output of bench:control-plane --json')
   .option('--workers <count>', 'which of the sizes', '10000')
   .option('--heartbeat <s>', 'seconds between two heartbeats of a worker', '60')
   .option('--shards <count>', 'shards that a worker stores in an hour', '12')
   .option('--streams <count>', 'streams that a worker finishes in an hour', '1')
   .option('--lives <count>', 'times that a worker is lost and made again in an hour', '0.1')
+  .option('--audit <s>', 'seconds between two resyncs of the bucket', '900')
   .option('--instance <ms>', 'how long a request keeps a vCPU with 0.5 GiB to itself', '10')
   .option('--log <bytes>', 'what the log takes of each request; heartbeats are excluded', '1000')
   .parse();
 const [file = ''] = command.args;
-const {workers, heartbeat, shards, streams, lives, instance, log} = command.opts<Record<string, string>>();
+const {workers, heartbeat, shards, streams, lives, audit, instance, log} =
+  command.opts<Record<string, string>>();
 
-const counted: (Measured & {workers: number})[] = JSON.parse(readFileSync(file, 'utf8'));
+const {scenes}: Report = JSON.parse(readFileSync(file, 'utf8'));
 const n = Number(workers);
 
-/** What each kind of event takes, and how many of them there are in an hour. */
-const EVENTS = [
+function counted(what: string) {
+  const found = scenes.find(each => each.what === what && each.workers === n);
+  if (!found) throw new Error(`${file} has no "${what}" at ${n} workers`);
+  return found;
+}
+
+/**
+ * Ticks that wakes begin one after another, as shared/control-plane/state/tick-queue.ts has it. Their request stays open. A tick takes as
+ * long as a quiet tick may take: the number of ticks depends on no machine.
+ */
+const QUIET = 'tick, nothing changed';
+const cycle_s = LONGEST_QUIET_TICK_S + Math.max(10, 5 * LONGEST_QUIET_TICK_S);
+const wakes = n * Number(streams) * (counted('stream dropped').published + counted('release').published);
+const areTicksWoken = wakes > 3600 / cycle_s;
+
+type Event = {what: string; an_hour: number; is_message: boolean; is_logged: boolean; busy_s?: number};
+
+/** Events in an hour. Each message that an event publishes is a request more. */
+const EVENTS: Event[] = [
   {what: 'heartbeat', an_hour: (n * 3600) / Number(heartbeat), is_message: false, is_logged: false},
   {what: 'shard', an_hour: n * Number(shards), is_message: true, is_logged: true},
   {what: 'lease', an_hour: n * (Number(streams) + Number(lives)), is_message: false, is_logged: true},
   {what: 'release', an_hour: n * Number(streams), is_message: false, is_logged: true},
   {what: 'stream dropped', an_hour: n * Number(streams), is_message: true, is_logged: true},
-  {what: 'tick, nothing changed', an_hour: 60, is_message: false, is_logged: true},
+  {
+    ...{what: QUIET, is_message: true, is_logged: true},
+    an_hour: areTicksWoken ? 3600 / cycle_s : 60,
+    busy_s: areTicksWoken ? cycle_s : LONGEST_QUIET_TICK_S,
+  },
+  {what: 'resync', an_hour: 3600 / Number(audit), is_message: true, is_logged: true},
 ];
 
-const hour = EVENTS.map(({what, an_hour, is_message, is_logged}) => {
-  const one = counted.find(each => each.what === what && each.workers === n);
-  if (!one) throw new Error(`${file} has no "${what}" at ${n} workers`);
-  const {usage, bucket} = one;
-  const gib = 1024 ** 3;
-  const busy_s = Math.max(Number(instance) / 1000, one.seconds);
-  const parts = {
-    firestore:
-      usage.reads * PRICES.firestore_read +
-      // Each event of the timeline is deleted after its time.
-      usage.writes * (PRICES.firestore_write + PRICES.firestore_delete / 2) +
-      usage.deletes * PRICES.firestore_delete,
-    storage: bucket.class_a * PRICES.class_a + bucket.class_b * PRICES.class_b,
-    requests: PRICES.request,
-    compute: busy_s * (PRICES.vcpu_s + 0.5 * PRICES.gib_s),
-    messages: is_message ? (2 * 2048 * PRICES.pubsub_gib) / gib : 0,
-    logs: is_logged ? (Number(log) * PRICES.logging_gib) / gib : 0,
-  };
-  const each = Object.values(parts).reduce((sum, usd) => sum + usd, 0);
-  return {what, an_hour, usd: each * an_hour, parts};
+const hour = EVENTS.map(({what, an_hour, is_message, is_logged, busy_s}) => {
+  const one = counted(what);
+  const parts = costOf(one, {
+    busy_s: busy_s ?? Math.max(Number(instance) / 1000, one.seconds),
+    requests: 1 + one.published,
+    messages: (is_message ? 1 : 0) + one.published,
+    log_bytes: is_logged ? Number(log) : 0,
+  });
+  return {what, an_hour, usd: sumOf(parts) * an_hour, parts};
 });
 
-/** A shard's own upload is the extractor's, and is shown beside. */
+/** Uploads of shards are operations of the extractor. */
 const uploads = n * Number(shards) * PRICES.class_a;
-const scheduler = PRICES.scheduler_job_month / 730;
-const total = hour.reduce((sum, {usd}) => sum + usd, scheduler);
+const total = hour.reduce((sum, {usd}) => sum + usd, PRICES.scheduler_job_month / HOURS_A_MONTH);
 const tpus = n * (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN);
 
 for (const {what, an_hour, usd, parts} of hour) {

@@ -1,56 +1,67 @@
-/**
- * What the control plane costs as it grows: the real tick, shard event, heartbeat and so on over the embedded store, at several
- * sizes, each in a process of its own. Prints time, operations as Firestore and Cloud Storage bill them, the memory of the
- * process, and how each grew against the size before: `npm run bench:control-plane -- --help`.
- */
+/** Costs of the control plane as it grows, and their limits: `npm run bench:control-plane -- --help`. */
 import {spawnSync} from 'node:child_process';
 import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {Command} from 'commander';
-import type {Ended} from './control-plane/ends.ts';
-import type {Measured} from './control-plane/measure.ts';
+import {checkLimits, LIMITED_SCENES, limitLines, MAIN} from './control-plane/limits.ts';
+import {idleMonthOf} from './control-plane/prices.ts';
+import {print, type Report, type Row} from './control-plane/report.ts';
+import {configOf, RUNS, type Size} from './control-plane/scene.ts';
+import type {Ended, Measured} from './control-plane/scene-work.ts';
+import {SCENES} from './control-plane/scenes.ts';
 
-const SCENES = [
-  'tick of a new instance',
-  'tick, nothing changed',
-  'tick, a tenth preempted',
-  'tick, all drained',
-  'tick, all gone',
-  'heartbeat',
-  'shard',
-  'lease',
-  'release',
-  'stream dropped',
-  '5000 shards behind',
-];
+const IDLE_TICK = 'tick, idle';
+const IDLE_RESYNC = 'resync, idle';
 
-/** A thousand TPUs go, each scene with so many streams in its run. */
+/** A thousand TPUs go, and their run has so many streams. */
 const ENDS = [
   {verb: 'complete', name: 'a run of 100,000 streams completes', workers: 1000, streams: 100_000},
   {verb: 'fail', name: '1 % of commits fail', workers: 1000, streams: 1},
 ];
 
-const {sizes, streams, latency, scenes, json} = new Command('bench:control-plane')
-  .option('--sizes <workers>', 'how many workers, with commas between', '100,1000,10000')
-  .option('--streams <count>', 'streams for each worker', '10')
-  .option('--latency <ms>', 'what every round trip to the Store and the bucket takes', '0')
-  .option('--scenes <names>', 'parts of the names of what to measure, with semicolons between', '')
-  .option('--json', 'print everything as JSON')
-  .parse()
-  .opts<{sizes: string; streams: string; latency: string; scenes: string; json?: boolean}>();
-
-const isChosen = (name: string) => scenes.split(';').some(part => name.includes(part));
-const chosen = SCENES.filter(isChosen);
-const folder = mkdtempSync(join(tmpdir(), 'gleaner-bench-'));
-const results: (Measured & {workers: number; streams: number})[] = [];
+/** Enough for every scene. */
+const FEWEST_WORKERS = 100;
 
 /** As in a function of 512 MiB: without a limit Node grows its heap instead of collecting it. */
 const HEAP = ['--max-old-space-size=128', '--max-semi-space-size=8'];
 
-function measure(...args: string[]): string {
-  return inProcess('./control-plane/measure.ts', ...args);
+type Options = {
+  sizes: string;
+  streams: string;
+  latency: string;
+  scenes: string;
+  limits?: boolean;
+  json?: boolean;
+};
+
+const HELP = `
+Runs the real handlers over the embedded store. Each scene runs in a process of its own, on a copy of the documents of its size:
+workers at work, ten streams for each, and as many gone workers. Prints time, operations as Firestore and Cloud Storage bill them,
+and memory. A size is also compared with the size before.
+
+Scenes: ${[...Object.keys(SCENES), ...ENDS.map(({name}) => name)].join('; ')}.
+
+Limits at ${MAIN.workers.toLocaleString('en')} workers and ${MAIN.streams.toLocaleString('en')} streams (documents are reads and writes):
+  ${limitLines().join('\n  ')}
+The exit code is 1 if a measured figure is over its limit.
+
+"pause" counts the command and the tick that tells the workers, without the counts of a quiet tick. "1,000 drops" lets each tick take
+as long as a quiet tick may take. The time of the quiet tick is the fastest of five.`;
+
+function optionsOf(): Options {
+  return new Command('bench:control-plane')
+    .description('Measures what the control plane costs as it grows, and checks the limits.')
+    .option('--sizes <workers>', 'living workers, with commas between', '100,1000,10000')
+    .option('--streams <count>', 'streams for each worker', '10')
+    .option('--latency <ms>', 'duration of each round trip to the Store and the bucket', '0')
+    .option('--scenes <names>', 'parts of the names of scenes, with semicolons between', '')
+    .option('--limits', 'only the scenes with limits and the idle month, at the main size')
+    .option('--json', 'print everything as JSON')
+    .addHelpText('after', HELP)
+    .parse()
+    .opts<Options>();
 }
 
 function inProcess(module: string, ...args: string[]): string {
@@ -63,63 +74,72 @@ function inProcess(module: string, ...args: string[]): string {
   return stdout;
 }
 
-const ratio = (now: number, before: number | undefined) =>
-  before ? `×${(now / before).toFixed(1)}` : before === undefined ? '' : '-';
-
-function line(one: (typeof results)[number], before: (typeof results)[number] | undefined): string {
-  const {seconds, usage, bucket, published, peak_mb} = one;
-  const cells = [
-    one.workers.toString().padStart(7),
-    `${(seconds * 1000).toFixed(1)} ms ${ratio(seconds, before?.seconds)}`.padStart(20),
-    `${usage.reads.toFixed(1)} ${ratio(usage.reads, before?.usage.reads)}`.padStart(16),
-    `${usage.writes.toFixed(1)} ${ratio(usage.writes, before?.usage.writes)}`.padStart(14),
-    `${usage.transactions.toFixed(0)}`.padStart(7),
-    `${bucket.class_a.toFixed(1)}`.padStart(8),
-    `${bucket.class_b.toFixed(1)}`.padStart(8),
-    `${published.toFixed(0)}`.padStart(7),
-    `${usage.most_writes} (${(usage.most_bytes / 1024).toFixed(0)} KiB)`.padStart(16),
-    `${peak_mb.toFixed(0)} MB ${ratio(peak_mb, before?.peak_mb)}`.padStart(12),
-  ];
-  return cells.join(' ');
-}
-
-function lineOfEnd({what, ticks, first_delete_s, last_delete_s, deletes, ...of}: Ended): string {
-  const told = deletes.filter(count => count > 0).join(', ');
-  return [
-    `\n${what}: ${ticks} ticks, the longest ${of.longest_s.toFixed(1)} s, none with more than ${of.longest_cpu_s.toFixed(1)} s of processor time`,
-    `TPUs told to go by tick: ${told}; the first after ${first_delete_s.toFixed(2)} s, the last after ${last_delete_s.toFixed(2)} s`,
-    `peak heap ${of.peak_heap_mb.toFixed(0)} MB of 128 MB, process ${of.peak_mb.toFixed(0)} MB`,
-  ].join('\n  ');
-}
-
-const ends: Ended[] = [];
-try {
-  for (const {verb, workers, streams, name} of ENDS.filter(({name}) => isChosen(name))) {
+function measureEnds(folder: string, {latency}: Options, isChosen: (name: string) => boolean): Ended[] {
+  return ENDS.filter(({name}) => isChosen(name)).map(({verb, workers, streams, name}) => {
     const args = [join(folder, `${verb}.sqlite`), String(workers), String(streams), latency];
     inProcess('./control-plane/ends.ts', 'build', ...args);
-    ends.push({...JSON.parse(inProcess('./control-plane/ends.ts', verb, ...args)), what: name});
-  }
-  for (const workers of chosen.length > 0 ? sizes.split(',').map(Number) : []) {
-    const size = [String(workers), String(workers * Number(streams))];
-    const file = join(folder, `${workers}.sqlite`);
-    measure('build', file, ...size, '0');
-    for (const scene of chosen) {
-      const measured: Measured = JSON.parse(measure('measure', file, ...size, latency, scene));
-      results.push({...measured, workers, streams: workers * Number(streams)});
-      if (!json) process.stderr.write(`${workers} workers: ${scene} ${measured.seconds.toFixed(3)} s\n`);
-    }
-  }
-} finally {
-  rmSync(folder, {recursive: true, force: true});
+    const ended: Ended = JSON.parse(inProcess('./control-plane/ends.ts', verb, ...args));
+    process.stderr.write(`${name}\n`);
+    return {...ended, what: name};
+  });
 }
-if (json) console.log(JSON.stringify([...results, ...ends]));
-else {
-  for (const scene of chosen) {
-    console.log(
-      `\n${scene}\nworkers                 time            reads         writes  trans. class A   class B  publ.   largest commit         peak`,
-    );
-    const rows = results.filter(({what}) => what === scene);
-    for (const [index, row] of rows.entries()) console.log(line(row, rows[index - 1]));
-  }
-  for (const end of ends) console.log(lineOfEnd(end));
+
+function measureSize(folder: string, size: Size, chosen: readonly string[], latency: string): Row[] {
+  const args = [join(folder, `${size.workers}.sqlite`), String(size.workers), String(size.streams)];
+  inProcess('./control-plane/measure.ts', 'build', ...args, '0');
+  return chosen.map((scene): Row => {
+    const output = inProcess('./control-plane/measure.ts', 'measure', ...args, latency, scene);
+    const measured: Measured = JSON.parse(output);
+    process.stderr.write(`${size.workers} workers: ${scene} ${measured.seconds.toFixed(3)} s\n`);
+    return {...measured, ...size};
+  });
 }
+
+function measureAll(options: Options): Report {
+  const {latency} = options;
+  const isChosen = choiceOf(options);
+  const chosen = Object.keys(SCENES).filter(isChosen);
+  const sizes = chosen.length > 0 ? sizesOf(options) : [];
+  const folder = mkdtempSync(join(tmpdir(), 'gleaner-bench-'));
+  try {
+    const ends = measureEnds(folder, options, isChosen);
+    const rows = sizes.flatMap(size => measureSize(folder, size, chosen, latency));
+    return {ends, scenes: rows, ...judge(rows)};
+  } finally {
+    rmSync(folder, {recursive: true, force: true});
+  }
+}
+
+function choiceOf({limits, scenes}: Options): (name: string) => boolean {
+  const isNamed = (name: string) => scenes.split(';').some(part => name.includes(part));
+  const isLimited = (name: string) => LIMITED_SCENES.has(name) || name === IDLE_RESYNC;
+  const isChosen = (name: string) => isNamed(name) && (!limits || isLimited(name));
+  if (![...Object.keys(SCENES), ...ENDS.map(({name}) => name)].some(isChosen))
+    throw new Error(`Failed to find a scene with "${scenes}" in its name: see --help`);
+  return isChosen;
+}
+
+function sizesOf({limits, sizes, streams}: Options): Size[] {
+  if (limits) return [MAIN];
+  return sizes.split(',').map(text => {
+    const workers = Number(text);
+    if (!(workers >= FEWEST_WORKERS && Number.isInteger(workers / RUNS)))
+      throw new Error(
+        `Failed to measure ${text} workers: give a multiple of ${RUNS}, at least ${FEWEST_WORKERS}`,
+      );
+    return {workers, streams: workers * Number(streams)};
+  });
+}
+
+function judge(rows: readonly Row[]): Pick<Report, 'checks' | 'idle_month'> {
+  const main = rows.filter(({workers, streams}) => workers === MAIN.workers && streams === MAIN.streams);
+  const [tick, resync] = [IDLE_TICK, IDLE_RESYNC].map(scene => main.find(({what}) => what === scene));
+  const idle_month = tick && resync ? idleMonthOf(tick, resync, configOf(MAIN).audit_s) : null;
+  return {checks: checkLimits(main), idle_month};
+}
+
+const options = optionsOf();
+const report = measureAll(options);
+if (options.json) console.log(JSON.stringify(report));
+else print(report);
+process.exitCode = report.checks.some(({is_over}) => is_over) ? 1 : 0;

@@ -1,9 +1,9 @@
-/** A bucket that holds the streams of a scene without keeping them in memory, and counts what Cloud Storage bills. */
+/** A bucket that makes the stream objects of a scene on demand, and counts operations as Cloud Storage bills them. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {iso} from '../../shared/domain/time.ts';
 import type {ObjectInfo, Objects} from '../../shared/ports.ts';
 
-/** Listings are of class A and have a thousand objects a page; looks and reads are of class B. */
+/** Class A: pages of a listing, a thousand objects each, and writes. Class B: looks and reads. */
 export type BucketUsage = {class_a: number; class_b: number};
 
 const PAGE = 1000;
@@ -16,12 +16,12 @@ export class SceneBucket implements Objects {
   readonly #streams: readonly string[];
   readonly #latency_ms: number;
   readonly #textOf: (name: string) => string | undefined;
-  /** Hears of every read. */
+  /** Called at every read. */
   onRead = () => {};
-  /** Of the manifest that was written last. */
+  /** Result in the manifest that was written last. */
   result: {streams: number} | undefined;
 
-  /** `textOf`: what an object holds that is read. */
+  /** `textOf`: the text of an object that is read. */
   constructor(
     streams: readonly string[],
     latency_ms: number,
@@ -80,7 +80,7 @@ export class SceneBucket implements Objects {
   }
 }
 
-/** What every stream object of a scene is. */
+/** Facts of a stream object of a scene. */
 export function contentOf(name: string): ObjectInfo {
   return {
     name,

@@ -1,8 +1,11 @@
-/** Counts what a Store is asked for, as Firestore bills it, and lets every round trip take as long as one to Firestore does. */
+/** Counts the operations of a Store as Firestore bills them, and delays each round trip. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {CollectionPath, Document, Store} from '../../shared/ports.ts';
 
-/** Documents read (an aggregation reads one for every thousand that it matches), written and deleted. */
+/**
+ * Documents read, written and deleted. A query reads at least one document. A count or a sum reads one for each thousand. The reads of
+ * a transaction that runs again count again.
+ */
 export type Usage = {
   reads: number;
   writes: number;
@@ -10,7 +13,7 @@ export type Usage = {
   /** Round trips. */
   calls: number;
   transactions: number;
-  /** The most that one commit wrote. */
+  /** Documents and bytes of the largest commit. */
   most_writes: number;
   most_bytes: number;
 };
@@ -77,7 +80,7 @@ export function metered(
             tx.delete(path);
           },
         });
-        // The commit is a round trip too.
+        // The commit is a round trip.
         await call(async () => {});
         return outcome;
       });
@@ -90,4 +93,18 @@ export function metered(
     },
     close: () => store.close(),
   };
+}
+
+/** Documents that were read, written or deleted. */
+export function documentsOf({reads, writes, deletes}: Usage): number {
+  return reads + writes + deletes;
+}
+
+/** Adds the counts to `usage`, or subtracts them with a factor of -1. The largest commit is no sum. */
+export function addTo(usage: Usage, counts: Usage, factor: 1 | -1 = 1): void {
+  for (const key of ['reads', 'writes', 'deletes', 'calls', 'transactions'] as const)
+    usage[key] += factor * counts[key];
+  if (factor === -1) return;
+  usage.most_writes = Math.max(usage.most_writes, counts.most_writes);
+  usage.most_bytes = Math.max(usage.most_bytes, counts.most_bytes);
 }

@@ -1,8 +1,12 @@
-/** A control plane in the middle of its work: workers at work on streams of four runs, half of which are done. */
+/**
+ * Documents of a control plane at work: every worker has a stream of one of four runs, half of the other streams are complete, and there
+ * are as many gone workers as living ones.
+ */
 import {loadConfig} from '../../shared/contracts/config.ts';
+import {newZone} from '../../shared/domain/fleet/placement.ts';
 import {slotsOf} from '../../shared/domain/fleet/pool.ts';
-import {shardObject, streamId, streamObject} from '../../shared/domain/names.ts';
-import {NO_ORDERS, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {shardObject, streamId, streamObject, workerName} from '../../shared/domain/names.ts';
+import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
@@ -10,12 +14,15 @@ import type {Document, Store, Tpu} from '../../shared/ports.ts';
 import {contentOf} from './bucket.ts';
 
 export const NOW = Date.parse('2026-11-21T12:00:00.000Z');
-const RUNS = 4;
+export const RUNS = 4;
 const WORKERS_PER_ZONE = 1000;
 const BATCH = 400;
 const SHARDS_STORED = 20;
 export const HASH = 'a'.repeat(64);
 
+const BUNDLE = 'c'.repeat(64);
+
+/** Living workers, and streams. */
 export type Size = {workers: number; streams: number};
 
 export function configOf({workers}: Size) {
@@ -24,15 +31,16 @@ export function configOf({workers}: Size) {
     GLEANER_PROJECT: 'bench',
     GLEANER_BUCKET: 'bench',
     GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
-    GLEANER_BUNDLE: 'c'.repeat(64),
-    GLEANER_TICK_JOB: 'projects/bench/locations/us-central1/jobs/tick',
+    GLEANER_BUNDLE: BUNDLE,
     GLEANER_ZONES: Array.from({length: zones}, (_, zone) => `us-central${zone + 1}-a`).join(),
     GLEANER_WORKERS_PER_ZONE: String(Math.ceil(workers / zones)),
     GLEANER_MAX_WORKERS: String(zones * Math.ceil(workers / zones)),
   });
 }
 
-const runName = (run: number) => `run-${run}`;
+export function runName(run: number): string {
+  return `run-${run}`;
+}
 
 export function streamNames({streams}: Size): string[] {
   const each = streams / RUNS;
@@ -41,7 +49,7 @@ export function streamNames({streams}: Size): string[] {
   ).sort();
 }
 
-/** Every worker works on a stream of its own; of the other streams, half are complete and some have failed. */
+/** A stream that a worker has; or one that is complete, pending or failed. */
 function streamOf(size: Size, slots: readonly {name: string}[], index: number): Stream {
   const each = size.streams / RUNS;
   const [run, place] = [runName(Math.floor(index / each)), index % each];
@@ -58,11 +66,7 @@ function streamOf(size: Size, slots: readonly {name: string}[], index: number): 
   };
   const worker = workerOn(size, index);
   if (worker !== undefined) {
-    const lease = {
-      worker: slots[worker]?.name ?? '',
-      incarnation: 3,
-      epoch: 2,
-    };
+    const lease = {worker: slots[worker]?.name ?? '', incarnation: 3, epoch: 2};
     const updated_at = iso(NOW - (index % 1800) * 1000);
     return {...stream, ...stored, status: 'in_progress', epoch: 2, lease, updated_at};
   }
@@ -71,15 +75,17 @@ function streamOf(size: Size, slots: readonly {name: string}[], index: number): 
   return stream;
 }
 
-/** The first streams of each run are at work. */
+/** The worker that has the stream: the first streams of each run are leased. */
 function workerOn({workers, streams}: Size, index: number): number | undefined {
   const [run, place] = [Math.floor(index / (streams / RUNS)), index % (streams / RUNS)];
   return place < workers / RUNS ? run * (workers / RUNS) + place : undefined;
 }
 
-export function workersOf(size: Size): Worker[] {
+/** The living workers, or the first `most` of them. */
+export function workersOf(size: Size, most = size.workers): Worker[] {
   const each = size.workers / RUNS;
-  return slotsOf(configOf(size).pool).map((slot, index) => {
+  const slots = slotsOf(configOf(size).pool).slice(0, most);
+  return slots.map((slot, index) => {
     const run = runName(Math.floor(index / each));
     const worker: Worker = {
       ...newWorker(slot.name, slot, NOW - 86_400_000),
@@ -91,6 +97,9 @@ export function workersOf(size: Size): Worker[] {
       costs_at: iso(NOW - 20_000),
       charged_to: run,
       incarnation: 3,
+      born_at: iso(NOW - 3_800_000),
+      hello_at: iso(NOW - 3_600_000),
+      bundle: BUNDLE,
       provider_state: 'READY',
       health: 'HEALTHY',
       heartbeat_at: iso(NOW - (index % 20) * 1000),
@@ -106,6 +115,22 @@ export function workersOf(size: Size): Worker[] {
       updated_at: iso(NOW - 3_600_000),
     };
     return worker;
+  });
+}
+
+/** Workers whose slots a larger pool once had. */
+function goneWorkersOf(size: Size): Worker[] {
+  const {pool} = configOf(size);
+  return slotsOf(pool).map(living => {
+    const slot = {pool: living.pool, zone: living.zone, slot: living.slot + pool.workers_per_zone};
+    return {
+      ...newWorker(workerName(slot), slot, NOW - 86_400_000),
+      phase_since_at: iso(NOW - 43_200_000),
+      incarnation: 7,
+      hello_at: iso(NOW - 50_000_000),
+      bundle: BUNDLE,
+      last_death: 'not needed any more',
+    };
   });
 }
 
@@ -125,12 +150,22 @@ export function nodesOf(size: Size): Tpu[] {
 export async function fill(store: Store, size: Size): Promise<void> {
   const documents: [string, object][] = [];
   for (let run = 0; run < RUNS; run++) documents.push([`runs/${runName(run)}`, aRun(runName(run))]);
-  for (const worker of workersOf(size)) documents.push([`workers/${worker.name}`, worker]);
-  const slots = slotsOf(configOf(size).pool);
+  const {pool} = configOf(size);
+  for (const zone of pool.zones) documents.push([`zones/${zone}`, newZone(zone, NOW - 86_400_000)]);
+  for (const worker of [...workersOf(size), ...goneWorkersOf(size)])
+    documents.push([`workers/${worker.name}`, worker]);
+  const slots = slotsOf(pool);
   for (let index = 0; index < size.streams; index++) {
     const stream = streamOf(size, slots, index);
     documents.push([`runs/${stream.run}/streams/${stream.stream}`, stream]);
   }
+  await putAll(store, documents);
+}
+
+export async function putAll(
+  store: Store,
+  documents: readonly [path: string, data: object][],
+): Promise<void> {
   for (let first = 0; first < documents.length; first += BATCH)
     await store.transaction(async tx => {
       for (const [path, data] of documents.slice(first, first + BATCH)) tx.set(path, data as Document);
@@ -149,7 +184,7 @@ function aRun(run: string): Run {
     budget_usd: 1e6,
     spent_usd: 0,
     cost_usd: 0,
-    ...NO_ORDERS,
+    ...NO_MESSAGES,
     affinity: 'any',
     stream_offset: 0,
     ...NO_STREAMS,
@@ -158,7 +193,7 @@ function aRun(run: string): Run {
   };
 }
 
-/** The shard that comes after those that the scene's streams have, and so on. */
+/** The shard behind the stored shards of a leased stream, and `further` shards behind that one. */
 export function nextShard(run: string, stream: string, further = 0) {
   const shard = SHARDS_STORED + 1 + further;
   return {

@@ -1,0 +1,172 @@
+/** Scenes of events: what workers, the bucket and operators send. */
+import {handleObjectEvent} from '../../shared/control-plane/handlers/object-event.ts';
+import {answerWorker} from '../../shared/control-plane/handlers/worker-request.ts';
+import {PENDING} from '../../shared/control-plane/state/documents.ts';
+import {pagesOf} from '../../shared/control-plane/state/pages.ts';
+import {advanceStream} from '../../shared/control-plane/streams/advance-checkpoint.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Stored} from '../../shared/ports.ts';
+import {dropStreams} from './burst.ts';
+import {addTo, documentsOf, noUsage, type Usage} from './meter.ts';
+import {nextShard, RUNS, runName, workersOf} from './scene.ts';
+import type {Scene, Work} from './scene-work.ts';
+import type {World} from './world.ts';
+
+/** No scene has fewer workers in a run. */
+const TIMES = 20;
+const SHARDS_BEHIND = 5000;
+const ASKERS = 100;
+const DROPS = 1000;
+const DROPPED_WITHIN_S = 60;
+
+type Sender = {worker: string; incarnation: number; host: number};
+type Lease = {run: string; stream: string; epoch: number};
+
+/** The first workers, and the streams that they have. */
+function senders({size}: World, count: number): {sender: Sender; lease: Lease}[] {
+  return workersOf(size, count).map(({name, work}) => {
+    const [run = '', stream = ''] = work?.split('/') ?? [];
+    return {sender: {worker: name, incarnation: 3, host: 0}, lease: {run, stream, epoch: 2}};
+  });
+}
+
+/** Sends one event for each of the first workers. */
+function each(world: World, send: (of: {sender: Sender; lease: Lease}, index: number) => unknown): Work {
+  const all = senders(world, TIMES);
+  return {
+    times: TIMES,
+    run: async () => {
+      for (const [index, of] of all.entries()) await send(of, index);
+    },
+  };
+}
+
+function putShard({bucket}: World, {run, stream}: Lease, further = 0): string {
+  const {name, metadata} = nextShard(run, stream, further);
+  bucket.put(name, 1e9, metadata);
+  return name;
+}
+
+/** The first workers have completed their streams. */
+async function completeStreams(world: World, count: number): Promise<void> {
+  for (const worker of workersOf(world.size, count)) {
+    const [run, stream] = worker.work?.split('/') ?? [];
+    const path = `runs/${run}/streams/${stream}`;
+    const completed = {...(await world.store.get(path)), status: 'completed', finished: true, lease: null};
+    const idle = {...worker, phase: 'idle', work: null, epoch: null, claimed_at: null};
+    await world.change([
+      [path, completed],
+      [`workers/${worker.name}`, idle],
+    ]);
+  }
+}
+
+/** Completes every pending stream, except the last ones of the last run, and runs a tick. */
+async function keepPending(world: World, count: number): Promise<void> {
+  let last: Stored[] = [];
+  for (let run = 0; run < RUNS; run++)
+    for await (const page of pagesOf(world.store, paths.streams(runName(run)), {where: [PENDING]})) {
+      const all = [...last, ...page];
+      last = all.slice(-count);
+      const over = all.slice(0, -count);
+      await world.change(over.map(({path, data}) => [path, {...data, status: 'completed', finished: true}]));
+    }
+  await world.tick();
+}
+
+/** The first workers send their requests at the same time. Each request has a count of its own. */
+function askAtOnce(world: World): Work {
+  const requests = senders(world, ASKERS).map(({sender}) => ({sender, usage: noUsage()}));
+  let granted = 0;
+  const ask = async ({sender, usage}: {sender: Sender; usage: Usage}) => {
+    const {body} = await answerWorker(world.countedBy(usage), {action: 'lease', ...sender});
+    if ('action' in body && body.action === 'work') granted += 1;
+    addTo(world.usage, usage);
+  };
+  return {
+    times: ASKERS,
+    run: () => Promise.all(requests.map(ask)),
+    facts: () => ({
+      worst: Math.max(...requests.map(({usage}) => documentsOf(usage))),
+      note: `${granted} of ${ASKERS} requests get a stream`,
+    }),
+  };
+}
+
+export const EVENT_SCENES: Record<string, Scene> = {
+  heartbeat: async world =>
+    each(world, ({sender, lease}) => {
+      const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};
+      const progress = {...counts, tokens_per_s: 9000};
+      return answerWorker(world.deps, {action: 'heartbeat', ...sender, phase: 'running', lease, progress});
+    }),
+  /** The first shard of the run is not measured: the process then knows the hash of its spec. */
+  shard: async world => {
+    const [first = '', ...names] = senders(world, TIMES + 1).map(({lease}) => putShard(world, lease));
+    await handleObjectEvent(world.deps, first);
+    return each(world, (_, index) => handleObjectEvent(world.deps, names[index] ?? ''));
+  },
+  lease: async world => {
+    await completeStreams(world, TIMES);
+    return each(world, ({sender}) => answerWorker(world.deps, {action: 'lease', ...sender}));
+  },
+  [`${ASKERS} workers ask at once`]: async world => {
+    await completeStreams(world, ASKERS);
+    return askAtOnce(world);
+  },
+  [`${ASKERS} workers ask at once for the last ${ASKERS} streams`]: async world => {
+    await completeStreams(world, ASKERS);
+    await keepPending(world, ASKERS);
+    return askAtOnce(world);
+  },
+  release: async world =>
+    each(world, ({sender, lease}) =>
+      answerWorker(world.deps, {action: 'release', ...sender, lease, outcome: 'drained', failure: null}),
+    ),
+  'stream dropped': async world =>
+    each(world, (_, index) =>
+      handleObjectEvent(world.deps, `datasets/run-0/stream_${9_000_000 + index}.jsonl`),
+    ),
+  '1,000 drops within 60 s': async world => {
+    let ticks = 0;
+    return {
+      times: DROPS,
+      run: async () => {
+        ticks = await dropStreams(world, DROPS, DROPPED_WITHIN_S);
+      },
+      facts: () => ({note: `${ticks} ticks`}),
+    };
+  },
+  configure: async world =>
+    each(world, (_, index) =>
+      world.control(String(index), {action: 'configure', run: 'run-0', priority: index + 1}),
+    ),
+  cancel: async world =>
+    each(world, ({lease: {run, stream}}, index) =>
+      world.control(String(index), {action: 'cancel', run, stream}),
+    ),
+  /** The command and the tick that tells the workers, without the counts of a quiet tick, for each leased stream of the run. */
+  pause: async world => {
+    await world.tick();
+    await world.minute();
+    world.resetCounts();
+    await world.tick();
+    const quiet = {...world.usage};
+    await world.minute();
+    return {
+      times: world.size.workers / RUNS,
+      less: quiet,
+      run: async () => {
+        await world.control('pause', {action: 'pause', run: runName(0)});
+        await world.tick();
+      },
+    };
+  },
+  [`${SHARDS_BEHIND} shards behind`]: async world => {
+    const [first] = senders(world, 1);
+    if (!first) throw new Error('The scene has no worker');
+    const {lease} = first;
+    for (let further = 0; further < SHARDS_BEHIND; further++) putShard(world, lease, further);
+    return {run: () => advanceStream(world.deps, lease.run, lease.stream)};
+  },
+};

@@ -1,0 +1,87 @@
+/** Scenes of one tick, and of the resync of the bucket. */
+import {UNFINISHED} from '../../shared/control-plane/state/documents.ts';
+import {pagesOf} from '../../shared/control-plane/state/pages.ts';
+import {startTask} from '../../shared/control-plane/state/tasks.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Tpu} from '../../shared/ports.ts';
+import {RUNS, runName, workersOf} from './scene.ts';
+import type {Scene, Work} from './scene-work.ts';
+import type {World} from './world.ts';
+
+const ROUNDS = 5;
+
+/** Runs a tick, so that the next tick finds nothing new. */
+async function quietMinute(world: World): Promise<void> {
+  await world.tick();
+  await world.minute();
+}
+
+function aTick(world: World): Work {
+  return {run: () => world.tick()};
+}
+
+function withEvery(nodes: readonly Tpu[], nth: number, change: Partial<Tpu>): Tpu[] {
+  return nodes.map((tpu, index) => (index % nth === 0 ? {...tpu, ...change} : tpu));
+}
+
+/** Completes every run and deletes every living worker. Gone workers are left. */
+async function empty(world: World): Promise<void> {
+  world.nodes = [];
+  await world.changeRuns({status: 'completed', streams_pending: 0, streams_in_progress: 0});
+  for (let run = 0; run < RUNS; run++)
+    for await (const page of pagesOf(world.store, paths.streams(runName(run)), {where: [UNFINISHED]}))
+      await world.change(page.map(({path, data}) => [path, {...data, status: 'completed', lease: null}]));
+  const {length} = workersOf(world.size);
+  const living = workersOf(world.size).map(({name}) => name);
+  for (let first = 0; first < length; first += 400)
+    await world.store.transaction(async tx => {
+      for (const name of living.slice(first, first + 400)) tx.delete(`workers/${name}`);
+    });
+}
+
+async function aResync(world: World): Promise<Work> {
+  world.now += 900_000;
+  await startTask(world.deps, {task: 'resync', run: null});
+  return {run: () => world.deliverTasks()};
+}
+
+export const TICK_SCENES: Record<string, Scene> = {
+  'tick, nothing changed': async world => {
+    await quietMinute(world);
+    return {...aTick(world), rounds: ROUNDS, again: () => world.minute()};
+  },
+  'tick, a tenth preempted': async world => {
+    await quietMinute(world);
+    world.nodes = withEvery(world.nodes, 10, {state: 'PREEMPTED'});
+    return aTick(world);
+  },
+  'tick, all drained': async world => {
+    await world.tick();
+    await world.changeRuns({status: 'paused'});
+    await world.minute();
+    return aTick(world);
+  },
+  'tick, all gone': async world => {
+    await world.changeRuns({status: 'cancelled'});
+    const going = {phase: 'deleting', work: null, epoch: null};
+    await world.change(
+      workersOf(world.size).map(worker => [`workers/${worker.name}`, {...worker, ...going}]),
+    );
+    world.nodes = [];
+    return aTick(world);
+  },
+  'tick, idle': async world => {
+    await empty(world);
+    await world.tick();
+    world.now += 60_000;
+    return aTick(world);
+  },
+  resync: async world => {
+    await quietMinute(world);
+    return aResync(world);
+  },
+  'resync, idle': async world => {
+    await empty(world);
+    return aResync(world);
+  },
+};
