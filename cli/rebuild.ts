@@ -21,7 +21,7 @@ import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, say, warn} from './output.ts';
 
-/** A function may take minutes over a run of many streams, and Cloud TPU over the deletion of nodes without a document. */
+/** Limits of waiting: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
 const WAIT_S = 600;
 const WAIT_FOR_TASK_S = 1800;
 const POLL_MS = 250;
@@ -29,8 +29,9 @@ const POLL_MS = 250;
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
 /**
- * Makes the work state again from the bucket: a message `rebuild` for each run, which the functions obey. Without a run, nodes without
- * a document are deleted first. With `dryRun` nothing is sent: the documents are compared with the bucket here. Exit 1: a message was refused, or something is not right.
+ * Rebuilds the documents of one run, or of every run, from the bucket with a `rebuild` message. A rebuild of every run first deletes
+ * nodes without a document. `dryRun` sends no message and compares the documents with the bucket. Exit code 1: the message was refused,
+ * or a stream is not right.
  */
 export async function rebuild(
   run: string | undefined,
@@ -65,7 +66,7 @@ export async function rebuild(
   }
 }
 
-/** Waits for a rebuild to end, and prints how far it is. Gives up when the task stands still. */
+/** Waits for a rebuild to end, and prints its progress. Gives up when the task makes no progress. */
 async function resultOf(store: Store, run: string | null): Promise<{outcome: string; reason: string}> {
   const path = paths.task(taskId({task: 'rebuild', run}));
   let [moved_ms, moved_at, printed] = [Date.now(), '', ''];
@@ -80,12 +81,14 @@ async function resultOf(store: Store, run: string | null): Promise<{outcome: str
     printed = progress;
     await sleep(POLL_MS);
   }
-  throw new CliError(`${path} has stood still for ${WAIT_FOR_TASK_S} s: see the log of the function on-task`);
+  throw new CliError(
+    `${path} has made no progress for ${WAIT_FOR_TASK_S} s: see the log of the function on-task`,
+  );
 }
 
 function progressOf(run: string | null, cursor: string): string {
   const {tally} = cursor === '' ? {} : (JSON.parse(cursor) as {tally?: Tally});
-  return tally === undefined ? '' : `${run}: ${tally.streams} streams are compared`;
+  return tally === undefined ? '' : `${run}: ${tally.streams} streams compared`;
 }
 
 async function compare(
@@ -119,7 +122,7 @@ async function compare(
   if (reports.some(({right}) => !right)) process.exitCode = 1;
 }
 
-/** The streams whose shards do not belong together, which no document can mend. */
+/** Streams whose shards do not belong together: a rebuild cannot mend them. */
 async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> {
   return (await surveyRun(sources, run)).filter(({finding}) => finding === 'faulty');
 }
@@ -130,7 +133,7 @@ function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurve
   return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
 }
 
-/** What the functions recorded of a message; they may not have it yet. */
+/** Waits for the recorded outcome of a message. */
 async function outcomeOf(
   store: Store,
   id: string,

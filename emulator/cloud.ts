@@ -78,7 +78,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       committed: (kind, object) => {
         if (kind !== 'finalized') return;
         for (const listener of listeners) {
-          // The object is stored, whatever a listener makes of it.
+          // The object stays stored when a listener throws.
           try {
             listener(infoOf(object));
           } catch (error) {
@@ -111,8 +111,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const publisher = new Topics(database, events, project, topics);
 
     const fault = async (kind: string, target: string): Promise<string> => {
-      if (storage_only)
-        throw badFault('This cloud has storage only, so there is nothing to inject a fault into');
+      if (storage_only) throw badFault('This emulator has storage only: it has no target for a fault');
       const toOne = () =>
         isQueueFault(kind) ? queue.inflict(kind, target) : nodes.inflict(kind as NodeFault, target);
       const done = faults.set(kind, target) ?? (await toOne());
@@ -177,7 +176,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       ends.push(async () => {
         queue.stop();
         nodes.stop();
-        // Deliveries under way would wait for their functions, so those end at the same time.
+        // Deliveries under way wait for their functions, so both stop at the same time.
         scheduler.stop();
         await Promise.all([events.bus.stop(), host?.stop()]);
       });
@@ -213,10 +212,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
   }
 }
 
-/**
- * Serves where it served before, when nothing else is asked for: TPUs and their scripts that lived through a crash of the
- * cloud know its address.
- */
+/** Serves on the port of the last start unless the options name a port: TPUs that survived a crash know that address. */
 async function onRememberedPort<Server extends {port: number}>(
   database: CloudDatabase,
   key: string,

@@ -21,7 +21,7 @@ export type EventsOptions = {
   faults: Faults;
   triggers: FunctionTrigger[];
   project: string;
-  /** Where a function listens, undefined while its host is away. */
+  /** Port of a function; undefined while its host is away. */
   portOf: (name: string) => number | undefined;
   /** Token that every request to the host of the functions carries. */
   token: string;
@@ -31,7 +31,7 @@ export type EventsOptions = {
 
 const reorder_ms = 2000;
 
-/** Turns what happens in the cloud into CloudEvents for the functions whose trigger it is, and delivers them. */
+/** Turns objects and messages into CloudEvents for the functions with that trigger, and delivers them. */
 export class Events {
   readonly #options: EventsOptions;
   readonly bus: EmbeddedBus;
@@ -47,14 +47,14 @@ export class Events {
     });
   }
 
-  /** True if the host of every function of the topic is there. */
+  /** True if every function of the topic listens. */
   isReady(topic: string): boolean {
     const {triggers, portOf} = this.#options;
     const functions = triggers.filter(({trigger}) => trigger.kind === 'topic' && trigger.topic === topic);
     return functions.every(({name}) => portOf(name) !== undefined);
   }
 
-  /** Joins the transaction that made the object. */
+  /** Runs inside the transaction that creates the object. */
   objectFinalized(bucket: string, resource: JsonObject): void {
     const functions = this.#options.triggers.filter(({trigger}) => trigger.kind === 'object-finalized');
     this.#send(functions, 'object', this.bus.newId(), {
@@ -66,7 +66,7 @@ export class Events {
     });
   }
 
-  /** All messages are kept, or none. The answer is their ids. */
+  /** Stores all messages or none. Returns their ids. */
   publish(topic: string, messages: PubsubMessage[]): string[] {
     const {database, triggers, project} = this.#options;
     const functions = triggers.filter(({trigger}) => trigger.kind === 'topic' && trigger.topic === topic);
@@ -104,7 +104,7 @@ export class Events {
     }
   }
 
-  /** The acknowledgement deadline of the function's subscription. */
+  /** Acknowledgement deadline of the function's subscription. */
   #timeout_ms(name: string): number {
     const found = this.#options.triggers.find(trigger => trigger.name === name);
     return (found?.timeout_s ?? 60) * 1000;
@@ -150,7 +150,7 @@ function isRefused(error: unknown): boolean {
   return cause?.code === 'ECONNREFUSED';
 }
 
-/** CloudEvents' HTTP binding: what a header may not hold is percent-encoded. */
+/** Percent-encodes the characters that a header may not hold, by the HTTP binding of CloudEvents. */
 function headerValue(text: string): string {
   return text.replace(/[^!#$&-~]/gu, character => encodeURIComponent(character));
 }

@@ -9,11 +9,11 @@ import type {FunctionTrigger} from './triggers.ts';
 import {withDirectLoopback} from './vm/vm-environment.ts';
 
 export type FunctionHostOptions = {
-  /** The script to fork; it gets the module and the names as arguments and sends its ports. */
+  /** Script to fork. Its arguments are the module and the names; it sends its ports. */
   entry: string;
-  /** The module that registers the functions. */
+  /** Module that registers the functions. */
   module: string;
-  /** Asked at every start, because the addresses are known only when the cloud listens. */
+  /** Called at every start, because addresses are known only when the emulator listens. */
   env: () => Record<string, string>;
   triggers: FunctionTrigger[];
   /** Token that every request to the host carries; the host reads it from `env`. */
@@ -23,12 +23,12 @@ export type FunctionHostOptions = {
 
 const min_backoff_ms = 100;
 const max_backoff_ms = 5000;
-/** A host that lived this long was well; its next start need not wait. */
+/** A host that ran this long was healthy: its next start waits the shortest time. */
 const healthy_ms = 10_000;
-/** A module that takes longer to load is waited for no more; its functions come when they come. */
+/** `start` waits no longer for the functions to load. */
 const patience_ms = 30_000;
 
-/** The process in which the functions run, started again whenever it dies. */
+/** The process that runs the functions, started again whenever it ends. */
 export class FunctionHost {
   readonly #options: FunctionHostOptions;
   #ports = new Map<string, number>();
@@ -41,7 +41,7 @@ export class FunctionHost {
     this.#options = options;
   }
 
-  /** Resolves when the functions listen for the first time, or when the first try to start them failed or takes too long. */
+  /** Resolves when the functions listen, or when their first start fails or takes too long. */
   start(): Promise<void> {
     return new Promise(resolve => {
       const timer = setTimeout(resolve, patience_ms);
@@ -70,7 +70,7 @@ export class FunctionHost {
   #launch(settled: () => void): void {
     const {entry, module, env, triggers, log} = this.#options;
     const started = Date.now();
-    // Its own session, so that a Ctrl-C in the terminal is ours to handle; it ends when the IPC channel does.
+    // A session of its own: the emulator handles Ctrl-C in the terminal. The child ends with the IPC channel.
     const child = fork(entry, [module, ...triggers.map(({name}) => name)], {
       env: withDirectLoopback({...(process.env as Record<string, string>), ...env()}),
       detached: true,
@@ -97,7 +97,7 @@ export class FunctionHost {
     });
   }
 
-  /** HTTP functions under `/functions/{name}`, as a browser or a worker calls them. */
+  /** Routes of HTTP functions under `/functions/{name}`, which browsers and workers call. */
   routes(): Route[] {
     return [
       ['*', '/functions/{name}', request => this.#proxy(request)],
@@ -118,7 +118,7 @@ export class FunctionHost {
     const rest = request.path.slice(`/functions/${encodeURIComponent(name)}`.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {
-      // A connection kept from before may be closing just now, and a POST cannot be sent twice.
+      // No kept connection: it may be closing, and a POST cannot be sent twice.
       const target = {host: '127.0.0.1', port, path: rest + search, agent: false};
       const options = {...target, method: request.method, headers};
       const upstream = httpRequest(options, response => {

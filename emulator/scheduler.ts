@@ -15,11 +15,11 @@ export type SchedulerOptions = {
   interval_ms: number;
   /** Publishes one message of the job. */
   publish: (topic: string, attributes: Record<string, string>) => void;
-  /** False while no function can take a message: a burst of old ticks helps nobody. */
+  /** False while no function can take a message: a burst of old ticks is useless. */
   isReady: () => boolean;
 };
 
-/** Cloud Scheduler with its one job, which publishes to topic `tick`. The interval is shorter than Google's minute. */
+/** Cloud Scheduler with a single job, which publishes to topic `tick`. The interval is shorter than Google's minute. */
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #name: string;
@@ -41,7 +41,7 @@ export class Scheduler {
     clearInterval(this.#timer);
   }
 
-  /** Paused by a person; a crash of the cloud does not forget it. */
+  /** True if an operator paused the job. A pause survives a crash of the emulator. */
   isPaused(): boolean {
     return this.#options.database.setting('scheduler') === 'PAUSED';
   }
@@ -70,7 +70,7 @@ export class Scheduler {
 
   routes(): Route[] {
     const jobs = '/v1/projects/{project}/locations/{location}/jobs';
-    /** As documented, only an enabled job is paused and only a paused job is resumed. */
+    /** Pauses an enabled job and resumes a paused job; any other call fails, as Google documents. */
     const turn =
       (to: 'ENABLED' | 'PAUSED'): Handler =>
       request => {

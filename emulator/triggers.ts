@@ -10,14 +10,14 @@ const trigger = z.discriminatedUnion('kind', [
 const entry = z.object({
   name: z.string().min(1),
   trigger,
-  /** Seconds until a delivery without an answer comes again. */
+  /** Seconds until a delivery without an answer is repeated. */
   timeout_s: z.number().positive().default(60),
 });
 const file = z.object({functions: z.array(entry)});
 
 export type FunctionTrigger = z.infer<typeof file>['functions'][number];
 
-/** What calls which function: the file that Terraform reads for the real cloud. */
+/** Reads the trigger of each function. Terraform reads the same file for the real cloud. */
 export function readTriggers(path: string): FunctionTrigger[] {
   try {
     return file.parse(JSON.parse(readFileSync(path, 'utf8'))).functions;

@@ -27,7 +27,7 @@ function stackOf(error: unknown): string {
   return (error as Error).stack ?? String(error);
 }
 
-/** An event that can never succeed is logged and acknowledged; any other error leaves, and the event comes again. */
+/** Logs and acknowledges an event that can never succeed. Any other error is thrown, and the event is delivered again. */
 function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
     const ready = deps();
@@ -55,7 +55,7 @@ function onRequest(
         await handle(ready, request, response);
       } catch (error) {
         ready.log('ERROR', stackOf(error));
-        response.status(500).json({error: 'internal error; the log of the function says more'});
+        response.status(500).json({error: 'internal error; see the log of the function'});
       }
     });
   });

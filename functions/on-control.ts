@@ -3,8 +3,8 @@ import {parseValue, pubsubEvent} from '../shared/contracts/schemas.ts';
 import {handleControlMessage} from '../shared/control-plane/handlers/control-message.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
-/** A person or a program said what to do: a message of `docs/control.schema.json`. */
+/** Handles a command of an operator: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  const said = parseValue(pubsubEvent, event.data, 'The control event');
-  await handleControlMessage(deps, {id: event.id, ...said});
+  const published = parseValue(pubsubEvent, event.data, 'The control event');
+  await handleControlMessage(deps, {id: event.id, ...published});
 }

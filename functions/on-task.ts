@@ -3,7 +3,7 @@ import {parseJson, parseValue, pubsubEvent, taskMessage} from '../shared/contrac
 import {handleTaskMessage} from '../shared/control-plane/handlers/task-message.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
-/** Long work goes on by some pages: a run to register, to rebuild or to finish, or the bucket to compare. */
+/** Continues a task by some pages: registers, rebuilds or finishes a run, or compares the bucket. */
 export async function onTask(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   const {text} = parseValue(pubsubEvent, event.data, 'The task event');
   await handleTaskMessage(deps, parseJson(taskMessage, text, 'The message on topic tasks'));

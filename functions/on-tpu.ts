@@ -3,7 +3,7 @@ import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/contract
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {handleTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 
-/** A slot's TPU is to be created or deleted. */
+/** Creates or deletes the TPU of a slot. */
 export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   const {text} = parseValue(pubsubEvent, event.data, 'The tpu event');
   await handleTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));

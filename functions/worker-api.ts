@@ -4,7 +4,7 @@ import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import {answerWorker} from '../shared/control-plane/handlers/worker-request.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
-/** What agents on TPU VMs ask: lease, heartbeat, release. Cloud Run lets in nobody but the workers' service account. */
+/** Answers agents on TPU VMs: lease, heartbeat, release. Cloud Run admits only the service accounts of workers and of on-tick. */
 export async function workerApi(deps: Deps, request: Request, response: Response): Promise<void> {
   try {
     const {status, body} = await answerWorker(deps, parseValue(workerRequest, request.body, 'The request'));

@@ -12,7 +12,7 @@ import {openPing} from './google/ping.ts';
 import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
 
-/** The one place that knows which adapter stands behind which port. Each loads its client at its first call. */
+/** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
 export function composeDeps(config: Config): Deps {
   const {project, bucket, endpoints, local_token: token} = config;
   return {
@@ -33,7 +33,7 @@ export function composeDeps(config: Config): Deps {
   };
 }
 
-/** `sqlite:FILE`, `firestore` or `firestore:DATABASE`. */
+/** Opens the store of the setting: `sqlite:FILE`, `firestore` or `firestore:DATABASE`. */
 export function openStore({store, project}: Pick<Config, 'store' | 'project'>): Store {
   const [, kind, where] = /^(sqlite|firestore)(?::(.+))?$/.exec(store) ?? [];
   if (kind === 'sqlite' && where) return openSqliteStore(where);

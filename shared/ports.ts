@@ -1,6 +1,6 @@
 /**
- * The doors between the rules and the world. Every adapter keeps the contract in these comments, and the same
- * tests in `test/contract/` hold each of them to it. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
+ * Ports: the interfaces between the rules and the outside. Every adapter keeps the contract in these comments, and the same tests in
+ * `test/contract/` check every adapter. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
 import type {Tpu} from './domain/worker/nodes.ts';
@@ -18,15 +18,15 @@ export type Stored = {path: DocumentPath; id: string; data: Document};
 export type Filter = {field: string; op: '==' | '<' | '<=' | '>' | '>=' | 'in'; value: Value};
 export type Query = {
   where?: Filter[];
-  /** Only documents whose id comes after this one; without `order_by` and ranges. Reads a collection a part at a time. */
+  /** Only documents with an id after this id. Not with `order_by` or ranges. Pages through a collection. */
   after?: string;
-  /** One field at most, because two need a composite index. Without it, documents come in id order. */
+  /** At most one field, because two need a composite index. Default: id order. */
   order_by?: {field: string; direction?: 'asc' | 'desc'};
   limit?: number;
 };
 
 /**
- * Documents with transactions, as Firestore can keep them.
+ * Documents with transactions, within the limits of Firestore.
  *
  * - A document holds JSON values only: no `undefined`, no NaN or infinity, no array directly in an array, at most 1 MiB.
  *   A field whose name ends in `_at` is an instant: an ISO string or null here, a timestamp in Firestore.
@@ -38,18 +38,18 @@ export interface Store {
   get(path: DocumentPath): Promise<Document | undefined>;
   query(collection: CollectionPath, query?: Query): Promise<Stored[]>;
   count(collection: CollectionPath, where?: Filter[]): Promise<number>;
-  /** The sum of each field over the whole collection. What is no number, or is missing, adds nothing. */
+  /** Sum of each field over the whole collection. A missing value, and a value that is no number, adds nothing. */
   sum<Field extends string>(
     collection: CollectionPath,
     fields: readonly Field[],
   ): Promise<Record<Field, number>>;
   /**
-   * Runs `work`, then commits its writes all together or not at all, as if nothing else ran meanwhile: when a document that
-   * was read has changed, `work` runs again, so it must do nothing but read and write through `tx`. Every read comes before
-   * the first write, or `ReadAfterWrite` is thrown. What `work` throws is passed on and nothing is written.
+   * Runs `work`, then commits all of its writes or none, isolated from other transactions. `work` runs again when a document that
+   * it read has changed, so it must only read and write through `tx`. Every read comes before the first write; a later read throws
+   * `ReadAfterWrite`. An error of `work` is rethrown, and nothing is written.
    *
-   * A rejected commit does not prove that nothing was written: a caller whose change must happen once creates a marker
-   * document beside it and takes `AlreadyExists` for "done before".
+   * A rejected commit may have written its documents. A caller whose change must happen once creates a marker document in the same
+   * transaction, and takes `AlreadyExists` for "done before".
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   close(): Promise<void>;
@@ -57,17 +57,17 @@ export interface Store {
 
 export interface Transaction {
   get(path: DocumentPath): Promise<Document | undefined>;
-  /** Fails the commit with `AlreadyExists` when the document is there. */
+  /** Fails the commit with `AlreadyExists` if the document exists. */
   create(path: DocumentPath, data: Document): void;
-  /** Replaces the whole document, or makes it. */
+  /** Replaces the whole document, or creates it. */
   set(path: DocumentPath, data: Document): void;
-  /** Does nothing when the document is not there. */
+  /** Does nothing if the document does not exist. */
   delete(path: DocumentPath): void;
 }
 
 /**
- * Topics that deliver every message at least once, in any order. A publish that returned is durable. The message arrives
- * at a function as a CloudEvent whose id is the returned message id; a publisher that repeats itself makes a second message.
+ * Topics that deliver every message at least once, in any order. A message is durable once `publish` returns. A function receives the
+ * message as a CloudEvent whose id is the returned message id. A repeated publish makes a second message.
  */
 export interface Bus {
   publish(topic: string, message: Document): Promise<string>;
@@ -88,25 +88,25 @@ export type ObjectInfo = {
 /** One bucket. Every answer is strongly consistent. */
 export interface Objects {
   readonly bucket: string;
-  /** In name order. `start` is the first name that may come, `limit` is how many come at most. */
+  /** Objects in name order. `start`: the first name to include. `limit`: the most objects to return. */
   list(prefix: string, options?: {start?: string; limit?: number}): Promise<ObjectInfo[]>;
   head(name: string): Promise<ObjectInfo | undefined>;
-  /** The bytes, at most `max_bytes` (larger throws `ObjectTooLarge`), or undefined when there is no such object. */
+  /** Bytes of the object, or undefined if it does not exist. More than `max_bytes` throws `ObjectTooLarge`. */
   read(name: string, options: {max_bytes: number}): Promise<Uint8Array | undefined>;
-  /** Creates the object whole, or answers 'exists' and changes nothing. */
+  /** Creates the whole object, or returns 'exists' and changes nothing. */
   create(
     name: string,
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'created' | 'exists'>;
-  /** Overwrites the object whole if it still is this generation, or answers 'changed' and changes nothing. */
+  /** Overwrites the whole object if it still has this generation, or returns 'changed' and changes nothing. */
   replace(
     name: string,
     generation: string,
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'replaced' | 'changed'>;
-  /** Does nothing when there is no such object. */
+  /** Does nothing if the object does not exist. */
   delete(name: string): Promise<void>;
 }
 
@@ -120,31 +120,30 @@ export type TpuRequest = {
   spot: boolean;
   labels: Record<string, string>;
   metadata: Record<string, string>;
-  /** Asked for at once; or in the queue, until an instant, under an id (a UUID) that makes a repeated request the same one. */
+  /** Null: a node request. Else a queued resource, valid until an instant. The id (a UUID) makes repeated requests one request. */
   queue: {valid_until_at: string; request_id: string} | null;
 };
 
 /**
- * Cloud TPU nodes of one project, and the queued resources that they come from. A queued resource has the name of its node, so
- * that one name finds both. `create` and `delete` start the work and return; a later `list` shows how it went.
- * Both are safe to repeat: creating a name that exists and deleting one that does not are no errors.
- * Failures are `TpuError` with a kind, so no caller reads messages.
+ * Cloud TPU nodes of one project, and the queued resources that create them. A queued resource has the name of its node, so one name
+ * finds both. `create` and `delete` start an operation and return; a later `list` shows the outcome. Both are safe to repeat: creating
+ * an existing name and deleting an absent name are no errors. Failures are `TpuError` with a kind, so no caller parses messages.
  */
 export interface Tpus {
-  /** All of the project, and the zones that gave no answer: what is in such a zone is not listed, and unknown, not gone. */
+  /** All nodes of the project, and the unreachable zones. Nodes of an unreachable zone are not listed: unknown, not gone. */
   list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
-  /** The node, its queued resource or both; undefined when Cloud TPU answers that neither exists. No answer is an error. */
+  /** The node, its queued resource or both; undefined if Cloud TPU answers that neither exists. No answer is an error. */
   get(name: string, zone: string): Promise<Tpu | undefined>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
-  /** Whatever has the name there: the queued resource with its node, or the node. */
+  /** Deletes the queued resource with its node, or the node. */
   delete(name: string, zone: string): Promise<'started' | 'absent'>;
 }
 
-/** The job that publishes to topic `tick` every minute. Every verb is safe to repeat. */
+/** Scheduler job that publishes to topic `tick` every minute. Every verb is safe to repeat. */
 export interface Schedule {
-  /** Cloud Scheduler's word: ENABLED, PAUSED, DISABLED or UPDATE_FAILED. */
+  /** State as Cloud Scheduler names it: ENABLED, PAUSED, DISABLED or UPDATE_FAILED. */
   state(): Promise<string>;
-  /** Publishes once, now; also while the job is paused. */
+  /** Publishes one message now, also while the job is paused. */
   runNow(): Promise<void>;
   pause(): Promise<void>;
   resume(): Promise<void>;

@@ -117,7 +117,7 @@ function noWorker(name: string): {kind: 'rejected'; reason: string} {
   return {kind: 'rejected', reason: `there is no worker "${name}"`};
 }
 
-/** `retry`: a parked stream begins anew, with nothing held against it and what it has stored. */
+/** `retry`: revives a parked stream. Its failures are reset, and its checkpoint stays. */
 export function decideRetry(stream: Stream, said_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed')

@@ -38,7 +38,8 @@ describe('the manifest of a run that ends', () => {
     await world.minutes(20);
     const errors = world.logs.filter(({severity}) => severity === 'ERROR');
     assert.ok(errors.length > 0);
-    for (const {message} of errors) assert.match(message, /^Task finish-my-run failed, .*: Failed to replace .* permission denied/);
+    for (const {message} of errors)
+      assert.match(message, /^Task finish-my-run failed, .*: Failed to replace .* permission denied/);
     assert.deepEqual(
       [
         (await world.run('my-run'))?.status,

@@ -62,7 +62,7 @@ export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
 /** A field in each kind of document, two inside of lists and maps, and one in each message of a machine. */
 const TOMORROW: Edit[] = [
   {
-    file: 'shared/control-plane/state/documents.ts',
+    file: 'shared/control-plane/state/document-schemas.ts',
     find: '  crc32c: text,\n',
     replace: '  crc32c: text,\n  grants: count.default(0),\n',
   },
@@ -77,7 +77,7 @@ const TOMORROW: Edit[] = [
     replace: "return {...stream, grants: (stream.grants ?? 0) + 1, status: 'in_progress', epoch, lease,",
   },
   {
-    file: 'shared/control-plane/state/documents.ts',
+    file: 'shared/control-plane/state/document-schemas.ts',
     find: '  slot: count,\n',
     replace: '  slot: count,\n  lives: count.default(0),\n',
   },
@@ -87,7 +87,7 @@ const TOMORROW: Edit[] = [
     replace: '    asked_at: iso(now),\n    ready_at: null,\n    lives: (worker.lives ?? 0) + 1,\n',
   },
   {
-    file: 'shared/control-plane/state/documents.ts',
+    file: 'shared/control-plane/state/document-schemas.ts',
     find: '  blocked_reason: text.nullable(),\n',
     replace: '  blocked_reason: text.nullable(),\n  asked: count.default(0),\n',
   },
@@ -97,7 +97,7 @@ const TOMORROW: Edit[] = [
     replace: "{asked_at: iso(now), by: 'tomorrow'}], asked: (zone.asked ?? 0) + 1",
   },
   {
-    file: 'shared/control-plane/state/documents.ts',
+    file: 'shared/control-plane/state/document-schemas.ts',
     find: '  streams_pending: count,\n',
     replace: '  streams_pending: count,\n  told: count.default(0),\n',
   },
@@ -107,7 +107,7 @@ const TOMORROW: Edit[] = [
     replace: '{...run, told: (run.told ?? 0) + 1, said, status, updated_at: iso(now)}',
   },
   {
-    file: 'shared/control-plane/state/documents.ts',
+    file: 'shared/control-plane/state/document-schemas.ts',
     find: '  workers_per_zone: count,\n',
     replace: '  workers_per_zone: count,\n  scaled: count.default(0),\n',
   },

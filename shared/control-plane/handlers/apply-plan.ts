@@ -1,7 +1,6 @@
-/** Applies the plans of a tick: each decision in a transaction that decides again from what it reads. */
-
+/** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
 import type {Pause} from '../../domain/billing/budget.ts';
-import {pausedForMoney} from '../../domain/billing/cost.ts';
+import {pausedForBudget} from '../../domain/billing/cost.ts';
 import {isRunnable} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
@@ -16,15 +15,16 @@ import type {Failures} from '../state/failures.ts';
 import {ensureTask, publishOpenTasks} from '../state/tasks.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
+import type {Outcome} from '../workers/decide-slots.ts';
 import {findMissing} from '../workers/list-nodes.ts';
-import {type Outcome, reconcileWorkers} from '../workers/reconcile-workers.ts';
+import {reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {deleteStrays, dropInvalidWorkers} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 
-/** Runs that are summed up at once. */
+/** Runs to sum up at once. */
 const RUNS_AT_ONCE = 8;
 
-/** Deletes the workers without money, and pauses their runs. */
+/** Pauses the runs over their budget, and deletes their workers. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Outcome> {
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
@@ -35,15 +35,15 @@ export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failu
 async function pauseRun({store, now}: Deps, {run, version, why}: Pause): Promise<void> {
   await store.transaction(async tx => {
     const found = await runRecords.get(tx, run);
-    // A run that was configured since is judged by the next tick.
+    // A run that was configured since waits for the next tick.
     if (!found || !isRunnable(found) || found.version !== version) return;
-    const paused = pausedForMoney(found, why, now());
+    const paused = pausedForBudget(found, why, now());
     runRecords.set(tx, paused);
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${paused.reason}`}, now());
   });
 }
 
-/** Deletes go before creates, and both before leases, runs and long work. `spent`: what the budgets of this tick have ended. */
+/** Applies the plan: deletes, then creates, then leases, runs and tasks. `spent`: outcome of the budget plan of this tick. */
 export async function applyPlan(
   deps: Deps,
   snapshot: Snapshot,
@@ -52,7 +52,7 @@ export async function applyPlan(
   failures: Failures,
 ): Promise<void> {
   const {terms} = plan;
-  await failures.isolate('hear first words', () => applyHellos(deps, plan.hellos, snapshot));
+  await failures.isolate('apply first heartbeats', () => applyHellos(deps, plan.hellos, snapshot));
   await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, terms));
   const deleted = await reconcileWorkers(deps, plan.deletes, terms, failures);
   const others = await reconcileWorkers(deps, plan.others, terms, failures);
@@ -72,10 +72,10 @@ export async function applyPlan(
     each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
-  await failures.isolate('publish long work', () => publishOpenTasks(deps));
+  await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
 
-/** Asks about each node that the list leaves out, and decides with the answer. */
+/** Reads each node that the list omits, and decides with the answers. */
 async function reconcileMissing(
   deps: Deps,
   {missing, terms}: TickPlan,
@@ -90,7 +90,7 @@ async function reconcileMissing(
   return {held: [...deleted.held, ...rest.held], freed: [...deleted.freed, ...rest.freed]};
 }
 
-/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next worker begins. */
+/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next lease. */
 async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failures): Promise<void> {
   await forEachConcurrently(freed, ({run, stream}) =>
     failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),

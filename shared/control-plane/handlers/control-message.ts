@@ -13,15 +13,15 @@ import {wake} from '../state/wake.ts';
 import type {Command, Outcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
 
-/** A message as it was published; `published_at` is undefined where the push does not say when. */
+/** A published message. `published_at` is undefined if the push lacks the publish time. */
 type Published = {id: string; text: string; published_at: string | undefined};
 
 const KEPT_DAYS = 90;
 
 /**
- * Does what a message on topic `control` says, once. The record under its id is written with the change, so a redelivered message
- * finds it and changes nothing. The after-effects are done again: an earlier delivery may have died before them. A message that
- * cannot be applied changes nothing and is recorded with the reason.
+ * Applies a message on topic `control` once. The transaction of the change also writes a record under the message id, so a redelivered
+ * message changes nothing. The after-effects are repeated, because an earlier delivery may have died before them. A rejected message
+ * changes nothing, and its record has the reason.
  */
 export async function handleControlMessage(deps: Deps, published: Published): Promise<void> {
   const {store, log, bus} = deps;
@@ -58,7 +58,7 @@ export async function handleControlMessage(deps: Deps, published: Published): Pr
 function publishTimeOf({published_at}: Published): string {
   if (published_at !== undefined) return published_at;
   throw new Rejected(
-    'The message has no publishTime, so its place among others is unknown: publish it through Pub/Sub',
+    'The message has no publishTime, so its order is unknown: publish the message through Pub/Sub',
   );
 }
 
@@ -84,7 +84,7 @@ function record(
   );
 }
 
-/** Pub/Sub's ids are digits; any other text becomes an id that Firestore accepts. */
+/** Returns an id that Firestore accepts. Ids of Pub/Sub are digits and stay as they are. */
 function documentId(message_id: string): string {
   return /^[A-Za-z0-9-]{1,128}$/.test(message_id)
     ? message_id

@@ -11,7 +11,7 @@ import {wake} from '../state/wake.ts';
 import {countShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 
-/** Registers a stream, counts a shard, or takes up the spec of a run that waits for it. Any other object is ignored. */
+/** Registers a stream, counts a shard, or reads the spec of a run that waits for its spec. Other objects are ignored. */
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
@@ -28,7 +28,7 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
     case 'spec':
       return handleSpec(deps, dataset.run, name);
     case 'stream':
-      // A stream that is gone again makes no run.
+      // A deleted stream creates no run.
       if (!(await deps.objects.head(name))) return;
       await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
       return wake(deps.bus);
@@ -37,13 +37,13 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
   }
 }
 
-/** The run that a foreign name under `datasets/` was meant for, if it names one. */
+/** The run that an invalid name under `datasets/` names, if any. */
 function runOf(name: string): {run?: string} {
   const [, run = '', file] = name.split('/');
   return file !== undefined && isRunId(run) ? {run} : {};
 }
 
-/** A run that waits for a good `run.json` begins: its streams are registered. A frozen spec stays as it is. */
+/** Registers the streams of a run that waits for a valid `run.json`. A frozen spec never changes. */
 async function handleSpec(deps: Deps, run: string, name: string): Promise<void> {
   const known = await runRecords.get(deps.store, run);
   try {

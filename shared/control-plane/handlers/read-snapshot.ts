@@ -1,4 +1,4 @@
-/** Reads the facts that one tick plans with: first the accounts, which are all that budgets need, and then the rest. */
+/** Reads the snapshot of a tick: first the accounts, which are enough for budgets, and then the rest. */
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import type {Zone} from '../../domain/fleet/placement.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
@@ -29,7 +29,7 @@ import {readPrices} from '../state/prices.ts';
 import {openRuns} from '../state/runs.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';
 
-/** Runs whose streams are counted at once: each takes a handful of sums. */
+/** Runs to count at once: each needs a handful of counts and sums. */
 const RUNS_AT_ONCE = 8;
 
 export async function readAccounts(deps: Deps, failures: Failures): Promise<Accounts> {
@@ -49,7 +49,7 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
   return {read_at_ms, pool, prices, month, creates, runs, ended, workers, unreadable};
 }
 
-/** A deployment without a ceiling needs no document. */
+/** Reads the spending of the month. A deployment without a ceiling needs no document. */
 async function readMonth({store, log, config, now}: Deps): Promise<Month> {
   const name = monthOf(now());
   if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
@@ -57,7 +57,7 @@ async function readMonth({store, log, config, now}: Deps): Promise<Month> {
   return {name, spent_usd: found && (found.months[name] ?? 0)};
 }
 
-/** Workers that are not gone, and gone workers whose slot must stay empty: deleted by a message, or refused by their zone. */
+/** Reads the living workers, and gone workers whose slot must stay empty: deleted by a message, or refused by their zone. */
 async function readWorkers({store, log, now}: Deps) {
   const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
   const queries = await Promise.all(
@@ -76,7 +76,7 @@ function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log'
   return new Map(parsed.map(worker => [worker.name, worker]));
 }
 
-/** Reads all else. `listing` was begun before the accounts were read. */
+/** Reads the rest of the snapshot. `listing` started before the accounts were read. */
 export async function readSnapshot(
   deps: Deps,
   accounts: Accounts,
@@ -119,15 +119,15 @@ async function countAll(
   return counted;
 }
 
-/** Slots of zones with many orphans: there a slot is known to be empty by its document alone. */
+/** Slots of zones with many orphans: only its document proves that such a slot is empty. */
 function markedSlots(pool: Pool, zones: readonly Zone[]): string[] {
   const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
   return slotsOf(pool).flatMap(({name, zone}) => (marked.has(zone) ? name : []));
 }
 
 /**
- * Adds the documents of listed nodes that the query for living workers did not find, or found at an earlier incarnation: the node, and
- * its document, may be younger than the query.
+ * Adds the workers of `marked` slots, and of listed nodes that the query for living workers missed or found at an earlier incarnation.
+ * Such a node, and its document, may be younger than the query.
  */
 async function withListed(
   {store, log}: Deps,
@@ -140,7 +140,7 @@ async function withListed(
   const isNewer = (name: string) => {
     const known = workers.get(name)?.incarnation ?? -1;
     const node = nodes.tpus.get(name);
-    return node !== undefined && (known < 0 || incarnationsOf(node).some(life => life > known));
+    return node !== undefined && (known < 0 || incarnationsOf(node).some(incarnation => incarnation > known));
   };
   const missing = marked.filter(name => !workers.has(name));
   await forEachConcurrently([...new Set([...managedIn(nodes).filter(isNewer), ...missing])], async name => {

@@ -1,4 +1,4 @@
-/** Long work on topic `tasks`: each message does pages of one task for a while, and publishes the next message. */
+/** Handles topic `tasks`: each message works on pages of one task for a while, and publishes the next message. */
 import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/schemas.ts';
 import {paths} from '../../domain/names.ts';
@@ -36,7 +36,7 @@ import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {listNodes} from '../workers/list-nodes.ts';
 import {readAccounts, readSnapshot} from './read-snapshot.ts';
 
-/** A message begins no page after so long. */
+/** Time after which a message starts no further page. */
 const WORK_MS = 40_000;
 
 export async function handleTaskMessage(deps: Deps, {task, run}: TaskMessage): Promise<void> {
@@ -70,7 +70,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
   }
 }
 
-/** A step that fails waits for the tick, which publishes the task again: a message that also came again would be one more each minute. */
+/** A failed step waits: the tick publishes the task again. A redelivered message would add a further message each minute. */
 async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   try {
     return await stepOf(deps, task, until_ms);
@@ -100,7 +100,7 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
 async function register(deps: Deps, task: Task): Promise<Step> {
   const run = task.run ?? '';
   const parent = await ensureRun(deps, run);
-  if (!parent?.spec) return {result: `run ${run} waits for a good run.json: ${parent?.reason}`};
+  if (!parent?.spec) return {result: `run ${run} waits for a valid run.json: ${parent?.reason}`};
   const next = await registerPage(deps, parent, cursorOf(task, ''));
   return next === undefined ? {result: `every stream of run ${run} is registered`} : {cursor: next};
 }
@@ -121,14 +121,14 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   return {result: `rebuilt ${describeTally(run, all, true)}`};
 }
 
-/** Ticks sum up open runs only: an ended run whose streams were mended is opened, and ends again with its new result. */
+/** Reopens an ended run whose streams were mended: ticks sum up open runs only. The run ends again with its new result. */
 async function openAgain({store, now}: Deps, run: string): Promise<void> {
   await store.transaction(async tx => {
     reopenRun(tx, await runRecords.get(tx, run), 'its streams were rebuilt', now());
   });
 }
 
-/** Nodes without a document go first. Then each run is a task of its own. */
+/** Deletes nodes without a document. Then opens one task for each run. */
 async function rebuildAll(deps: Deps): Promise<Step> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
@@ -144,7 +144,7 @@ async function rebuildAll(deps: Deps): Promise<Step> {
   const runs = await runsInBucket(deps);
   for (const run of runs) await startTask(deps, {task: 'rebuild', run});
   return {
-    result: `${runs.length} runs are rebuilt, each by a task of its own: ${runs.slice(0, 20).join(', ')}`,
+    result: `${runs.length} runs have a rebuild task each: ${runs.slice(0, 20).join(', ')}`,
   };
 }
 
@@ -163,7 +163,7 @@ type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after
 
 const FIRST: ResyncCursor = {kind: 'bucket', at: {after: '', run: '', stream: '', streams: 0}};
 
-/** Streams without a document, run by run, and then the checkpoints of streams at work. */
+/** Compares streams without a document, run by run, and then the checkpoints of leased streams. */
 async function resync(deps: Deps, task: Task): Promise<Step> {
   const cursor = cursorOf<ResyncCursor>(task, FIRST);
   if (cursor.kind === 'workers') {
@@ -175,7 +175,7 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 
-/** Registers the streams of a run without a document or with too few of them, and reopens an ended run with an unfinished stream. */
+/** Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
   const {store} = deps;
   const known = await runRecords.get(store, run);
@@ -185,7 +185,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   const hasEnded = known?.status === 'completed' || known?.status === 'failed';
   if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
   await store.transaction(async tx => {
-    reopenRun(tx, await runRecords.get(tx, run), 'a stream of it is unfinished', deps.now());
+    reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());
   });
 }
 

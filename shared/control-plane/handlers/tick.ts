@@ -6,8 +6,8 @@ import {applyBudgets, applyPlan} from './apply-plan.ts';
 import {readAccounts, readSnapshot} from './read-snapshot.ts';
 
 /**
- * One pass of snapshot, plan and apply: the same decisions from nothing but state, so any event may be lost. Budgets go first and wait
- * for no list of nodes. A part that fails stops no other part, and makes the tick run again.
+ * A pass of snapshot, plan and apply. State alone decides, so any event may be lost. Budgets go first, before the list of nodes arrives.
+ * A failed part stops no other part, and makes the tick run again.
  */
 export async function tick(deps: Deps): Promise<void> {
   const failures = new Failures(deps);

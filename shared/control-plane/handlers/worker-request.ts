@@ -6,7 +6,7 @@ import {releaseStream} from '../streams/release-stream.ts';
 import {ok, type WorkerAnswer} from '../streams/worker-answers.ts';
 import {storePing} from '../workers/service-proofs.ts';
 
-/** Answers the agent of a TPU. Its words count only while its incarnation is the one that the slot has now. */
+/** Answers the agent of a TPU. A request counts only if it comes from the current incarnation of the slot. */
 export async function answerWorker(deps: Deps, request: WorkerRequest): Promise<WorkerAnswer> {
   switch (request.action) {
     case 'lease':

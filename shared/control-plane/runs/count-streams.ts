@@ -1,5 +1,4 @@
-/** Counts and sums over the streams of a run, made by the Store. */
-
+/** Counts and sums over the streams of a run, computed by the Store. */
 import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
 import {paths, workerIdOf} from '../../domain/names.ts';
 import {type Run, SUMMED} from '../../domain/run/run.ts';
@@ -9,8 +8,8 @@ import {FAILED, LEASED, streamRecords, UNFINISHED} from '../state/documents.ts';
 import {pagesOf} from '../state/pages.ts';
 
 /**
- * Reads no stream of a run that any slot may work on, except one: to see that not all unfinished documents are invalid. One count
- * finds the unfinished streams: two counts, one for each status, could both miss a stream that changes its status between them.
+ * Counts the streams of a run. For a run of `affinity: any` it reads a single stream: not all unfinished documents may be invalid. A
+ * single count covers both unfinished statuses: two counts could both miss a stream that changes its status between them.
  */
 export async function countStreams(store: Store, {run, ...of}: Run, pool: Pool): Promise<StreamCounts> {
   const streams = paths.streams(run);

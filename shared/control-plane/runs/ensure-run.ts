@@ -7,7 +7,7 @@ import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {freezeSpec} from './run-manifest.ts';
 
-/** Returns the run with its frozen spec. A run whose `run.json` is bad is recorded as failed and waits for a good one. */
+/** Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. */
 export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const known = await runRecords.get(deps.store, run);
   if (known?.spec) return known;
@@ -56,8 +56,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
 }
 
 /**
- * True if a run without a document had one before: it has a shard, or its spec was frozen over an hour ago. Such a run waits for an
- * operator: a pause, a stop or a budget may be lost with the document.
+ * True if a run lost its document: it has a shard, or its spec was frozen over an hour ago. Such a run waits for an operator, because a
+ * pause, a stop or a budget may be lost with the document.
  */
 async function hadDocument({now, objects}: Deps, run: string, frozen_at: string | null): Promise<boolean> {
   if (frozen_at !== null && isOlderThan(frozen_at, LOST_AFTER_S, now())) return true;
@@ -65,5 +65,5 @@ async function hadDocument({now, objects}: Deps, run: string, frozen_at: string 
   return outputs.some(({name}) => parseOutputObject(name) !== undefined);
 }
 
-/** Objects that are searched for a shard: others may come before it. */
+/** Objects to search for a shard: other objects may come before it. */
 const MOST_OUTPUTS = 1000;

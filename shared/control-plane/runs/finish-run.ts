@@ -1,4 +1,4 @@
-/** The end of a run: its result is written, and then the run is called completed or failed. */
+/** The end of a run: writes its result, then its status `completed` or `failed`. */
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../state/deps.ts';
@@ -11,7 +11,7 @@ import {FINISHING, sumUp} from './summarize-run.ts';
 
 /**
  * Reads the streams of a run that is over, page by page. If none is left, and the bucket has none without a document, the manifest
- * gets the result and the run ends. `later`: the time was over first; the fold is kept, and the next call goes on.
+ * gets the result and the run ends. `later`: time was over first; the next call continues the stored fold.
  */
 export async function finishRun(
   deps: Deps,
@@ -33,10 +33,7 @@ export async function finishRun(
   return ending.kind;
 }
 
-/**
- * Opens the run again where a stream changed while the run ended: it was registered after the streams were read, or was parked when
- * it was read and has been completed since.
- */
+/** Reopens the run if a stream changed while the run ended: a new stream was registered, or a parked stream was completed. */
 async function reopenChanged(
   {store, now}: Deps,
   run: string,

@@ -18,12 +18,12 @@ import type {Objects} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid} from '../state/documents.ts';
 
-/** A spec exactly as its manifest has it, perhaps with fewer keys than this release knows, and its hash. */
+/** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
 
 /**
- * Creating the manifest is what freezes a spec: whoever is second takes the spec that is there, whatever run.json says.
- * `frozen_at`: when the manifest was written that was there before.
+ * Freezes the spec of a run by creating its manifest. If a manifest exists, its spec counts, whatever run.json contains. `frozen_at`:
+ * creation time of a manifest that existed before.
  */
 export async function freezeSpec(
   deps: Deps,
@@ -52,7 +52,7 @@ export async function freezeSpec(
   return {spec, spec_hash, placement, ...first, frozen_at: null};
 }
 
-/** Workers read models with an account that may read more than the author of a spec. */
+/** Rejects a model that the ceilings forbid: the workers' account may read more than the author of the spec. */
 function requireAllowedModel({config}: Deps, {model}: RunSpecInput, object: string): void {
   const why = whyModelRefused(model ?? config.default_model, config.ceilings);
   if (why) throw new Rejected(`${object}: ${why}`);
@@ -63,15 +63,15 @@ async function readSpec(deps: Deps, run: string): Promise<RunSpecInput> {
   return text === undefined ? {} : parseRunSpec(text, specObject(run));
 }
 
-/** How a run is worked on whose manifest does not say it; a run.json that went bad since is no reason to stop it. */
+/** Placement of a run whose manifest lacks it. A run.json that became invalid since does not stop the run. */
 async function readPlacement(deps: Deps, run: string): Promise<RunPlacement> {
   const input = (await skipIfInvalid(deps.log, () => readSpec(deps, run))) ?? {};
   return completeSpec(input, deps.config).placement;
 }
 
 /**
- * The frozen spec in the bucket, if there is one, with or without a result. Throws `Rejected` for a manifest that is not this
- * run's, was changed by hand, or has keys that only a later release knows.
+ * Reads the frozen spec in the bucket, with or without a result. Returns undefined without a manifest. Throws `Rejected` if the manifest
+ * belongs to another run, was edited, or has keys of a later release.
  */
 export async function readManifest(deps: Deps, run: string): Promise<Frozen | undefined> {
   const name = manifestObject(run);
@@ -87,22 +87,24 @@ export async function readManifest(deps: Deps, run: string): Promise<Frozen | un
   return {spec, spec_hash, ...(placement ? {placement} : {})};
 }
 
-/** Whether both say the same of what is extracted, in however many keys. */
+/** True if both specs describe the same extraction, with whatever number of keys. */
 function isSameSpec(config: Config, one: RunSpecInput, other: RunSpecInput): boolean {
   return specHash(completeSpec(one, config).spec) === specHash(completeSpec(other, config).spec);
 }
 
-/** Why a `run.json` that came after the spec was frozen changes nothing; undefined if it says what the run is anyway. */
+/** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run. */
 export function whyIgnored(config: Config, run: Run, input: RunSpecInput): string | undefined {
   if (run.spec && !isSameSpec(config, run.spec, input))
     return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
-  const said = completeSpec(input, config).placement;
-  const others = (Object.keys(said) as (keyof RunPlacement)[]).filter(key => said[key] !== run[key]);
+  const {placement} = completeSpec(input, config);
+  const others = (Object.keys(placement) as (keyof RunPlacement)[]).filter(
+    key => placement[key] !== run[key],
+  );
   if (others.length === 0) return undefined;
   return `run "${run.run}" keeps its ${others.join(', ')}; the message "configure" changes priority and budget_usd`;
 }
 
-/** The text of a small object, or undefined when there is none. */
+/** Reads the text of a small object; undefined if the object does not exist. */
 export async function readText(
   objects: Objects,
   name: string,

@@ -1,8 +1,7 @@
 /**
- * The end of a run: its streams are gone through page by page and folded into the `result` of its manifest. Where the fold has
- * come to is kept in a document, so that a large run ends in several ticks, and a tick that dies loses a page at most.
+ * The end of a run: folds its streams, page by page, into the `result` of its manifest. A document keeps the progress of the fold. So a
+ * large run may end in several messages, and a failed message loses a page at most.
  */
-
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {manifestText} from '../../contracts/manifest.ts';
 import {manifestObject, paths} from '../../domain/names.ts';
@@ -26,20 +25,20 @@ import {foldRecords} from '../state/history-documents.ts';
 import {type Frozen, readManifest} from './run-manifest.ts';
 import {summariesOf} from './stream-summaries.ts';
 
-/** Streams between two places that a fold can go on from. */
+/** Streams of one page: a fold continues at the start of a page. */
 const PAGE = 500;
 const ATTEMPTS = 3;
-/** Of what is kept of a fold; to be raised when that changes, so that a new release begins anew. */
+/** Format of a stored fold. A release that changes the format raises the number, and folds again from the first stream. */
 const FORMAT = 1;
 
-/** `unfinished`: a stream goes on. `later`: time is over, or another tick folds the run; so many streams are folded. */
+/** `unfinished`: a stream is unfinished. `later`: time is over, or another message folds the run; `streams` are folded. */
 export type Ending =
   | {kind: 'unfinished'}
   | {kind: 'later'; streams: number}
   | {kind: 'ended'; totals: StreamTotals; streams: number; broken: number};
 
 /**
- * Registers streams that lie in the bucket without a document, behind `after` up to `last`. `isAny`: one of them has a document now.
+ * Registers streams in the bucket without a document, behind `after` up to `last`. `isAny`: true if such a stream has a document now.
  * `gone`: known streams without an object.
  */
 export type RegisterUnknown = (
@@ -49,24 +48,24 @@ export type RegisterUnknown = (
   known: ReadonlySet<string>,
 ) => Promise<{isAny: boolean; gone: ReadonlySet<string>}>;
 
-/** How far a run is folded. */
+/** Progress of a fold. */
 type Fold = {
-  /** The last stream that is folded; empty before the first. */
+  /** The last folded stream; empty before the first. */
   after: string;
-  /** The manifest's before the first stream was read: a newer word of another tick is not overwritten. */
+  /** Generation of the manifest before the first stream was read: a newer manifest is not overwritten. */
   generation: string | null;
   totals: StreamTotals;
-  /** Streams whose document cannot be read; they count as failed. */
+  /** Streams with an invalid document; they count as failed. */
   broken: number;
   result: ResultFold;
-  /** `after` as the document has it. */
+  /** `after` of the stored document. */
   kept: string;
 };
 
 /**
- * Goes through the streams of a run until one goes on, time is over or all are folded. Writes the result of a run that is complete
- * before that is said of the run, so a tick that dies in between leaves a run that is looked at again. Equal streams give equal bytes,
- * and a manifest that has them is left alone.
+ * Folds the streams of a run until a stream is unfinished, time is over or all streams are folded. Writes the result before the run is
+ * called completed, so a function that dies in between leaves an open run. Equal streams give equal bytes, and an equal manifest stays
+ * unchanged.
  */
 export async function foldRun(
   deps: Deps,
@@ -94,7 +93,7 @@ export async function foldRun(
   }
   const name = manifestObject(run.run);
   throw new Error(
-    `Failed to complete ${name}: it or its streams changed ${ATTEMPTS} times meanwhile; the next message tries again`,
+    `Failed to complete ${name}: it or its streams changed ${ATTEMPTS} times; the next message tries again`,
   );
 }
 
@@ -103,7 +102,7 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
   return {after: '', generation, totals: totalsOf([]), broken: 0, result: new ResultFold(), kept: ''};
 }
 
-/** The spec of a run that can be complete. The run's document says the same where the manifest is moved away or spoilt. */
+/** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
@@ -126,7 +125,7 @@ async function foldPages(
     const isLast = page.length < PAGE;
     const known = new Set(page.map(({id}) => id));
     const last = isLast ? undefined : page.at(-1)?.id;
-    // A stream that has a document now is in this page when it is read again.
+    // Reads the page again: it has the newly registered streams now.
     const {isAny, gone} = isOpen(parent)
       ? await register(run, fold.after, last, known)
       : {isAny: false, gone: new Set<string>()};
@@ -165,7 +164,7 @@ function readFacts(deps: Deps, run: string, {id, path, data}: Stored): Found {
   }
 }
 
-/** A place in the streams that another process can go on from. False when another tick has gone on meanwhile. */
+/** Stores the progress for the next message. Returns false if another message has continued the fold. */
 async function keepFold(deps: Deps, run: string, fold: Fold): Promise<boolean> {
   const {after, generation, totals, broken, result} = fold;
   if (after === fold.kept) return true;
@@ -186,7 +185,7 @@ async function readFold(deps: Deps, run: string): Promise<Fold | undefined> {
   return found && foldIn(found);
 }
 
-/** None in a document of another release, or one that was edited: the run is folded from its first stream. */
+/** Parses a stored fold. Undefined for a document of another release or an edited document: the fold starts again. */
 function foldIn({format, after, generation, state}: Document): Fold | undefined {
   if (format !== FORMAT) return undefined;
   try {
@@ -200,18 +199,18 @@ function foldIn({format, after, generation, state}: Document): Fold | undefined 
   }
 }
 
-/** The run has ended, or is folded from its first stream again. */
+/** Deletes the stored fold of a run that has ended, or is folded again from its first stream. */
 export async function forgetFold(deps: Deps, run: string): Promise<void> {
   const path = paths.fold(run);
   if (await deps.store.get(path)) await deps.store.transaction(async tx => tx.delete(path));
 }
 
-/** False when the streams or the manifest have changed since they were read. */
+/** Writes the result. Returns false if the streams or the manifest changed since they were read. */
 async function writeResult(deps: Deps, run: string, frozen: Frozen, fold: Fold): Promise<boolean> {
   if (!(await isUnchanged(deps, run, fold.totals))) return false;
   const name = manifestObject(run);
   const bytes = Buffer.from(manifestText({run, ...frozen}, fold.result.result()));
-  if (await isThere(deps, name, bytes)) return true;
+  if (await isStored(deps, name, bytes)) return true;
   const as = {content_type: 'application/json'};
   const outcome =
     fold.generation === null
@@ -220,14 +219,14 @@ async function writeResult(deps: Deps, run: string, frozen: Frozen, fold: Fold):
   return outcome === 'replaced' || outcome === 'created';
 }
 
-/** Whether the documents still add up to what was folded, perhaps some ticks ago. */
+/** True if the sums of the documents still equal the folded totals. */
 async function isUnchanged(deps: Deps, run: string, totals: StreamTotals): Promise<boolean> {
   const streams = paths.streams(run);
   const [count, sums] = await Promise.all([deps.store.count(streams), deps.store.sum(streams, SUMMED)]);
   return count === totals.streams_completed && SUMMED.every(field => sums[field] === totals[field]);
 }
 
-async function isThere(deps: Deps, name: string, bytes: Buffer): Promise<boolean> {
+async function isStored(deps: Deps, name: string, bytes: Buffer): Promise<boolean> {
   try {
     const stored = await deps.objects.read(name, {max_bytes: bytes.length});
     return stored !== undefined && bytes.equals(stored);

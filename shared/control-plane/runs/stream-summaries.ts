@@ -1,5 +1,4 @@
-/** Summaries of a run's streams, as their metadata.json has them. */
-
+/** Reads the summaries of streams from their metadata.json. */
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {streamMetadata} from '../../contracts/manifest.ts';
 import {parseJson} from '../../contracts/schemas.ts';
@@ -8,16 +7,16 @@ import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../state/deps.ts';
 import {readText} from './run-manifest.ts';
 
-/** Reads under way at once, and the largest metadata.json that is one of them: together they bound the function's memory. */
+/** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */
 const READS = 32;
 const MANY_BYTES = 1024 * 1024;
-/** A larger one is read when nothing else is. */
+/** Limit of a larger metadata.json, which is read alone. */
 const ONE_BYTES = 64 * 1024 * 1024;
 const MAX_REASON = 300;
 
 export type Summary = StreamSummary | {unread: string};
 
-/** Reads the summaries of streams, some at once and each twice where it fails, and gives them in the order of the streams. */
+/** Yields the summaries in the order of the streams. Reads some at once, and repeats a failed read once. */
 export async function* summariesOf<S extends {stream: string}>(
   deps: Deps,
   run: string,
@@ -52,7 +51,7 @@ async function readSummary(
   }
 }
 
-/** Asks about each item, `width` of them at a time, and gives the answers in the order of the items. */
+/** Calls `ask` for each item, `width` items at once, and yields the answers in the order of the items. */
 async function* inOrder<T, A>(
   items: readonly T[],
   width: number,
@@ -61,7 +60,7 @@ async function* inOrder<T, A>(
   const asked: [T, Promise<A>][] = [];
   for (const item of items) {
     const answer = ask(item);
-    // The failure of an answer is thrown where it is awaited; an answer that is not awaited any more is no crash.
+    // A failure is thrown where its answer is awaited. The failure of an abandoned answer must not crash the process.
     answer.catch(() => {});
     asked.push([item, answer]);
     const first = asked.length === width ? asked.shift() : undefined;

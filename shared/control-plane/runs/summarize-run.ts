@@ -3,12 +3,12 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 
-/** The reason of an open run whose streams have all ended begins with it. */
+/** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
 
 /**
- * Writes the totals of a run, and its end where all of its streams have ended. `ending` keeps the run open and says why. Returns true
- * if the run has ended.
+ * Writes the totals of a run, and its end if all of its streams have ended. `ending` keeps the run open and becomes its reason. Returns
+ * true if the run has ended.
  */
 export async function sumUp(
   {store, now}: Pick<Deps, 'store' | 'now'>,
@@ -20,7 +20,7 @@ export async function sumUp(
   const {run} = seen;
   return store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    // Another tick may have ended the run since: the counts of a slow tick never open it again.
+    // Another tick may have ended the run since: counts of a slow tick never reopen it.
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const at = now();
     const next = summarizeRun(current, totals, cost_usd, at, ending);

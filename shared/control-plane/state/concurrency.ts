@@ -1,16 +1,16 @@
 import {Rejected} from '../../contracts/errors.ts';
 
-/** Round trips under way at once: enough that they do not add up to minutes, and few enough for one small instance. */
-const ABREAST = 32;
+/** Round trips under way at once: enough to finish within minutes, few enough for one small instance. */
+const AT_ONCE = 32;
 
 /**
- * Does the work for each item, some at once. A failure stops no other item; the first failure is thrown at the end, and one
- * that can succeed later goes before a `Rejected`, which ends the caller's message for good.
+ * Runs `work` for each item, `width` items at once. A failure stops no other item. The first failure is thrown at the end. A `Rejected`
+ * is thrown only without other failures, because it ends the caller's message for good.
  */
 export async function forEachConcurrently<T>(
   items: readonly T[],
   work: (item: T) => Promise<unknown>,
-  width = ABREAST,
+  width = AT_ONCE,
 ): Promise<void> {
   const left = items.values();
   const failures: unknown[] = [];

@@ -3,15 +3,15 @@ import {Rejected} from '../../contracts/errors.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 
 /**
- * One kind of document: reads it alone, in a transaction and many at a time, and writes it. Every document is parsed before it is
- * written too: a document that no reader accepts would stop its run until a person deletes it.
+ * Reads and writes documents of one schema. Every document is also parsed before its write, because an invalid document would stop
+ * its run until an operator deletes it.
  */
 export function kind<T extends object>(schema: z.ZodType<T>) {
   const parse = (path: string, data: Document): T => {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;
     throw new Rejected(
-      `Failed to read ${path}: ${firstOf(parsed.error)}. A person edited this document: mend the field or delete the document`,
+      `Failed to read ${path}: ${firstOf(parsed.error)}. An operator edited this document: mend the field or delete the document`,
       {cause: parsed.error},
     );
   };
@@ -21,18 +21,18 @@ export function kind<T extends object>(schema: z.ZodType<T>) {
       return data && parse(path, data);
     },
     parse,
-    /** The documents that can be read; each other one goes to `onBroken`, so that it stops none of the rest. */
-    parseAll: (stored: Stored[], onBroken: (error: Rejected, id: string) => void): T[] =>
+    /** Returns the valid documents. An invalid document goes to `onInvalid`, and stops no other document. */
+    parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): T[] =>
       stored.flatMap(({path, id, data}) => {
         try {
           return [parse(path, data)];
         } catch (error) {
           if (!(error instanceof Rejected)) throw error;
-          onBroken(error, id);
+          onInvalid(error, id);
           return [];
         }
       }),
-    /** Throws before anything is written: the transaction changes nothing. */
+    /** Writes a valid document. An invalid document throws, and the transaction changes nothing. */
     set: (tx: Transaction, path: string, value: T): void => {
       const parsed = schema.safeParse(value);
       if (!parsed.success)

@@ -12,9 +12,9 @@ export type TimelineEvent = {
   run?: string;
   stream?: string;
   worker?: string;
-  /** Of the lease that it is about. */
+  /** Epoch of the lease that the event is about. */
   epoch?: number;
-  /** Of the control message that it is about. */
+  /** Control message that the event is about. */
   message_id?: string;
   object?: string;
 };
@@ -22,8 +22,8 @@ export type TimelineEvent = {
 const KEPT_DAYS = 30;
 
 /**
- * Writes one decision beside the change that it tells of. The id is made from what happened and when, so that a
- * transaction that runs again writes the same document.
+ * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
+ * same document.
  */
 export function recordEvent(tx: Transaction, event: TimelineEvent, now: number): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
@@ -32,13 +32,13 @@ export function recordEvent(tx: Transaction, event: TimelineEvent, now: number):
   eventRecords.set(tx, paths.event(id), document);
 }
 
-/** Records that a breaker has paused the run, if it has. */
+/** Records a pause of the run by a breaker. */
 export function recordPause(tx: Transaction, before: Run, {run, status, reason}: Run, now: number): void {
   if (status !== before.status)
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is ${status}: ${reason}`}, now);
 }
 
-/** Of what changes no document. */
+/** Records an event in a transaction of its own, for a change without a document. */
 export async function recordEventNow(
   {store, now}: Pick<Deps, 'store' | 'now'>,
   event: TimelineEvent,
@@ -47,7 +47,7 @@ export async function recordEventNow(
   await store.transaction(async tx => recordEvent(tx, event, at));
 }
 
-/** Records input that was refused: on the timeline for people, and in the log. */
+/** Records rejected input as an event and in the log. */
 export async function recordRejection(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
   deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
   await recordEventNow(deps, {kind: 'rejected', ...event});

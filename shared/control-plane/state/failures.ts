@@ -2,8 +2,8 @@ import {Rejected} from '../../contracts/errors.ts';
 import type {Log} from './log.ts';
 
 /**
- * Isolates the parts of a tick: a part that fails is logged at once and stops no other part. `rethrow` at the end makes the
- * caller run again. An unreadable document is logged only, because running again does not mend it.
+ * Isolates the parts of a tick: the failure of a part is logged at once and stops no other part. `rethrow` at the end makes the caller
+ * run again. An invalid document is only logged, because running again does not mend it.
  */
 export class Failures {
   readonly #log: Log;
@@ -13,7 +13,7 @@ export class Failures {
     this.#log = log;
   }
 
-  /** Does the part named by `part`, such as "list the nodes"; undefined where it failed. */
+  /** Runs `work`; `part` names it, such as "list the nodes". Returns undefined if `work` failed. */
   async isolate<T>(part: string, work: () => Promise<T>): Promise<T | undefined> {
     try {
       return await work();

@@ -1,4 +1,4 @@
-/** Documents that record what happened: shards, events, control messages, lives of slots, and the place where a listing goes on. */
+/** Documents of the past: shards, events, control messages, attempts of slots, and the folds of runs. */
 import {z} from 'zod';
 import {MAX_EPOCH, MAX_ORDINAL, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../../domain/bounds.ts';
 import {kind} from './document-kind.ts';
@@ -7,7 +7,7 @@ const count = z.number().int().min(0);
 const instant = z.iso.datetime();
 const text = z.string();
 
-/** Characters of a text that a message, a name or an error made: a document holds at most 1 MiB. */
+/** Most characters of a text from a message, a name or an error: a document holds at most 1 MiB. */
 export const MAX_TEXT = 4000;
 
 export const shardRecords = kind(
@@ -63,9 +63,7 @@ export type Attempt = z.infer<typeof attempt>;
 
 export const attemptRecords = kind(attempt);
 
-export const listingRecords = kind(z.looseObject({next: text, updated_at: instant}));
-
-/** How far the streams of a run are folded into its result; `state` is the JSON of `Fold` in finish.ts. */
+/** Progress of folding the streams of a run into its result. `state` is JSON: see run-result.ts. */
 export const foldRecords = kind(
   z.looseObject({
     format: count,

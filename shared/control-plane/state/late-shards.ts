@@ -5,8 +5,8 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 
 /**
- * Adds to the totals of a run that has ended the shards that were counted since: ticks sum up open runs only. It is called after
- * the end of a run and after each late shard, so the later of the two sees both.
+ * Adds late shards to the totals of an ended run: ticks sum up open runs only. Called after the end of a run and after each late shard,
+ * so the later call sees both.
  */
 export async function addLateShards({store, now}: Pick<Deps, 'store' | 'now'>, run: string): Promise<void> {
   const parent = await runRecords.get(store, run);

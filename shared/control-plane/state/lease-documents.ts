@@ -1,6 +1,6 @@
 /**
- * A lease stands in two documents, its stream's and its worker's. Whoever changes it reads both first and changes both in one
- * transaction: the worker's heartbeats look at the worker alone.
+ * A lease stands in two documents: of its stream and of its worker. Every change of a lease reads both documents, and changes both in one
+ * transaction, because heartbeats read the worker alone.
  */
 import {afterMachineFailedStream} from '../../domain/fleet/breakers.ts';
 import {parseWork} from '../../domain/names.ts';
@@ -13,7 +13,7 @@ import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documen
 import {recordEvent, recordPause} from './event-log.ts';
 import type {Log} from './log.ts';
 
-/** The stream whose lease the worker has. */
+/** Reads the stream whose lease the worker holds. */
 export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
@@ -23,7 +23,7 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
     : undefined;
 }
 
-/** The worker that believes that it has the stream's lease, to be told with `clearWork` when that ends. */
+/** Reads the worker that holds the stream's lease, for `clearWork` when the lease ends. */
 export async function holderOf(
   log: Log,
   tx: Transaction,
@@ -35,22 +35,23 @@ export async function holderOf(
   return isHeldBy(stream, worker) ? worker : undefined;
 }
 
-/** The stream that the worker lost by falling silent. */
+/** Reads the stream that the worker lost by silence. */
 export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
   const work = parseWork(suspect?.work ?? null);
   return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
 }
 
+/** Clears the work of the holder. Its next heartbeat hears so. */
 export function clearWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
-/** The run of a stream that its machines have failed, to be counted there; read before anything is written. */
+/** Reads the run of a stream that failed for its machines. Called before the first write of the transaction. */
 export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
   return free.status === 'failed' ? skipIfInvalid(log, () => runRecords.get(tx, free.run)) : undefined;
 }
 
-/** The stream without its holder. A stream that failed for its machines is recorded, and counted in `parent`, its run. */
+/** Stores the freed stream and clears its holder. A stream that failed for its machines is recorded, and counted in its run `parent`. */
 export function returnStream(
   tx: Transaction,
   free: Stream,
@@ -73,7 +74,7 @@ export function setMachineFailed(tx: Transaction, parent: Run, {stream}: Stream,
   recordPause(tx, parent, next, now);
 }
 
-/** Takes the lease from its worker. */
+/** Revokes the lease of the stream. */
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   clearWork(tx, holder);

@@ -1,21 +1,21 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
 import {jsonText} from '../../contracts/printable.ts';
 
-/** What is known of an entry beside its message. The names of `IDS` are those of timeline events. */
+/** Fields of an entry beside its message. The names in `IDS` are the field names of events. */
 export type LogFields = {[field: string]: string | number | boolean | null | undefined};
 
 export type Log = (severity: 'INFO' | 'WARNING' | 'ERROR', message: string, fields?: LogFields) => void;
 
-/** What a function was called for: every entry that is written meanwhile has it. */
+/** Call of a function. Every entry that is written during the call has its fields. */
 export type Call = {
   function: string;
-  /** Of the CloudEvent; for a message on a topic, the message's. */
+  /** Id of the CloudEvent; for a message on a topic, the id of the message. */
   message_id?: string | undefined;
   /** W3C `traceparent`: 00-TRACE-SPAN-01. */
   traceparent?: string | undefined;
 };
 
-/** By these, entries are found: Cloud Logging indexes labels. */
+/** Fields that become labels: Cloud Logging indexes labels. */
 const IDS = ['function', 'run', 'stream', 'worker', 'incarnation', 'epoch', 'message_id', 'object'];
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
@@ -25,10 +25,7 @@ export function duringCall<T>(call: Call, work: () => Promise<T>): Promise<T> {
   return calls.run(call, work);
 }
 
-/**
- * One JSON line an entry, in the shape that Cloud Logging takes apart: severity, time, message, labels of text, the trace of the
- * request, and the rest as `jsonPayload`.
- */
+/** Writes each entry as a JSON line that Cloud Logging parses: severity, time, message, labels, trace, and other fields as `jsonPayload`. */
 export function jsonLog(write: (line: string) => void, now: () => number, project: string): Log {
   return (severity, message, fields = {}) => {
     const {traceparent, ...call} = calls.getStore() ?? {};

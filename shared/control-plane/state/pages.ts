@@ -2,7 +2,7 @@ import type {CollectionPath, Query, Store, Stored} from '../../ports.ts';
 
 const PAGE = 500;
 
-/** The documents of a query page by page. The first page has `first` documents: one is often enough. */
+/** Reads the documents of a query page by page. The first page has `first` documents: one is often enough. */
 export async function* pagesOf(
   store: Store,
   collection: CollectionPath,

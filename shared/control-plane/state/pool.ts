@@ -6,8 +6,8 @@ import {poolRecords, skipIfInvalid} from './documents.ts';
 import type {Log} from './log.ts';
 
 /**
- * Reads the pool. An invalid document counts as absent: the pool is then as it was deployed. An edited document never exceeds the
- * deployment's ceilings.
+ * Reads the pool. An invalid document counts as absent: then the deployment sets the pool. An edited document never exceeds the
+ * ceilings of the deployment.
  */
 export async function readPool({
   store,

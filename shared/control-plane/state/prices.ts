@@ -10,8 +10,8 @@ import type {Log} from './log.ts';
 const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
 
 /**
- * The list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown: an operator wanted another
- * than the list's.
+ * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator
+ * wanted a price that differs from the list.
  */
 export async function readPrices(
   {store, log}: {store: Store; log: Log},

@@ -1,4 +1,4 @@
-/** Runs as other documents need them: the open ones, the hash of a spec, and a run that goes on after its end. */
+/** Reads of runs that other documents need: open runs and spec hashes. Reopens an ended run. */
 import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
@@ -13,9 +13,10 @@ export async function openRuns({store, log}: Pick<Deps, 'store' | 'log'>): Promi
   return runRecords.parseAll(open, error => log('ERROR', error.message));
 }
 
+/** Runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
 
-/** The hash of a run's frozen spec, cached: every shard needs it. */
+/** Returns the hash of a run's frozen spec, cached, because every shard needs it. */
 export async function specHashOf(
   {specHashes, store}: Pick<Deps, 'specHashes' | 'store'>,
   run: string,
@@ -29,7 +30,7 @@ export async function specHashOf(
   return found.spec_hash;
 }
 
-/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run began anew. */
+/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
 export async function assertSpecHash(
   {specHashes}: Pick<Deps, 'specHashes'>,
   tx: Transaction,
@@ -39,10 +40,12 @@ export async function assertSpecHash(
   const found = await runRecords.get(tx, run);
   if (found?.spec_hash === known) return;
   specHashes.delete(run);
-  throw new Error(`Run ${run} has another spec than this process knew: its shards are to be looked at again`);
+  throw new Error(
+    `Run ${run} has another spec than this process knew: the next delivery reads its shards again`,
+  );
 }
 
-/** Makes an ended run active in the transaction that has read it. Returns false for any other run. */
+/** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
 export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
   runRecords.set(tx, {...run, status: 'active', updated_at: iso(now)});

@@ -1,6 +1,6 @@
 /**
- * Long work, page by page. `tasks/ID` keeps the cursor, so every delivery goes on where the last one stopped, and a task of a hundred
- * thousand streams needs no more than one function's time. The tick publishes open tasks again that nothing works on.
+ * Tasks: long work, page by page. `tasks/ID` keeps the cursor, so every delivery continues where the last delivery stopped. A task of a
+ * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
  */
 import {z} from 'zod';
 import {paths} from '../../domain/names.ts';
@@ -14,10 +14,10 @@ const task = z.looseObject({
   task: z.enum(['register', 'rebuild', 'resync', 'finish']),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),
-  /** JSON of the place where the next delivery goes on; empty at the first page. */
+  /** JSON of the place where the next delivery continues; empty at the first page. */
   cursor: z.string(),
   result: z.string().nullable(),
-  /** A delivery works on the task until then. */
+  /** End of the time that a delivery has claimed the task for. */
   busy_until_at: z.iso.datetime().nullable(),
   created_at: z.iso.datetime(),
   updated_at: z.iso.datetime(),
@@ -25,20 +25,20 @@ const task = z.looseObject({
 });
 
 export type Task = z.infer<typeof task>;
-/** Which task: `rebuild` without a run begins one for each run, and `resync` names none. */
+/** Name of a task. A `rebuild` without a run starts one task for each run; `resync` has no run. */
 export type TaskName = {task: Task['task']; run: string | null};
 
 const records = kind(task);
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 const KEPT_DAYS = 30;
-/** A delivery that died gives its task up so long after its last page. */
+/** Time after its last page when the task of a dead delivery becomes free. */
 const BUSY_MS = 120_000;
 
 export function taskId({task, run}: TaskName): string {
   return run === null ? task : `${task}-${run}`;
 }
 
-/** Opens the task from its first page, in the transaction of the command that asks for it. */
+/** Opens the task at its first page, in the transaction of the command that asks for the task. */
 export function openTask(tx: Transaction, {task, run}: TaskName, now: number): void {
   records.set(tx, paths.task(taskId({task, run})), {
     ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
@@ -71,7 +71,7 @@ export async function ensureTask(
   if (isNew) await publishTask(bus, name);
 }
 
-/** The task, if it is open and no other delivery works on it. */
+/** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */
 export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
   const path = paths.task(taskId(name));
   return store.transaction(async tx => {
@@ -85,7 +85,7 @@ export async function claimTask({store, now}: Deps, name: TaskName): Promise<Tas
   });
 }
 
-/** Stores a page's end. Returns undefined if the task was begun anew or another delivery works on it. */
+/** Stores the end of a page. Returns undefined if the task was restarted or another delivery works on it. */
 export async function saveTask(
   {store, now}: Deps,
   claimed: Task,
@@ -103,7 +103,7 @@ export async function saveTask(
   });
 }
 
-/** Publishes the open tasks that no delivery works on, and begins a resync when the last one is `audit_s` old. */
+/** Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. */
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});

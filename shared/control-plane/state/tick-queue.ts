@@ -1,6 +1,6 @@
 /**
  * Turns a burst of wakes into a few ticks. One tick runs at a time. After a tick, wakes pause for ten seconds or five times its
- * length, whichever is longer: one wake waits out the pause, and every further wake only sets a flag and is acknowledged. The
+ * length, whichever is longer. The first wake waits for the end of the pause; further wakes only set a flag and are acknowledged. The
  * Scheduler's message is never paused.
  */
 import type {Now} from '../../ports.ts';
@@ -9,23 +9,23 @@ export type TickSource = 'wake' | 'scheduler';
 
 const SHORTEST_PAUSE_MS = 10_000;
 const PAUSE_PER_TICK = 5;
-/** A request begins its last tick no later than this after its own start. A wake that this loses waits for the Scheduler. */
+/** Time after its start in which a request may begin a tick. A wake after that time waits for the Scheduler. */
 const LONGEST_REQUEST_MS = 240_000;
 
-/** A tick that takes longer counts as over: its function has timed out, and one call without an answer must not stop all ticks. */
+/** Longest time of a tick. A longer tick counts as over: its function timed out, and a hanging call must not stop all ticks. */
 const LONGEST_TICK_MS = 600_000;
 
 type Clock = {now: Now; sleep: (ms: number) => Promise<void>};
 
 export class TickQueue {
   readonly #clock: Clock;
-  /** When the tick that runs began. */
+  /** Start of the running tick. */
   #running_since_ms: number | undefined;
   #isWaiting = false;
-  /** A wake came since the last tick began, and no request waits for it. */
+  /** True if a wake came since the last tick began, and no request waits for it. */
   #isFlagged = false;
   #begun = 0;
-  /** Resolves the wait of the one waiter when a tick begins. */
+  /** Ends the wait of the waiting request when a tick begins. */
   #onBegun: () => void = () => {};
   #paused_until_ms = Number.NEGATIVE_INFINITY;
 
@@ -33,7 +33,7 @@ export class TickQueue {
     this.#clock = clock;
   }
 
-  /** Runs a tick for a message, or leaves it to the request that runs or waits. Throws what the tick throws. */
+  /** Runs a tick for a message, or leaves it to the request that runs or waits. Rethrows errors of the tick. */
   async request(source: TickSource, tick: () => Promise<void>): Promise<void> {
     const last_ms = this.#clock.now() + LONGEST_REQUEST_MS;
     if (source === 'scheduler') {
@@ -59,7 +59,7 @@ export class TickQueue {
     } finally {
       this.#isWaiting = false;
     }
-    // A tick that the Scheduler began in the pause has seen what this wake announced.
+    // A tick that the Scheduler began during the pause has seen the change that this wake announced.
     if (this.#begun > before && !this.#isFlagged) return true;
     if (this.#isRunning()) this.#isFlagged = true;
     else await this.#run(tick);

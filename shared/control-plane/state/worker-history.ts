@@ -8,7 +8,7 @@ import {attemptRecords} from './history-documents.ts';
 
 const KEPT_DAYS = 90;
 
-/** Each life of a slot leaves a document behind: how long it was, what ended it, what showed then, where its log is. */
+/** Records an incarnation that ends: its cause of death, its last states, its cost and the place of its log. */
 export function recordAttempt(
   tx: Transaction,
   before: Worker,

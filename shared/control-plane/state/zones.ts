@@ -3,7 +3,7 @@ import type {Now, Store, Transaction} from '../../ports.ts';
 import {skipIfInvalid, zoneRecords} from './documents.ts';
 import type {Log} from './log.ts';
 
-/** The zone's document; a new one where it is absent or invalid. */
+/** Reads the zone's document. Returns a new zone if the document is absent or invalid. */
 export async function zoneOf(log: Log, tx: Transaction, zone: string, now: number): Promise<Zone> {
   return (await skipIfInvalid(log, () => zoneRecords.get(tx, zone))) ?? newZone(zone, now);
 }

@@ -22,8 +22,8 @@ import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
 import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';
 
 /**
- * Moves a stream's checkpoint to what the bucket holds, and answers the stream as it then is. The listing is the truth:
- * which event led here, how often and in which order does not matter.
+ * Advances the checkpoint of a stream to the shards in the bucket, and returns the stream. The listing is the truth: the number and the
+ * order of events do not matter.
  */
 export async function advanceStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
   const known = await streamRecords.get(deps.store, run, stream);
@@ -35,12 +35,12 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
   return (await countShards(deps, run, stream, objects)).advanced;
 }
 
-/** Uploads of one stream that may be under way at once, so that their events come in any order; see the extractor's pipeline. */
+/** Most uploads of one stream under way at once; see the extractor's pipeline. Their events come in any order. */
 const MOST_AHEAD = 8;
 
 /**
- * Counts a stored shard if it is the next one, and the shards behind it that waited for it. A listing costs more than ten reads of one
- * object, so it is made only when an earlier event must have been lost. Returns true if the stream has ended.
+ * Counts a stored shard if it is the next shard of its stream, and then the stored shards behind it. A listing costs more than ten reads
+ * of an object, so only a lost event causes a listing. Returns true if the stream has ended.
  */
 export async function countShard(deps: Deps, {run, stream, shard, format}: OutputObject): Promise<boolean> {
   for (let next = shard; ; next++) {
@@ -59,7 +59,7 @@ export async function countShard(deps: Deps, {run, stream, shard, format}: Outpu
   }
 }
 
-/** A shard that was counted before is the same object, or two of one number lie in the bucket. */
+/** Parks a stream with two objects for one shard number. Returns true if the stream is parked. */
 function failOfTwin(deps: Deps, {run, stream}: Stream, shard: number, object: string): Promise<boolean> {
   return deps.store.transaction(async tx => {
     const counted = await tx.get(paths.shard(run, stream, shard));
@@ -70,12 +70,12 @@ function failOfTwin(deps: Deps, {run, stream}: Stream, shard: number, object: st
   });
 }
 
-/** Two documents for each: a commit must stay far below the 10 MiB that Firestore takes. */
+/** Shards of one transaction, with two documents each: a commit must stay far below Firestore's 10 MiB. */
 const MOST_AT_ONCE = 200;
 
 const NOTHING_NEW = {count: 0, left: 0};
 
-/** Counts the shards that these objects are, some hundred in a transaction: between two of them, the checkpoint is as true. */
+/** Counts the shards among the objects, up to `MOST_AT_ONCE` in a transaction. The checkpoint is correct after each transaction. */
 async function countShards(
   deps: Deps,
   run: string,
@@ -97,7 +97,7 @@ async function countShards(
         await assertSpecHash(deps, tx, run, spec_hash);
         return {counted: await fail(deps, tx, current, all.reason, now), ...NOTHING_NEW};
       }
-      // Shards that are there before the stream has a lease may be of an earlier run of this name.
+      // Shards from before the first lease may belong to an earlier run of this name.
       if (total_shards === 0 && status !== 'in_progress') await assertSpecHash(deps, tx, run, spec_hash);
       const some = foldShards(current, origin, all.counted.slice(0, MOST_AT_ONCE));
       if (some.kind === 'error') throw new Error(`${run}/${stream}: ${some.reason}`);
@@ -106,7 +106,7 @@ async function countShards(
         const counted = all.ungranted ? await block(deps, tx, current, all.ungranted, now) : current;
         return {counted, ...NOTHING_NEW};
       }
-      // It was parked, and its worker had all of it: the run may have ended over that.
+      // A parked stream is complete after all: its run may have ended.
       const isRevived = current.status === 'failed' && moved.status === 'completed';
       const ended = isRevived ? await runRecords.get(tx, run) : undefined;
       reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
@@ -126,14 +126,14 @@ async function countShards(
     });
     isNew ||= count > 0;
     if (left > 0) continue;
-    // The run of a parked stream may have ended, and so may that of a stream whose worker lost its lease.
+    // The run of a stream without a lease may have ended.
     if (isNew && counted?.lease === null) await addLateShards(deps, run);
     if (counted?.status === 'completed') await clearPartials(deps, run, stream);
     return {advanced: counted, isNew};
   }
 }
 
-/** What lies in the bucket is not what the stream's shards must be: it is parked, and its worker is told. */
+/** Parks a stream whose shards in the bucket are inconsistent, and clears its worker. */
 async function fail(
   deps: Deps,
   tx: Transaction,
@@ -152,7 +152,7 @@ async function fail(
   return park(deps, tx, current, failed, `failed: ${reason}`, now);
 }
 
-/** A shard that no lease explains parks its stream until a `rebuild`. */
+/** Parks a stream until a `rebuild`: no lease explains a shard of it. */
 async function block(
   deps: Deps,
   tx: Transaction,
@@ -180,7 +180,7 @@ async function park(
   return parked;
 }
 
-/** A complete stream needs nobody's half-made shard any more. What this misses, the bucket's lifecycle rule takes. */
+/** Deletes the partial shards of a complete stream. The bucket's lifecycle rule deletes missed objects. */
 async function clearPartials(deps: Deps, run: string, stream: string): Promise<void> {
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }

@@ -1,4 +1,4 @@
-/** Compares the checkpoint of each stream at work with its shards in the bucket: an event may have been lost. */
+/** Compares the checkpoint of each leased stream with its shards in the bucket: an event may have been lost. */
 import {parseWork} from '../../domain/names.ts';
 import {goneText} from '../../domain/run/run.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
@@ -32,21 +32,21 @@ async function audit(deps: Deps, worker: Worker): Promise<void> {
     await clearStaleWork(deps, worker);
 }
 
-/** Registers an object that was overwritten, and notes an object that is gone. Returns the stream as it then is. */
+/** Registers an overwritten object, and records a deleted object. Returns the updated stream. */
 async function compareObject(deps: Deps, known: Stream): Promise<Stream | undefined> {
   const {run, stream, object, generation} = known;
   const present = await deps.objects.head(object);
   if (present?.generation === generation) return known;
   if (!present) {
-    await noteGone(deps, known);
+    await recordGone(deps, known);
     return known;
   }
   await registerStream(deps, await runRecords.get(deps.store, run), object, stream);
   return streamRecords.get(deps.store, run, stream);
 }
 
-/** A worker goes on from its copy of a deleted stream object. The stream's document says that nothing can be compared with it. */
-async function noteGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
+/** Records a deleted stream object: its shards cannot be verified. The worker continues from its copy. */
+async function recordGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
   const text = goneText({object, count: 1});
   if (last_error === text) return;
   await deps.store.transaction(async tx => {

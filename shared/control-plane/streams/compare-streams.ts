@@ -1,5 +1,4 @@
 /** Compares the documents of streams with the bucket, and changes nothing. */
-
 import {Rejected} from '../../contracts/errors.ts';
 import {outputPrefix, parseDatasetObject, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
@@ -18,12 +17,16 @@ import {runRecords, skipIfInvalid, streamRecords} from '../state/documents.ts';
 import {type StreamObject, streamsOf} from './register-stream.ts';
 import {createdAt, originOf, readShards} from './stored-shards.ts';
 
-/** What a look needs: `gleaner rebuild --dry-run` has no more. */
+/** Ports that a comparison needs: `gleaner rebuild --dry-run` has no others. */
 export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
 
 /**
- * How a stream's documents compare with the bucket. `waits`: its run has no spec yet, so nothing can be said. `faulty`: its shards
- * do not belong together, which no document can mend. `gone`: its object is not in the bucket any more: see gone.ts.
+ * Result of comparing the documents of a stream with the bucket.
+ *
+ * - `broken`: a document is invalid, or belongs to another object.
+ * - `waits`: the run has no spec yet, so no comparison is possible.
+ * - `faulty`: the shards do not belong together; a rebuild cannot mend them.
+ * - `gone`: the stream object is not in the bucket any more: see gone-streams.ts.
  */
 export type Finding = 'right' | 'missing' | 'broken' | 'different' | 'waits' | 'faulty' | 'gone';
 
@@ -32,13 +35,13 @@ export type StreamSurvey = {
   stream: string;
   object: string;
   finding: Finding;
-  /** Shards in the bucket, also behind one that is missing, and those that the documents count. */
+  /** `stored_shards`: shards in the bucket, also behind a gap. `known_shards`: shards that the stream's document counts. */
   stored_shards: number;
   known_shards: number;
   why: string | null;
 };
 
-/** Every run that has a stream in the bucket. */
+/** Names of all runs with a stream in the bucket. */
 export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<string[]> {
   const runs = new Set<string>();
   for (const {name} of await objects.list('datasets/')) {
@@ -57,12 +60,12 @@ export async function surveyRun(deps: Sources, run: string): Promise<StreamSurve
   return found.sort((one, other) => (one.object < other.object ? -1 : 1));
 }
 
-/** The objects that the streams of a run are made of: one of each index. */
+/** Stream objects of a run, one for each index. */
 async function streamObjects(deps: Sources, run: string): Promise<ObjectInfo[]> {
   return originsAmong(deps, await streamsOf(deps.objects, run));
 }
 
-/** Of the objects with one index, the one that its stream is made of. */
+/** Selects one object for each stream: two objects may have one index. */
 export async function originsAmong(deps: Sources, found: readonly StreamObject[]): Promise<ObjectInfo[]> {
   const origins: ObjectInfo[] = [];
   const byStream = Map.groupBy(found, ({stream}) => stream);
@@ -83,9 +86,9 @@ export type StoredShard = Shard & {stored_at: string | null};
 export type Comparison = {
   survey: StreamSurvey;
   known: Stream | undefined;
-  /** The content that counts: that of what is stored, or the one registered. */
+  /** Checksum of the content that the stored shards are made of; without shards, of the registered content. */
   crc32c: string;
-  /** The largest of the stored shards. */
+  /** Largest epoch of the stored shards. */
   epoch: number;
   progress: Progress;
   shards: StoredShard[];
@@ -93,7 +96,7 @@ export type Comparison = {
 
 export async function compareStream(deps: Sources, run: string, object: ObjectInfo): Promise<Comparison> {
   const dataset = parseDatasetObject(object.name);
-  if (dataset.kind !== 'stream') throw new Error(`${object.name} is no stream`);
+  if (dataset.kind !== 'stream') throw new Error(`${object.name} is not a stream`);
   const {stream} = dataset;
   let known: Stream | undefined;
   let parent: Run | undefined;
@@ -105,7 +108,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     if (!(error instanceof Rejected)) throw error;
     broken = error.message;
   }
-  // Listed after the documents were read: what they count is in the listing.
+  // Listed after the documents were read, so the listing has every counted shard.
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
@@ -124,11 +127,11 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const isForeign = known?.object !== object.name && known?.crc32c !== stored && object.crc32c === stored;
   if (known?.status === 'failed' && isForeign)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
-  // The document goes first: its content may have been replaced since the object was listed.
+  // Checksum of the document first: the object may have been replaced since the listing.
   const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};
   const folded = read && foldShards(NOTHING_STORED, origin, read);
   if (!folded || folded.kind === 'error') {
-    const why = folded?.reason ?? 'a shard says that it is another; the log says which';
+    const why = folded?.reason ?? 'the metadata of a shard names another shard; see the log';
     return known ? answer('faulty', why) : answer('missing', why);
   }
   const {progress, counted} = folded;
@@ -137,15 +140,15 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
   if (!parent || !known)
     return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
-  const told = gapOf(known, progress, waiting) ?? differenceOf(known, progress, epoch);
+  const difference = gapOf(known, progress, waiting) ?? differenceOf(known, progress, epoch);
   const documents = await deps.store.count(paths.shards(run, stream));
-  if (told) return answer('different', told, progress, counted);
+  if (difference) return answer('different', difference, progress, counted);
   if (documents !== progress.total_shards)
     return answer('different', `${documents} shards have a document`, progress, counted);
   return answer('right', null, progress, counted);
 }
 
-/** `shard 2 is missing; 119 of 120 there`, where the document counts a shard that the bucket lacks. */
+/** Text such as `shard 2 is missing; 119 of 120 there`: the document counts a shard that the bucket lacks. */
 function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly number[]): string | null {
   const {total_shards: counted, finished} = progress;
   if (finished || total_shards <= counted) return null;
@@ -167,7 +170,7 @@ function differenceOf(known: Stream, progress: Progress, epoch: number): string 
 /** Findings that a rebuild mends. A stream that waits needs a correct run.json; a faulty stream needs other shards. */
 export const MENDED: readonly Finding[] = ['missing', 'broken', 'different'];
 
-/** How many streams have each finding, and how many shards they have in the bucket. */
+/** Counts of streams by finding, and the count of their shards in the bucket. */
 export type Tally = {streams: number; shards: number; findings: Partial<Record<Finding, number>>};
 
 export const NOTHING_FOUND: Tally = {streams: 0, shards: 0, findings: {}};
@@ -179,7 +182,7 @@ export function addToTally({streams, shards, findings}: Tally, found: readonly S
   return {streams: streams + found.length, shards: stored, findings: next};
 }
 
-/** `mended`: the streams had these findings, and are mended by now. */
+/** `mended`: true if the rebuild has mended these streams. */
 export function describeTally(run: string, {streams, shards, findings}: Tally, mended = false): string {
   const kinds: Finding[] = [...MENDED, 'waits', 'faulty', 'gone'];
   const wrong = kinds.flatMap(kind => {

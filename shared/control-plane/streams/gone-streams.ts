@@ -1,4 +1,4 @@
-/** Streams whose object is gone from the bucket, while documents or shards of them are left. */
+/** Finds streams whose object is gone from the bucket, while their documents or shards remain. */
 import {
   DEFAULT_RUN,
   isRunId,
@@ -15,14 +15,14 @@ import {runsInBucket, type Sources, type StreamSurvey} from './compare-streams.t
 
 const OUTPUTS = 'activations/';
 
-/** Every run that has a stream or an output in the bucket, or a document. */
+/** Names of all runs with a stream or an output in the bucket, or a document. */
 export async function runsAnywhere({store, objects}: Sources): Promise<string[]> {
   const documents = await store.query('runs');
   const runs = [...(await runsInBucket({objects})), ...(await runsWithOutput(objects))];
   return [...new Set([...runs, ...documents.map(({id}) => id)])].sort();
 }
 
-/** Asks for one name of each run: a run may have a million shards. */
+/** Lists one name of each run: a run may have a million shards. */
 async function runsWithOutput(objects: Objects): Promise<Set<string>> {
   const runs = new Set<string>();
   for (let start = OUTPUTS; ; ) {
@@ -31,7 +31,7 @@ async function runsWithOutput(objects: Objects): Promise<Set<string>> {
     const [, segment = '', inside] = next.name.split('/');
     if (inside !== undefined && isRunId(segment)) {
       runs.add(segment);
-      // The character after the slash: no other name of this run comes later.
+      // `0` follows `/`: skips all other names of this run.
       start = `${OUTPUTS}${segment}0`;
     } else {
       runs.add(DEFAULT_RUN);
@@ -40,7 +40,7 @@ async function runsWithOutput(objects: Objects): Promise<Set<string>> {
   }
 }
 
-/** The streams of a run that documents or shards know, beside those whose object `found` has. */
+/** Surveys the streams that documents or shards know and `found` lacks. */
 export async function goneStreams(
   {store, objects, log}: Sources,
   run: string,

@@ -1,4 +1,4 @@
-/** Requests for work: a pending stream of the best run is leased to the worker that asks. */
+/** Requests for work: leases a pending stream of the first run in order of service to the worker that asks. */
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {whyNotCarried} from '../../domain/billing/budget.ts';
 import {whyModelRefused} from '../../domain/ceilings.ts';
@@ -26,19 +26,27 @@ import {recordEvent} from '../state/event-log.ts';
 import {returnStream, workOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
 import {registerStream} from './register-stream.ts';
-import {holderOf, isAhead, isCurrent, notWanted, ok, unknown, type WorkerAnswer} from './worker-answers.ts';
+import {
+  isAhead,
+  isCurrent,
+  notWanted,
+  ok,
+  requesterOf,
+  unknown,
+  type WorkerAnswer,
+} from './worker-answers.ts';
 
 type LeaseRequest = Extract<WorkerRequest, {action: 'lease'}>;
 
-/** A request tries at most so many streams, then asks again within these seconds. With nothing pending, it asks when the pool says. */
+/** Limits of one request: streams to try, then seconds until the worker asks again. Without a pending stream it waits `poll_s`. */
 const MOST_TRIES = 5;
 const SOON_S = [2, 5] as const;
 
-/** Each of many askers costs as many transactions as a single one: it tries few streams, at a place of its own. */
+/** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. */
 export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
   const {poll_s} = deps.config.pool;
-  // Two requests of one worker begin at two places: the documents at one may be invalid.
+  // Two requests of one worker start at two places: the documents at one place may be invalid.
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
   const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
   const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
@@ -46,10 +54,10 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
   const worker = isCurrent(known, request) ? known : undefined;
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   if (worker.recreate || worker.fault !== null)
-    return ok({...wait, reason: `${worker.name} is to be made again`});
+    return ok({...wait, reason: `${worker.name} is being replaced`});
   if (!isAlive(worker)) {
-    await noteQuestion(deps, request);
-    return ok({...soon, reason: `${worker.name} was not known to be READY: ask again`});
+    await recordRequest(deps, request);
+    return ok({...soon, reason: `${worker.name} counts as READY from now on: ask again`});
   }
   let tries = 0;
   for await (const open of candidates(deps, worker, request.loaded ?? null, asker)) {
@@ -61,40 +69,40 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
     const work = await skipIfInvalid(deps.log, grant);
     if (work) return ok(work);
   }
-  await noteQuestion(deps, request);
+  await recordRequest(deps, request);
   if (tries > 0) return ok({...soon, reason: `others took ${tries} streams: ask again`});
-  return ok({...wait, reason: 'every stream is taken or done'});
+  return ok({...wait, reason: 'every stream is leased or finished'});
 }
 
-/** The worker is heard, and has no work. */
-function noteQuestion(deps: Deps, request: LeaseRequest): Promise<void> {
+/** Records that the worker lives and has no work. */
+function recordRequest(deps: Deps, request: LeaseRequest): Promise<void> {
   return deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, request.worker);
     if (!isCurrent(current, request)) return;
-    // It has work that it does not know of, or a request that was long on its way says nothing any more.
+    // The worker has work: it has not heard of its lease yet, or this request is late.
     if (await workOf(deps.log, tx, current)) return;
     workerRecords.set(tx, askedForWork(current, deps.now()));
   });
 }
 
-/** A stream that the worker may get, and its run. */
+/** A stream that the worker may be granted, and its run. */
 type Open = {parent: Run; stream: Stream};
 
-/** Registers the stream as it lies in the bucket now: its last event may be late, and a worker cannot read a lost generation. */
+/** Registers the newest generation of the stream: its event may be late, and workers cannot read an overwritten generation. */
 async function registerNewest(deps: Deps, parent: Run, {stream, object, generation}: Stream): Promise<void> {
   const present = await deps.objects.head(object);
   if (present && present.generation !== generation) await registerStream(deps, parent, object, stream);
 }
 
-/** Pending streams of a run that are read to choose one from. Each costs a read, and the asker needs one. */
+/** Pending streams to read for one choice: each costs a read, and the worker needs a single stream. */
 const PAGE = 3;
 
-/** The stream that the worker has and does not know of, and then the streams of the best run first. */
+/** Yields the stream that is leased to the worker already, then pending streams in the order of service of their runs. */
 async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: string): AsyncGenerator<Open> {
-  const broken = (error: Error) => deps.log('ERROR', error.message);
+  const invalid = (error: Error) => deps.log('ERROR', error.message);
   const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
   const runs = runRecords
-    .parseAll(active, broken)
+    .parseAll(active, invalid)
     .filter(run => isRunnable(run) && run.pool === worker.pool && !whyNotCarried(run, worker.usd_per_hour))
     .map(found => ({found, ...candidateOf(found, '')}))
     .sort(byPreference(loaded))
@@ -118,7 +126,7 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
     }
     const tried = new Set<string>();
     for (const place of [asker, `${asker}, again`]) {
-      const pending = streamRecords.parseAll(await somePending(deps, run, place), broken);
+      const pending = streamRecords.parseAll(await somePending(deps, run, place), invalid);
       const others = pending.filter(({stream}) => !tried.has(stream));
       for (const stream of shuffled(others, place)) {
         tried.add(stream.stream);
@@ -129,7 +137,7 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
   }
 }
 
-/** Pending streams of the run from the asker's place on, and from the first on where too few come behind it. */
+/** Reads pending streams of the run from the place of the asker on. Too few streams there: reads from the first stream on too. */
 async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[]> {
   const streams = paths.streams(run.run);
   const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
@@ -160,12 +168,12 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     return undefined;
   }
   if (whyNotCarried(parent, worker.usd_per_hour)) return undefined;
-  const holder = holderOf(request);
+  const holder = requesterOf(request);
   if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
   const work = `${run}/${stream}`;
-  // A request that was long on its way finds its sender at work on what a later one was given.
+  // A late request: a later request of this worker has been granted a stream.
   if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;
-  // It has begun anew, and asks for what it had.
+  // The worker restarted, and asks for its own stream.
   const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
     returnStream(tx, free, worker, now, parent);
@@ -174,8 +182,8 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const granted = leaseTo(free, holder, now);
   const {epoch} = granted;
   streamRecords.set(tx, granted);
-  const said = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
-  workerRecords.set(tx, heardFrom(worker, said, now));
+  const report = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
+  workerRecords.set(tx, heardFrom(worker, report, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
   recordEvent(tx, {kind: 'stream', run, stream, worker: worker.name, epoch: granted.epoch, text}, now);
   return workOrder(deps, parent, granted);

@@ -1,4 +1,4 @@
-/** Heartbeats: a worker proves that it lives, says what it does, and hears what it is to do. */
+/** Heartbeats: a worker proves that it lives, reports its progress, and receives its next action. */
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isOpen, type Run} from '../../domain/run/run.ts';
 import {chargeSuspect, holds, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
@@ -9,13 +9,21 @@ import {NO_WORK, type Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {returnStream, runOfFailed, suspectedBy} from '../state/lease-documents.ts';
-import {holderOf, isAhead, isCurrent, notWanted, ok, unknown, type WorkerAnswer} from './worker-answers.ts';
+import {
+  isAhead,
+  isCurrent,
+  notWanted,
+  ok,
+  requesterOf,
+  unknown,
+  type WorkerAnswer,
+} from './worker-answers.ts';
 
 type Heartbeat = Extract<WorkerRequest, {action: 'heartbeat'}>;
 
 /**
- * Reads and writes the worker alone: while its document says that it has the lease, it has it. A beat that names no lease, or an
- * older one, was sent before the last grant was heard of, and takes nothing back.
+ * Reads and writes the worker's document alone: while it names the lease, the worker holds the lease. A heartbeat with no lease, or an
+ * older lease, was sent before the worker heard of its last grant. Such a heartbeat releases nothing.
  */
 export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> {
   const {heartbeat_s, lease_s} = deps.config;
@@ -23,7 +31,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await skipIfInvalid(deps.log, () => workerRecords.get(tx, request.worker));
-    // Its document was lost, or is an earlier one: it stores the shard in hand, and then waits for its node to go.
+    // The document was lost or restored: the worker stores the shard in hand, and waits until its node is deleted.
     if (!worker || isAhead(request, worker))
       return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
@@ -32,25 +40,25 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     if (claim && !isHeld) {
       const stream = await streamRecords.get(tx, claim.run, claim.stream);
       run = await runRecords.get(tx, claim.run);
-      // Its document was edited, and its stream's says that it has the lease.
-      if (stream && run && isOpen(run)) isHeld = holds(stream, {...holderOf(request), epoch: claim.epoch});
+      // The worker's document was edited, and the stream's document still names the lease.
+      if (stream && run && isOpen(run)) isHeld = holds(stream, {...requesterOf(request), epoch: claim.epoch});
     }
     const drains = isHeld && run ? run.status === 'paused' : worker.drains;
     const held = isHeld && claim ? {...claim, claimed_at: iso(now)} : undefined;
     const {work, epoch, claimed_at} = held ? {...held, work: `${held.run}/${held.stream}`} : worker;
-    // A host that Google has mended boots again too: that says nothing about its work.
+    // A host that Google repaired boots again too: no evidence against its work.
     const wasUp = worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
-    const beginsAnew = request.phase === 'setup' && wasUp;
+    const hasRestarted = request.phase === 'setup' && wasUp;
     const suspected =
-      beginsAnew && worker.fault === null ? await suspectedBy(deps.log, tx, worker) : undefined;
+      hasRestarted && worker.fault === null ? await suspectedBy(deps.log, tx, worker) : undefined;
     const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
     const parent = charged && (await runOfFailed(deps.log, tx, charged));
-    const said = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
-    const spoken = heardFrom(worker, {...said, claimed_at: beginsAnew ? null : claimed_at}, now);
-    workerRecords.set(tx, spoken);
+    const report = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
+    const heard = heardFrom(worker, {...report, claimed_at: hasRestarted ? null : claimed_at}, now);
+    workerRecords.set(tx, heard);
     if (charged && charged !== suspected) returnStream(tx, charged, undefined, now, parent);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
-    return ok({...verdict(request, spoken, isHeld, run), lease_expires_at, heartbeat_s});
+    return ok({...verdict(request, heard, isHeld, run), lease_expires_at, heartbeat_s});
   });
 }
 
@@ -63,7 +71,7 @@ function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run |
 }
 
 function whyOver(run: Run | undefined): string {
-  if (!run || isOpen(run)) return 'another worker has it, or it was given back';
+  if (!run || isOpen(run)) return 'another worker holds it, or it was released';
   return `the run is ${run.status}`;
 }
 

@@ -1,4 +1,4 @@
-/** Makes the documents of streams again from the bucket, page by page, while workers go on. */
+/** Rebuilds the documents of streams from the bucket, page by page, while workers continue. */
 import {Rejected} from '../../contracts/errors.ts';
 import {paths, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
@@ -12,14 +12,14 @@ import {shardRecords} from '../state/history-documents.ts';
 import {type Comparison, compareStream, originsAmong, type StreamSurvey} from './compare-streams.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 
-/** Objects that are listed at once. */
+/** Objects of one page. */
 const LISTED = 500;
-/** Shard documents of one transaction: Firestore takes 10 MiB, and each is well under 1 KiB. */
+/** Shard documents of one transaction: Firestore accepts 10 MiB, and each document has less than 1 KiB. */
 const SHARDS_AT_ONCE = 200;
 const ATTEMPTS = 5;
 
 /**
- * Mends the streams of one page of objects. Correct documents are left alone, so a page may be repeated. Returns the findings, and the
+ * Mends the streams of one page of objects. Correct documents stay unchanged, so a page may be repeated. Returns the findings, and the
  * name after which the next page begins.
  */
 export async function rebuildPage(
@@ -32,7 +32,7 @@ export async function rebuildPage(
   const isLast = listed.length < LISTED;
   const all = streamsAmong(listed).filter(({object}) => object.name > after);
   const last = all.at(-1)?.stream;
-  // The second object of the last index may stand on the next page.
+  // The next page may have a second object of the last index.
   const whole = all.filter(({stream}) => isLast || stream !== last);
   const page = whole.length > 0 ? whole : all;
   const found: StreamSurvey[] = [];
@@ -43,7 +43,7 @@ export async function rebuildPage(
   return {found, next: isLast ? undefined : end};
 }
 
-/** What was found before it was mended. */
+/** Rebuilds the documents of one stream. Returns the finding from before. */
 async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promise<StreamSurvey> {
   const {run} = parent;
   const {survey: first, known} = await compareStream(deps, run, object);
@@ -57,23 +57,21 @@ async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promi
     const found = await compareStream(deps, run, object);
     if (found.survey.finding !== 'different' || (await mend(deps, found))) return first;
   }
-  throw new Error(
-    `Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times; the message comes again`,
-  );
+  throw new Error(`Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times; the task tries again`);
 }
 
-/** Deletes a document that cannot be parsed: the bucket has what it said. */
+/** Deletes an invalid document: the bucket has the same facts. */
 export async function dropInvalid(deps: Deps, path: string, read: () => Promise<unknown>): Promise<void> {
   try {
     await read();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    deps.log('WARNING', `${error.message}; it is made again`);
+    deps.log('WARNING', `${error.message}; the document is rebuilt`);
     await deps.store.transaction(async tx => tx.delete(path));
   }
 }
 
-/** It is of another object than what is stored: registered anew, it is of the right one. */
+/** Deletes the document of a stream that was registered for another object than its shards. */
 async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promise<void> {
   await deps.store.transaction(async tx => {
     const current = await streamRecords.get(tx, run, stream);
@@ -81,7 +79,7 @@ async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promi
   });
 }
 
-/** False when the stream's document has changed since it was compared. The shards' documents go first: they are counted last. */
+/** Writes the shard documents, then the stream. Returns false if the stream's document changed since the comparison. */
 async function mend(
   deps: Deps,
   {survey: {run, stream, why}, known, crc32c, epoch, progress, shards}: Comparison,
@@ -99,7 +97,7 @@ async function mend(
     const now = deps.now();
     streamRecords.set(tx, {...withRebuilt(current, {progress, epoch}, now), crc32c});
     for (const {path} of extra) tx.delete(path);
-    const text = `Stream ${run}/${stream} is made again from the bucket: ${why}`;
+    const text = `Stream ${run}/${stream} is rebuilt from the bucket: ${why}`;
     recordEvent(tx, {kind: 'stream', run, stream, text}, now);
     return true;
   });

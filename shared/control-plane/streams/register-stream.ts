@@ -1,5 +1,4 @@
-/** Streams become documents: a stream object is registered once, and again when its content changes. */
-
+/** Registers stream objects: a stream gets its document once, and again when its content changes. */
 import type {RunSpecInput} from '../../contracts/spec.ts';
 import {slotsFor} from '../../domain/fleet/pool.ts';
 import {datasetPrefix, parseDatasetObject, paths, streamObject, workerIdOf} from '../../domain/names.ts';
@@ -19,7 +18,7 @@ import {originOf, storedShards} from './stored-shards.ts';
 
 export type StreamObject = {object: ObjectInfo; run: string; stream: string};
 
-/** The stream objects of a run in the bucket. */
+/** Lists the stream objects of a run in the bucket. */
 export async function streamsOf(objects: Objects, run: string): Promise<StreamObject[]> {
   return streamsAmong(await objects.list(datasetPrefix(run))).filter(each => each.run === run);
 }
@@ -32,8 +31,8 @@ export function streamsAmong(objects: readonly ObjectInfo[]): StreamObject[] {
 }
 
 /**
- * Registers a stream object. `parent` is its run; without a frozen spec the stream waits with it. An object that is not there any more,
- * and the second object of one index, change nothing.
+ * Registers a stream object. `parent`: its run. Without a frozen spec the stream waits with the run. A deleted object, and the second
+ * object of one index, change nothing.
  */
 export async function registerStream(
   deps: Deps,
@@ -49,7 +48,7 @@ export async function registerStream(
   const isKnown = (await deps.store.get(paths.stream(run, stream))) !== undefined;
   const isSecond = twin && !isKnown && (await originOf(deps, run, stream, [object, twin])) === twin;
   if (isSecond) await registerStream(deps, parent, twin.name, stream);
-  // A stream that has shards and no document had one that was lost: the next grant must be above the epochs of that time.
+  // A stream with shards and no document lost its document: the next epoch must exceed every stored epoch.
   const stored = isKnown ? undefined : await storedShards(deps.objects, run, stream);
   const {crc32c} = originOfShards(object.crc32c, parent.spec_hash, stored?.shards ?? []);
   const origin = {crc32c, epoch: stored?.epoch ?? 0, bucket: deps.objects.bucket};
@@ -61,7 +60,7 @@ export async function registerStream(
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
     if (isKnown && !existing) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);
-    // A stream from before the stop is made again as it was, should the Store have been lost.
+    // After a lost Store, a stream from before the stop is registered again.
     const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
     const isClosed =
       current.status === 'cancelled' ? existing || isLate : current.stopped_at !== null && isLate;

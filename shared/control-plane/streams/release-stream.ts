@@ -11,11 +11,11 @@ import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
 import {wake} from '../state/wake.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {say} from './heartbeat.ts';
-import {holderOf, isCurrent, ok, type WorkerAnswer} from './worker-answers.ts';
+import {isCurrent, ok, requesterOf, type WorkerAnswer} from './worker-answers.ts';
 
 type Release = Extract<WorkerRequest, {action: 'release'}>;
 
-/** Wakes the tick: the worker may be needed elsewhere, or not at all. */
+/** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
 export async function releaseStream(deps: Deps, request: Release): Promise<WorkerAnswer> {
   const {run, stream, epoch} = request.lease;
   await advanceStream(deps, run, stream);
@@ -23,13 +23,13 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     const now = deps.now();
     const current = await streamRecords.get(tx, run, stream);
     const worker = await workerRecords.get(tx, request.worker);
-    const claim = {epoch, ...holderOf(request)};
+    const claim = {epoch, ...requesterOf(request)};
     const held = current && holds(current, claim);
     const next = current && releaseLease(current, claim, request.outcome, request.failure, now);
     if (!next)
       return {
         status: 409,
-        body: say('stop', `the lease of ${run}/${stream} is not ${request.worker}'s any more`),
+        body: say('stop', `${request.worker} does not hold the lease of ${run}/${stream} any more`),
       };
     const {kind, reason} = request.failure ?? {};
     const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
@@ -37,11 +37,11 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     if (next !== current) streamRecords.set(tx, next);
     if (parent) setMachineFailed(tx, parent, next, now);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
-      // Another machine may do what this one could not: it is replaced, and gets nothing before.
+      // Another machine may succeed: this worker gets no work until it is replaced.
       const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;
       const {total_shards} = next;
       const suspect = fault === null ? null : {work: worker.work, epoch, total_shards};
-      workerRecords.set(tx, {...heardFrom(worker, nothingToDo(request), now), fault, suspect});
+      workerRecords.set(tx, {...heardFrom(worker, idleReport(request), now), fault, suspect});
     }
     if (held)
       recordEvent(
@@ -55,14 +55,14 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
   return answer;
 }
 
-function nothingToDo(request: Release) {
+function idleReport(request: Release) {
   const activity = request.outcome === 'preempted' ? 'preempted' : 'idle';
   return {...NO_WORK, activity};
 }
 
 function releaseText(request: Release, stream: Stream): string {
-  const what = `${request.worker} gave ${stream.run}/${stream.stream} back: ${request.outcome}`;
-  if (!request.failure) return what;
+  const text = `${request.worker} gave ${stream.run}/${stream.stream} back: ${request.outcome}`;
+  if (!request.failure) return text;
   const end = stream.status === 'failed' ? '; it is parked' : '';
-  return `${what}, ${request.failure.reason}${end}`;
+  return `${text}, ${request.failure.reason}${end}`;
 }

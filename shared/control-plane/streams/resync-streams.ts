@@ -1,4 +1,4 @@
-/** Compares the bucket with the documents, page by page: streams without a document, and checkpoints that lost an event. */
+/** Compares the bucket with the documents, page by page: finds streams without a document, and checkpoints that lost an event. */
 import {streamObject, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
@@ -7,10 +7,10 @@ import {skipIfInvalid, streamRecords} from '../state/documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 
-/** Objects that are listed at once. */
+/** Objects of one page. */
 const LISTED = 500;
 
-/** Registers the streams of one page that have no document of this object. Returns the name after which the next page begins. */
+/** Registers the streams of one page whose document is missing or of another object. Returns the name before the next page. */
 export async function registerPage(deps: Deps, parent: Run, after: string): Promise<string | undefined> {
   const {run} = parent;
   const listed = await deps.objects.list(streamPrefix(run), {
@@ -23,7 +23,7 @@ export async function registerPage(deps: Deps, parent: Run, after: string): Prom
       const known = await streamRecords.get(deps.store, run, stream);
       if (known?.object !== object.name || known.generation !== object.generation)
         return registerStream(deps, parent, object.name, stream);
-      // An earlier delivery may have died between the document and the count of its shards.
+      // An earlier delivery may have died after it wrote the document and before it counted the shards.
       const {status, epoch, total_shards} = known;
       if (status === 'pending' && epoch > 0 && total_shards === 0) await advanceStream(deps, run, stream);
     }),
@@ -32,7 +32,7 @@ export async function registerPage(deps: Deps, parent: Run, after: string): Prom
 }
 
 /**
- * Registers the streams behind `after`, up to `last`, that lie in the bucket and are not known. `isAny`: one of them has a document
+ * Registers the streams in the bucket behind `after`, up to `last`, that `known` lacks. `isAny`: true if such a stream has a document
  * now. `gone`: known streams without an object.
  */
 export async function registerUnknown(
@@ -66,13 +66,10 @@ export async function registerUnknown(
   }
 }
 
-/** Where a survey of the bucket is: the last name that was read, its run, and the streams of that run that were counted so far. */
+/** Place of a survey in the bucket: the last name, its run and stream, and the streams of that run so far. */
 export type BucketCursor = {after: string; run: string; stream: string; streams: number};
 
-/**
- * Counts the stream objects of each run in one page of names. `runs` are the runs whose last object is behind us. An index with two
- * objects counts once.
- */
+/** Counts the streams of each run in one page of names. `runs`: runs that end in this page. An index with two objects counts once. */
 export async function countPage(
   {objects}: Pick<Deps, 'objects'>,
   cursor: BucketCursor,

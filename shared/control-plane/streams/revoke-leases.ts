@@ -1,5 +1,4 @@
-/** Leases that end in a tick: expired ones, ones of ended runs, and ones that no worker has. */
-
+/** Leases that a tick revokes: expired leases, leases of ended runs, and leases without a worker. */
 import {parseWork, paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/run/run.ts';
 import {freeFromLiving, hasRunOut, isHeldBy, revokeLease, suspectOf} from '../../domain/stream/lease.ts';
@@ -22,8 +21,8 @@ import {pagesOf} from '../state/pages.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
 /**
- * Revokes the leases of workers that live and have not claimed them for the length of a lease, as under repair or after a restart.
- * Dead workers have lost theirs before, with their death as the reason.
+ * Revokes the leases of living workers that have not claimed them for `lease_s`, as under repair or after a restart. Dead workers lost
+ * their leases earlier, with their death as the reason.
  */
 export async function revokeExpired(deps: Deps, names: readonly string[], served: Served): Promise<void> {
   await forEachConcurrently(names, async name => {
@@ -50,23 +49,23 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
   });
 }
 
-/** Workers that are told in one transaction. */
+/** Workers that one transaction notifies. */
 const MOST_TOLD = 50;
 
 /**
- * Tells the workers of a run, for their next heartbeat, what the run is now. A paused run gets its streams back with the shard in
- * hand, a resumed one goes on, and an ended one loses its leases at once.
+ * Stores the state of a run in the documents of its workers, for their next heartbeats. Workers of a paused run finish the shard in hand
+ * and release their streams. Workers of a resumed run continue. An ended run loses its leases at once.
  */
 export async function notifyWorkers(deps: Deps, run: string, names: readonly string[]): Promise<void> {
-  const turns = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, turn) =>
-    names.slice(turn * MOST_TOLD, (turn + 1) * MOST_TOLD),
+  const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
+    names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
   let isRevoked = false;
-  await forEachConcurrently(turns, some =>
+  await forEachConcurrently(batches, batch =>
     deps.store.transaction(async tx => {
       const parent = await skipIfInvalid(deps.log, () => runRecords.get(tx, run));
       const found = await Promise.all(
-        some.map(name => skipIfInvalid(deps.log, () => workerRecords.get(tx, name))),
+        batch.map(name => skipIfInvalid(deps.log, () => workerRecords.get(tx, name))),
       );
       const workers = found.flatMap(worker => (worker && parseWork(worker.work)?.run === run ? worker : []));
       if (parent && isOpen(parent)) {
@@ -87,7 +86,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   if (isRevoked) await addLateShards(deps, run);
 }
 
-/** Revokes every lease of a run that no worker has: an edit by hand can make such a lease. */
+/** Revokes every lease of a run that no worker holds: an edit of a document can cause such a lease. */
 export async function revokeOrphaned(
   deps: Deps,
   run: string,
@@ -105,7 +104,7 @@ export async function revokeOrphaned(
         if (!current?.lease || (await holderOf(deps.log, tx, current))) return;
         const now = deps.now();
         freeStream(tx, current, undefined, now);
-        const text = `The lease of ${run}/${stream} is revoked: ${current.lease.worker} has it no more`;
+        const text = `The lease of ${run}/${stream} is revoked: ${current.lease.worker} does not hold it any more`;
         recordEvent(tx, {kind: 'stream', run, stream, text}, now);
       });
       await advanceStream(deps, run, stream);

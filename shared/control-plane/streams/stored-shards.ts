@@ -1,4 +1,4 @@
-/** The shards of a stream as they lie in the bucket, read from their metadata. */
+/** Reads the shards of a stream from the metadata of their objects. */
 import {Rejected} from '../../contracts/errors.ts';
 import {parseValue, shardMetadata} from '../../contracts/schemas.ts';
 import {outputPrefix, parseOutputObject} from '../../domain/names.ts';
@@ -9,8 +9,8 @@ import {skipIfInvalid} from '../state/documents.ts';
 import type {Log} from '../state/log.ts';
 
 /**
- * The shards of a stream that lie in the bucket; none where they do not belong together. `epoch`: the largest of those that can be read
- * one by one, because a later grant is above it.
+ * Reads the shards of a stream. `shards`: empty if they do not belong together. `epoch`: the largest epoch of the valid shards, because
+ * the next grant must exceed it. `areAny`: true if the bucket has a shard.
  */
 export async function storedShards(
   objects: Objects,
@@ -44,7 +44,7 @@ export function errorOf({message}: Rejected) {
   return {kind: 'error' as const, reason: message};
 }
 
-/** Which of several objects with its index a stream is made of. Every way to a stream without a document asks this. */
+/** Returns the object of a stream if several objects have its index. Every registration of a new stream uses this rule. */
 export async function originOf(
   {objects, log}: {objects: Objects; log: Log},
   run: string,
@@ -58,7 +58,7 @@ export async function originOf(
 
 type Named = Pick<Stream, 'run' | 'stream'>;
 
-/** The shards among the objects of a stream's folder. Throws `Rejected` for a shard that says it is another. */
+/** Reads the shards among the objects of a stream's folder. Throws `Rejected` if the metadata of a shard names another shard. */
 export function readShards(stream: Named, objects: readonly ObjectInfo[]): Shard[] {
   return objects.flatMap(object => readShard(stream, object));
 }

@@ -1,9 +1,9 @@
-/** Answers to agents, and which agents a document knows. */
+/** Answers to agents, and the checks of their incarnations. */
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 
 export type WorkerAnswer = {status: 200 | 409; body: object};
 
-/** A slot that is `creating` is heard too: its node can boot before a tick has seen it READY. */
+/** True if the request comes from the slot's incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
 export function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
   return (
     worker !== undefined &&
@@ -12,17 +12,17 @@ export function isCurrent(worker: Worker | undefined, request: {incarnation: num
   );
 }
 
-/** An incarnation that no document has asked for: the database was restored from a backup that is older than the worker. */
+/** True if no document has asked for the incarnation: the database was restored from a backup older than the worker. */
 export function isAhead(request: {incarnation: number}, {incarnation}: Worker): boolean {
   return request.incarnation > incarnation;
 }
 
-export function holderOf(request: {worker: string; incarnation: number}) {
+export function requesterOf(request: {worker: string; incarnation: number}) {
   return {worker: request.worker, incarnation: request.incarnation};
 }
 
 export function unknown({worker}: {worker: string}): string {
-  return `no document knows this life of ${worker}: its database was lost or restored, and its node will be deleted`;
+  return `no document knows this incarnation of ${worker}: its database was lost or restored, and its node will be deleted`;
 }
 
 export function notWanted(request: {worker: string; incarnation: number}): string {

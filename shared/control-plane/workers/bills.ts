@@ -1,4 +1,4 @@
-/** Bills of incarnations that are over, added to their runs, their pool, their months and their attempts. */
+/** Bills of ended incarnations: their costs go to runs, pool, months and attempts. */
 import {totalOf} from '../../domain/billing/cost.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
@@ -11,7 +11,7 @@ import {skipIfInvalid} from '../state/documents.ts';
 import {type Attempt, attemptRecords} from '../state/history-documents.ts';
 import type {Log} from '../state/log.ts';
 
-/** Incarnations that are over, and the documents of their attempts. */
+/** Ended incarnations, and the documents of their attempts. */
 export type Bill = {worker: Worker; path: string; attempt: Attempt | undefined}[];
 
 export async function readBill(log: Log, tx: Transaction, over: readonly Worker[]): Promise<Bill> {
@@ -31,8 +31,8 @@ type Payers = {
 };
 
 /**
- * Adds the cost of incarnations that are over to their runs, their pool, their months and their attempts. Called in the transaction
- * that ends them, so that each is counted once.
+ * Adds the cost of ended incarnations to their runs, their pool, their months and their attempts. Runs in the transaction that ends the
+ * incarnations, so each incarnation counts once.
  */
 export function addBill<P extends Payers>(tx: Transaction, payers: P, now: number): P {
   const {bill, pool, spending} = payers;
@@ -43,7 +43,7 @@ export function addBill<P extends Payers>(tx: Transaction, payers: P, now: numbe
     const usd = sum(({costs}) => costs[name] ?? 0);
     if (usd === 0) continue;
     const spent_usd = run.spent_usd + usd;
-    // A run that has ended is summed up by no later tick.
+    // No later tick sums up an ended run.
     runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
   }
   for (const {worker, path, attempt} of bill)
@@ -59,7 +59,7 @@ export function addBill<P extends Payers>(tx: Transaction, payers: P, now: numbe
   };
 }
 
-/** The attempt with what its life has cost. One that ended before, and whose node was seen again, has cost that too. */
+/** The attempt with the cost of its incarnation. If the node of a billed attempt was seen again, the costs add up. */
 function billed(attempt: Attempt, {costs, ready_at}: Worker, now: number): Attempt {
   const gone = {gone_at: iso(now)};
   if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};

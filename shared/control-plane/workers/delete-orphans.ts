@@ -4,11 +4,12 @@ import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import type {Deps} from '../state/deps.ts';
 import type {Failures} from '../state/failures.ts';
-import {type Outcome, reconcileWorkers} from './reconcile-workers.ts';
+import type {Outcome} from './decide-slots.ts';
+import {reconcileWorkers} from './reconcile-workers.ts';
 
 /**
- * Deletes every node of ours without a document, however many there are: an operator asked for a rebuild. Returns the names that are
- * left. A worker of the lost database must not store a shard while epochs are read from the bucket.
+ * Deletes every orphan, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. A worker of the
+ * lost database must not store a shard while epochs are read from the bucket.
  */
 export async function deleteOrphans(
   deps: Deps,
@@ -17,12 +18,10 @@ export async function deleteOrphans(
 ): Promise<Outcome & {left: string[]}> {
   const {nodes, workers, unreadable} = snapshot;
   const {limits} = deps.config;
-  if (!nodes) throw new Error('Failed to list the nodes; the message comes again');
+  if (!nodes) throw new Error('Failed to list the nodes; the task tries again');
   const silent = nodes.unreachable.filter(zone => isOurs(snapshot, deps, zone));
   if (silent.length > 0)
-    throw new Error(
-      `Failed to rebuild: ${silent.join(', ')} did not list its nodes; the message comes again`,
-    );
+    throw new Error(`Failed to rebuild: ${silent.join(', ')} did not list its nodes; the task tries again`);
   const now = deps.now();
   const terms = {...planBudgets(snapshot, deps.config, now).terms, nodes};
   const names = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
@@ -31,7 +30,7 @@ export async function deleteOrphans(
   return {...(await reconcileWorkers(deps, deletes, terms, failures)), left: orphansLeft(nodes, workers)};
 }
 
-/** A zone that the pool has, or ever asked for a node. */
+/** True for a zone of the pool, and for a zone that was ever asked for a node. */
 function isOurs({pool, zones = []}: Snapshot, {config}: Deps, zone: string): boolean {
   const ours = [...pool.zones, ...config.pool.zones, ...zones.map(({zone}) => zone)];
   return ours.includes(zone);

@@ -1,4 +1,4 @@
-/** Reads from Cloud TPU: the list of all nodes, and each node that a list leaves out. */
+/** Reads from Cloud TPU: the list of all nodes, and each node that a list omits. */
 import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Now, Tpus} from '../../ports.ts';
@@ -11,7 +11,7 @@ export async function listNodes({tpus, now}: {tpus: Tpus; now: Now}): Promise<No
   return sortNodes(listed, unreachable, at_ms);
 }
 
-/** Adds each missing node that `get` finds, and the names that it does not find. An error says nothing about the node. */
+/** Adds each missing node that `get` finds, and the names of absent nodes. An error is no evidence about the node. */
 export async function findMissing(
   {tpus, log}: {tpus: Tpus; log: Log},
   nodes: Nodes,
@@ -26,7 +26,7 @@ export async function findMissing(
       if (tpu && !isLeftOut(tpu, worker)) found.set(name, tpu);
       else absent.add(name);
     } catch (error) {
-      log('WARNING', `Failed to ask whether ${name} exists: ${(error as Error).message}`, {worker: name});
+      log('WARNING', `Failed to read node ${name}: ${(error as Error).message}`, {worker: name});
     }
   });
   return {...nodes, tpus: found, absent};

@@ -1,5 +1,4 @@
-/** Proofs that worker-api works, and what they say of silent workers: see domain/worker/served-time.ts and domain/fleet/silence-brake.ts. */
-
+/** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/fleet/silence-brake.ts. */
 import {LONGEST_SILENCE_S} from '../../domain/fleet/silence-brake.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
@@ -10,10 +9,10 @@ import type {Deps} from '../state/deps.ts';
 import {servedRecord} from '../state/documents.ts';
 import type {Failures} from '../state/failures.ts';
 
-/** Failed pings in a row that are an alert of their own while heartbeats arrive. */
+/** Failed pings in a row that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;
 
-/** Stores that worker-api answered, which is what a ping asks for. */
+/** Stores a proof that worker-api works: the answer to a ping. */
 export async function storePing(deps: Deps): Promise<void> {
   await deps.store.transaction(async tx => {
     const served = await servedRecord.read(deps.log, tx);
@@ -21,13 +20,13 @@ export async function storePing(deps: Deps): Promise<void> {
   });
 }
 
-/** Pings worker-api while a worker lives, and answers the time served so far. */
+/** Pings worker-api while a worker lives. Returns the served time so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
   const known = await servedRecord.read(deps.log, deps.store);
   if (living.length === 0) return known;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
-  // After ticks were missed, heartbeats say how much of the time between was served.
+  // After missed ticks, heartbeats prove the served time between.
   if (known.proven_at === null || isOlderThan(known.proven_at, PROOF_S, deps.now()))
     await storeProofs(deps, heartbeats, 0);
   try {
@@ -57,7 +56,7 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
   });
 }
 
-/** Finds workers that have been silent for longer than any brake holds, and have stored no shard in that time. */
+/** Returns the workers that have been silent, and stored no shard, for longer than any brake holds. */
 export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,

@@ -1,3 +1,4 @@
+/** Creates and deletes of nodes: publishes the actions of decisions, and handles topic `tpu`. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {TpuError} from '../../contracts/errors.ts';
@@ -23,7 +24,7 @@ import {zoneOf} from '../state/zones.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
-/** Publishes each action, twice where it fails: a message that comes twice is obeyed once. */
+/** Publishes each action, and repeats a failed publish once: a repeated message has no further effect. */
 export async function publishActions(bus: Bus, actions: readonly WorkerAction[]): Promise<void> {
   await forEachConcurrently(actions, ({kind, worker, incarnation}) => {
     const publish = () => bus.publish('tpu', {action: kind, worker, incarnation});
@@ -32,8 +33,8 @@ export async function publishActions(bus: Bus, actions: readonly WorkerAction[])
 }
 
 /**
- * Asks Cloud TPU for what a message says, if the slot's document still says so too: a late or repeated message of an earlier
- * incarnation does nothing. A later list of nodes shows the outcome.
+ * Creates or deletes a node if the slot's document still agrees with the message. A late message of an earlier incarnation does nothing.
+ * A later list of nodes shows the outcome.
  */
 export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
   const worker = await workerRecords.get(deps.store, message.worker);
@@ -51,12 +52,12 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
     if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
     if (message.action === 'create') await recordRefusal(deps, worker, error);
-    // It is asked for again, as long as the node is there.
+    // A tick repeats the delete while the node exists.
     else await recordEventNow(deps, {kind: 'worker', worker: worker.name, text: error.message});
   }
 }
 
-/** A deployment may have changed the pool since the slot was decided about: then the next look decides, at the price of what is asked. */
+/** Creates the node. If a deployment changed its price since the decision, the next tick decides again at the new price. */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const pool = await readPool(deps);
   const usd_per_hour = priceOf(await readPrices(deps, pool), pool, worker.zone);
@@ -72,12 +73,12 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
     const zone = await zoneOf(deps.log, tx, worker.zone, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
-    const text = `${worker.name} is not created: ${cause}; the next look decides again`;
+    const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }
 
-/** One that nobody has seen READY is looked at first: it may be somebody else's, or have been paid for all the while. */
+/** Deletes the node. Reads a node that was never seen READY first: it may be foreign, or READY and billed already. */
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   if (worker.ready_at === null) {
     const isOurs = worker.provider_state !== null || worker.queue_state !== null;
@@ -105,7 +106,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const zone = await zoneOf(deps.log, tx, worker.zone, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
-    const text = `${error.message}; ${worker.zone} is asked again after ${blocked.blocked_until_at}, other zones meanwhile`;
+    const text = `${error.message}; ${worker.zone} gets no create before ${blocked.blocked_until_at}; other zones do`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
 }
@@ -149,7 +150,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
   };
 }
 
-/** A repeated request of one life is the same to Cloud TPU; a life that has its number after the database was lost is another. */
+/** Request of a queued resource. The id is equal for repeats of one incarnation, and differs for an equal number after a lost database. */
 function queueOf({name, incarnation, phase_since_at, valid_until_at}: Worker): TpuRequest['queue'] {
   if (valid_until_at === null) return null;
   const hash = createHash('sha256').update(`${name}#${incarnation} ${phase_since_at}`).digest('hex');

@@ -1,8 +1,7 @@
 /**
- * The documents that decisions about several slots change together: zones, the pool and runs. They are read before anything is
- * decided, changed in memory, and written once, in the transaction of the decisions.
+ * Documents that decisions about several slots share: zones, the pool and runs. The transaction of the decisions reads them first, changes
+ * them in memory, and writes each once.
  */
-
 import {runAtWork} from '../../domain/billing/cost.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {
@@ -39,7 +38,7 @@ import {addBill, type Bill, readBill} from './bills.ts';
 export type Shared = {
   zones: Map<string, Zone>;
   runs: Map<string, Run>;
-  /** Undefined where its document cannot be read: no node is created until it is mended. */
+  /** Undefined if its document is invalid: no node is created until an operator mends the document. */
   pool: Pool | undefined;
   spending: {months: Months} | undefined;
   bill: Bill;
@@ -87,7 +86,7 @@ export async function readShared(
   };
 }
 
-/** Writes the documents that differ from what was read. */
+/** Writes the changed documents. */
 export function writeShared(tx: Transaction, before: Shared, shared: Shared, now: number): void {
   const after = addBill(tx, shared, now);
   for (const zone of after.zones.values())
@@ -102,7 +101,7 @@ export function changeZone({zones}: Shared, name: string, change: (zone: Zone) =
   if (zone) zones.set(name, change(zone));
 }
 
-/** The verdict of the brake of its zone on a silent worker; undefined for any other. */
+/** Verdict of the zone's brake on a silent worker; undefined for any other worker. */
 export function judgeSilence(
   {config}: Deps,
   shared: Shared,
@@ -124,9 +123,7 @@ export function judgeSilence(
   return verdict;
 }
 
-/**
- * The facts of a new node, if it may be created: probes always, others while the boots of the pool and of the zone are not stopped.
- */
+/** Returns the facts of a new node if the node may boot: a probe always, others unless pool or zone stop creates. */
 export function grantBoot(
   {config}: Deps,
   shared: Shared,
@@ -149,7 +146,7 @@ export function grantBoot(
   return {is_probe: isProbe, bundle};
 }
 
-/** A node ended before it could speak. */
+/** Takes back the try of a node that ended before it could send a heartbeat. */
 export function giveBootBack(shared: Shared, worker: Worker): void {
   const zone = shared.zones.get(worker.zone);
   if (!zone || !shared.pool) return;
@@ -159,8 +156,8 @@ export function giveBootBack(shared: Shared, worker: Worker): void {
 }
 
 /**
- * Counts a node that was READY and never spoke. A node that spoke before Google repaired it says nothing about boots, and one of an
- * earlier bundle nothing about those of this one.
+ * Counts a node that was READY and never sent a heartbeat. A node that was heard before a repair is no evidence about boots. A node of
+ * an earlier bundle is no evidence about this bundle.
  */
 export function countUnheard(
   {config, log}: Deps,
@@ -187,7 +184,7 @@ export function countUnheard(
   if (shared.pool) shared.pool = count(`pool ${shared.pool.pool}`, shared.pool);
 }
 
-/** Counts a machine that died at work on a run, and the stream that failed for it, if any. */
+/** Counts a machine that died at work on a run, and its failed stream, if any. */
 export function countMachineDeath(
   tx: Transaction,
   shared: Shared,

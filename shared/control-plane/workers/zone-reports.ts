@@ -1,5 +1,4 @@
 /** Facts about zones that a tick writes beside its decisions about slots. */
-
 import {priceOf} from '../../domain/billing/budget.ts';
 import {afterHello} from '../../domain/fleet/breakers.ts';
 import {endOfWait, markAfter, type OrphanCount} from '../../domain/fleet/orphans.ts';
@@ -15,7 +14,7 @@ import {poolRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {changeZone} from '../state/zones.ts';
 
-/** Lets the first words of workers end brakes and stops of creates, in their zones and in their pool. */
+/** Ends brakes and stops of creates, in zones and pool, after the first heartbeats of workers. */
 export async function applyHellos(
   deps: Deps,
   {zones, pool_at}: TickPlan['hellos'],
@@ -32,7 +31,7 @@ export async function applyHellos(
   });
 }
 
-/** Remembers since when many nodes of a zone have no document, and tells the operator what to do. */
+/** Stores since when many nodes of a zone have no document, and raises an alert with the remedy. */
 export async function markOrphans(
   deps: Deps,
   counts: readonly OrphanCount[],
@@ -46,7 +45,7 @@ export async function markOrphans(
         const usd = priceOf(prices, pool, zone.zone);
         const cost =
           usd === null ? 'at an unknown price' : `for $${(usd * count.orphans).toFixed(2)} an hour`;
-        const text = `${count.orphans} of the ${count.nodes} nodes in ${zone.zone} have no document, ${cost}: the database was lost, or is older than the nodes. Run \`gleaner rebuild\`, which deletes them and makes the documents again from the bucket; or restore the database as it was. Without either they are deleted after ${endOfWait(orphans)}`;
+        const text = `${count.orphans} of the ${count.nodes} nodes in ${zone.zone} have no document, ${cost}: the database was lost, or is older than the nodes. Run \`gleaner rebuild\`, which deletes these nodes and rebuilds the documents from the bucket; or restore the database. Otherwise the nodes are deleted after ${endOfWait(orphans)}`;
         deps.log('ERROR', text, {zone: zone.zone});
         recordEvent(tx, {kind: 'worker', text}, now);
       }
@@ -55,7 +54,7 @@ export async function markOrphans(
   );
 }
 
-/** Writes down which silent workers each zone holds, and says what they cost. */
+/** Stores which silent workers each zone holds, and raises an alert with their cost. */
 export async function reportHeld(deps: Deps, zones: readonly Zone[], held: readonly Worker[]): Promise<void> {
   const byZone = Map.groupBy(held, ({zone}) => zone);
   const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
@@ -80,5 +79,5 @@ function alertOf(zone: string, workers: readonly Worker[]): string {
   const cost = known.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
   const names = workers.slice(0, 5).map(({name}) => name);
   const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
-  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}. Look at worker-api and the network; a "delete" message ends a worker at once`;
+  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}; check worker-api and the network. A "delete" message ends a worker at once`;
 }

@@ -14,7 +14,7 @@ const DELETING_MS = 180_000;
 
 /**
  * Adds the cost of the worker up to `now`. A node costs from READY until it is gone. Its time belongs to the run that it works for, or
- * worked for last; before its first work, to the run that it was created for. The first run of an adopted node pays its earlier time.
+ * worked for last. Before its first work, its time belongs to the run that it was created for, or else to its first run.
  */
 export function accrue(worker: Worker, now: number): Worker {
   const {ready_at, usd_per_hour, phase} = worker;
@@ -169,7 +169,7 @@ export function costOfDeleting(usd_per_hour: number): number {
   return (DELETING_MS / HOUR_MS) * usd_per_hour;
 }
 
-/** Mean dollars an hour of a run's TPUs, weighted by the hours that the run paid for; null if no price is known. */
+/** Mean dollars an hour of a run's TPUs, weighted by paid hours; null if no price is known. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
   let [usd, hours] = [0, 0];
   for (const {costs, usd_per_hour} of workers) {
@@ -209,7 +209,7 @@ export function overspent(
 }
 
 /** The run paused because its budget is spent. An operator raises the budget and resumes the run. */
-export function pausedForMoney(run: Run, why: string, now: number): Run {
+export function pausedForBudget(run: Run, why: string, now: number): Run {
   const reason = `its budget allows no more: ${why}, then resume`;
   return {...run, status: 'paused', reason, updated_at: iso(now)};
 }

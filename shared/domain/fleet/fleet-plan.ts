@@ -39,7 +39,7 @@ export function planFleet(
     ...budgets.dismissed,
     ...orphans,
     ...hiddenSlots(snapshot, config, now),
-    ...silentInVain(snapshot, config),
+    ...silentOfInactiveRuns(snapshot, config),
   ]);
   const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
   const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
@@ -86,7 +86,7 @@ function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
 }
 
 /** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. */
-function silentInVain({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
+function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return [...workers.values()].flatMap(worker => {
     const isSilent = isAlive(worker) && worker.suspect !== null;

@@ -54,7 +54,7 @@ export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string
   return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
 }
 
-/** Number of the stream that is bound to this slot, even if no such stream exists; undefined for a slot outside the pool. */
+/** Number of the stream that is bound to this slot, whether it exists or not. Undefined for a slot outside the pool. */
 export function streamFor(pool: Pool, {stream_offset}: Assignment, worker: string): number | undefined {
   const number = slotsOf(pool).findIndex(({name}) => name === worker);
   return number < 0 ? undefined : number + stream_offset;
@@ -88,7 +88,7 @@ export type WantedOptions = {
 };
 
 /**
- * Names of the slots that should have a TPU: every slot with a bound stream, and one more slot for each other unfinished stream.
+ * Names of the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
  *
  * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
  * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.

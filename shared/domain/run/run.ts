@@ -3,7 +3,7 @@ import type {Said} from '../publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 
-/** Operators and budgets set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
+/** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
 /** `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. */
@@ -79,15 +79,15 @@ export type StreamFacts = {
   total_bytes: number;
 };
 
-/** A manifest that is older had a document: a function makes both within minutes. */
+/** Seconds after which a manifest without a document proves that the document was lost: a function creates both within minutes. */
 export const LOST_AFTER_S = 3600;
 
-/** Why a run that had a document before does not go on by itself, and the command that lets it. */
+/** Reason of a run that lost its document and waits for an operator, with the command that resumes it. */
 export function lostReason(run: string): string {
-  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Look at it, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
+  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Check the run, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
 }
 
-/** The number fields of a stream that its run adds up. */
+/** Number fields of a stream that its run sums. */
 export const SUMMED = [
   'total_samples_processed',
   'rejected_samples',
@@ -120,17 +120,17 @@ export function goneText({object, count}: {object: string; count: number}): stri
   return `${object}${others} gone: verify cannot compare`;
 }
 
-/** Workers may be leased streams of this run. */
+/** True if streams of this run may be leased. */
 export function isRunnable(run: Run): boolean {
   return run.status === 'active' && run.spec !== null;
 }
 
-/** A run that may still want TPUs, now or after a `resume`. */
+/** True if the run may still need TPUs, now or after a `resume`. */
 export function isOpen(run: Run): boolean {
   return run.status === 'active' || run.status === 'paused';
 }
 
-/** A run that has rejected all of its samples is complete, and probably not as it was meant. */
+/** Warning about a complete run whose stream objects are gone, or whose samples were all rejected. */
 function warningOf(
   {total_samples_processed, rejected_samples}: Run,
   gone: StreamTotals['gone'],
@@ -141,11 +141,12 @@ function warningOf(
 }
 
 /**
- * Totals and status from the streams. A run with any failed stream and no other work left has failed, and its reason names
- * the first; a finished run becomes active again when a further stream is dropped. A stop stays what it is, and so does a pause
- * until all streams are complete: what failed may be revived, and then still waits for `resume`.
- * `known_usd`: what a look knows that it has cost, with the lives that go on. `ending` keeps a run open whose streams have all
- * ended, and says why.
+ * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the
+ * first failed stream. A finished run becomes active again when a further stream is dropped. A stop stays. A pause stays until all
+ * streams are complete: a revived stream still waits for `resume`.
+ *
+ * - `known_usd`: cost of the run as a tick knows it, living incarnations included.
+ * - `ending`: keeps a run open whose streams have all ended, and becomes its reason.
  */
 export function summarizeRun(
   run: Run,
@@ -154,7 +155,7 @@ export function summarizeRun(
   now: number,
   ending?: string,
 ): Run {
-  // A slow look knows less than another that came after it: what was spent stays spent.
+  // A slow tick may know less than a later tick: the cost never shrinks.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
   const next: Run = {...run, ...exact(totals), cost_usd};
   const ended = next.streams_completed + next.streams_failed;
@@ -174,7 +175,7 @@ export function summarizeRun(
   return changed ? {...next, updated_at: iso(now)} : run;
 }
 
-/** A sum above the largest exact number stays at it: the run must stay readable, whatever its shards say. */
+/** Bounds each sum by the largest exact number: the run's document must stay valid, whatever its shards claim. */
 export function exact<T extends {[field: string]: number}>(totals: T): T {
   const bounded = Object.entries(totals).map(([field, sum]) => [
     field,

@@ -103,7 +103,7 @@ export const rebuild = command({
     openTask(tx, {task: 'rebuild', run}, now);
     const path = paths.task(taskId({task: 'rebuild', run}));
     const about = run === null ? {} : {run};
-    return {outcome: 'applied', reason: `the rebuild has begun; ${path} says how it goes`, about};
+    return {outcome: 'applied', reason: `the rebuild has begun; ${path} shows its progress`, about};
   },
   after: ({bus}, {run = null}) => publishTask(bus, {task: 'rebuild', run}),
 });

@@ -76,7 +76,7 @@ async function onStreams(
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
   const named = reasons.slice(0, MOST_NAMED);
   if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
-  if (ids.length > MOST_AT_ONCE) named.push('more are parked: send the message again for them');
+  if (ids.length > MOST_AT_ONCE) named.push('more are parked: send it again for them');
   return {
     outcome: changed.length > 0 ? 'applied' : 'rejected',
     reason: named.length > 0 ? named.join('; ') : nothing,

@@ -1,0 +1,168 @@
+/** Decides about slots in one transaction, writes the decisions, and publishes their creates and deletes. */
+import {priceOf} from '../../domain/billing/budget.ts';
+import {allowance, askOf, fullUntil, rateOf, type Zone} from '../../domain/fleet/placement.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {type Change, isAsking, isEnding, zoneAfter} from '../../domain/fleet/zone-changes.ts';
+import {chargeSuspect, freeFromDead} from '../../domain/stream/lease.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {isOver, type Slot, type Terms} from '../../domain/tick/slots.ts';
+import {iso, msOf} from '../../domain/time.ts';
+import {isMachineDeath} from '../../domain/worker/liveness.ts';
+import type {WorkerAction} from '../../domain/worker/transitions.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../state/deps.ts';
+import {createsRecords, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import type {Failures} from '../state/failures.ts';
+import {returnStream} from '../state/lease-documents.ts';
+import {recordAttempt} from '../state/worker-history.ts';
+import {decideTurns, readSlot, type Turn, withoutSilence} from './slot-turns.ts';
+import {publishActions} from './tpu-operations.ts';
+import {
+  changeZone,
+  countMachineDeath,
+  countUnheard,
+  giveBootBack,
+  grantBoot,
+  judgeSilence,
+  readShared,
+  type Shared,
+  writeShared,
+} from './zone-and-bill-documents.ts';
+
+/** Age of a plan after which a slow function creates no node from it. */
+const PLAN_LASTS_MS = 60_000;
+/** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. */
+export type Outcome = {held: Worker[]; freed: Stream[]};
+
+/** `lost_since_ms`: an action from after this time may be committed and not published. */
+type Attempt = Terms & {lost_since_ms: number};
+
+/** Decides about slots from their current documents. */
+export async function decideSlots(
+  deps: Deps,
+  slots: readonly Slot[],
+  plan: Attempt,
+  failures: Failures,
+): Promise<Outcome> {
+  const {placement} = deps.config;
+  const {actions, ...outcome} = await deps.store.transaction(async tx => {
+    const now = deps.now();
+    const moment = {now, served: plan.served};
+    const found = await Promise.all(slots.map(slot => readSlot(deps.log, tx, slot, now)));
+    const current = found.filter(slot => slot !== undefined);
+    const turns = await decideTurns(deps, tx, current, plan, now);
+    const isAnyAsked = turns.some(({change}) => change === 'asked');
+    const counted = isAnyAsked ? await createsRecords.read(deps.log, tx) : undefined;
+    let creates = counted?.creates ?? 0;
+    const over = turns.filter(turn => isOver(turn.before, turn.worker)).map(({worker}) => worker);
+    const before = await readShared(deps, tx, turns, over, now);
+    const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
+
+    const actions = current.flatMap(({worker}) => lostAction(worker, plan));
+    const held: Worker[] = [];
+    const freed: Stream[] = [];
+    for (const decided of turns) {
+      const {before} = decided;
+      const verdict = judgeSilence(deps, shared, decided, plan, moment);
+      if (verdict === 'held') held.push(before);
+      const turn = verdict === 'held' ? withoutSilence(deps, decided, plan, now) : {...decided, verdict};
+      if (turn === undefined) continue;
+      const {change} = turn;
+      const zone = shared.zones.get(before.zone);
+      // Checked again: another tick may have created nodes in the zone, or spent the budget, since the plan.
+      const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
+      if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
+      if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
+      const boot = zone && change === 'asked' ? grantBoot(deps, shared, zone.zone, now) : {};
+      if (!boot) continue;
+      if (change === 'asked') creates += 1;
+      if (zone && change)
+        changeZone(shared, before.zone, zone => updateZone(deps, tx, zone, change, turn, now));
+      const terms =
+        zone && change === 'asked' ? termsOf(deps, shared.pool ?? plan.pool, zone, before, plan, now) : {};
+      const worker = {...turn.worker, ...terms, ...boot, updated_at: iso(now)};
+      workerRecords.set(tx, worker);
+      if (isEnding(before, worker)) endIncarnation(deps, tx, shared, turn, plan, now);
+      const about = {
+        kind: 'worker',
+        worker: worker.name,
+        ...(turn.stream ? leaseOf(turn.stream) : {}),
+      } as const;
+      for (const text of turn.events) recordEvent(tx, {...about, text}, now);
+      actions.push(...turn.actions);
+      if (turn.stream) freed.push(turn.stream);
+    }
+    if (counted && creates > counted.creates) createsRecords.set(tx, {...counted, creates});
+    writeShared(tx, before, shared, now);
+    return {actions, freed, held};
+  });
+  const asked = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
+  await failures.isolate(`publish ${asked}`, () => publishActions(deps.bus, actions));
+  return outcome;
+}
+
+/** The action of a commit whose answer was lost. The next attempt publishes its message. */
+function lostAction({name, phase, incarnation, asked_at}: Worker, {lost_since_ms}: Attempt): WorkerAction[] {
+  if (asked_at === null || msOf(asked_at) < lost_since_ms) return [];
+  if (phase !== 'creating' && phase !== 'deleting') return [];
+  return [{kind: phase === 'creating' ? 'create' : 'delete', worker: name, incarnation}];
+}
+
+/** Terms of a create: the kind of request, the price and the payer. */
+function termsOf(deps: Deps, pool: Pool, zone: Zone, {name}: Worker, {prices, payers}: Terms, now: number) {
+  const usd_per_hour = priceOf(prices, pool, zone.zone);
+  const ask = askOf(pool.provisioning, zone, deps.config.placement, now);
+  return {...ask, usd_per_hour, charged_to: payers.get(name) ?? null};
+}
+
+/** Records the attempt, frees the worker's stream, and charges the stream that a silent worker lost earlier. */
+function endIncarnation(
+  deps: Deps,
+  tx: Transaction,
+  shared: Shared,
+  turn: Turn,
+  {stored}: Terms,
+  now: number,
+): void {
+  const {before, stream, suspected, death} = turn;
+  recordAttempt(tx, before, turn, now);
+  if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
+  else if (before.hello_at === null) giveBootBack(shared, before);
+  const free = stream && freeFromDead(stream, before.name, death, now);
+  const charged =
+    death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
+  const next = free ?? charged;
+  const changed = next === suspected ? undefined : next;
+  if (changed) returnStream(tx, changed, undefined, now);
+  const failed = changed?.status === 'failed' ? changed : undefined;
+  if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, failed, stored, now);
+}
+
+/** Returns the zone updated by the slot's change. Records an event if its request rate changed, or its creates of the hour are used up. */
+function updateZone(
+  {config}: Deps,
+  tx: Transaction,
+  zone: Zone,
+  change: Change,
+  turn: Turn,
+  now: number,
+): Zone {
+  const next = zoneAfter(config.placement, zone, change, turn, now);
+  const [was, is] = [zone, next].map(each => rateOf(each, config.placement, now));
+  const about = {kind: 'worker', worker: turn.before.name} as const;
+  const text = `The request rate of ${zone.zone} is "${is}" now, not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`;
+  if (was !== is) recordEvent(tx, {...about, text}, now);
+  const full_until_at = isAsking(change) ? fullUntil(next, config.placement, now) : undefined;
+  if (full_until_at) {
+    const {creates_per_hour} = config.placement;
+    const text = `${zone.zone} has been asked for ${creates_per_hour} nodes within an hour: no more before ${full_until_at}`;
+    recordEvent(tx, {...about, text}, now);
+  }
+  return next;
+}
+
+function leaseOf({run, stream, epoch}: Stream) {
+  return {run, stream, epoch};
+}
