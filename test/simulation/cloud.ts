@@ -4,7 +4,7 @@ import {TpuError} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Queued, Refusal} from '../../shared/domain/worker/provider-states.ts';
 import type {ObjectInfo, Objects, Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
-import type {Setting} from './context.ts';
+import type {Context} from './context.ts';
 import type {Clockwork} from './kernel.ts';
 import type {Call} from './store.ts';
 
@@ -119,13 +119,13 @@ export class SimTpus {
   readonly zones = new Map<string, Zone>();
   /** Every node that was made, as `name#incarnation`. */
   readonly made: string[] = [];
-  readonly #setting: Setting;
+  readonly #context: Context;
   #lately: SimNode[] = [];
   onReady: (node: SimNode) => void = () => {};
   onGone: (node: SimNode) => void = () => {};
 
-  constructor(setting: Setting) {
-    this.#setting = setting;
+  constructor(context: Context) {
+    this.#context = context;
   }
 
   zone(name: string): Zone {
@@ -147,19 +147,19 @@ export class SimTpus {
 
   /** Somebody makes a node of their own, until they need it no more. */
   addForeign(name: string, zone: string): void {
-    if (this.#setting.isCalm || this.nodes.has(name) || this.queue.has(name)) return;
-    const created_at = iso(this.#setting.clockwork.now);
-    const was = {state: 'READY', before: 'CREATING', changed_at: this.#setting.clockwork.now};
+    if (this.#context.isCalm || this.nodes.has(name) || this.queue.has(name)) return;
+    const created_at = iso(this.#context.clockwork.now);
+    const was = {state: 'READY', before: 'CREATING', changed_at: this.#context.clockwork.now};
     const said = {health: 'HEALTHY', symptoms: [], queued: null, labels: {'managed-by': 'somebody'}};
     this.nodes.set(name, {name, zone, ...was, ...said, metadata: {}, created_at, from: null});
   }
 
   /** A node that we labelled and that fits no slot: only a tick can find and delete it. */
   addStray(name: string): void {
-    if (this.#setting.isCalm || this.nodes.has(name)) return;
+    if (this.#context.isCalm || this.nodes.has(name)) return;
     const [zone = ''] = this.zones.keys();
-    const created_at = iso(this.#setting.clockwork.now);
-    const was = {state: 'READY', before: 'CREATING', changed_at: this.#setting.clockwork.now};
+    const created_at = iso(this.#context.clockwork.now);
+    const was = {state: 'READY', before: 'CREATING', changed_at: this.#context.clockwork.now};
     const said = {health: 'HEALTHY', symptoms: [], queued: null, labels: {'managed-by': 'gleaner'}};
     this.nodes.set(name, {name, zone, ...was, ...said, metadata: {}, created_at, from: null});
   }
@@ -190,14 +190,14 @@ export class SimTpus {
 
   /** A list may be behind and show an earlier state, or leave nodes out that are there. */
   #listNodes(): Listed {
-    const {tpus, unreachable} = this.#nodesAt(this.#setting.strikes('stale'));
-    if (!this.#setting.strikes('omission')) return {tpus, unreachable};
-    return {tpus: tpus.filter(() => this.#setting.chance.happens(0.5)), unreachable};
+    const {tpus, unreachable} = this.#nodesAt(this.#context.strikes('stale'));
+    if (!this.#context.strikes('omission')) return {tpus, unreachable};
+    return {tpus: tpus.filter(() => this.#context.chance.happens(0.5)), unreachable};
   }
 
   #nodesAt(isStale: boolean): Listed {
     const unreachable = this.#unreachable();
-    const since = this.#setting.clockwork.now - STALE_MS;
+    const since = this.#context.clockwork.now - STALE_MS;
     const ghosts = this.#lately.filter(node => node.changed_at > since && !this.nodes.has(node.name));
     const all = [...this.nodes.values(), ...(isStale ? ghosts : [])];
     const tpus = all.filter(({zone}) => !unreachable.includes(zone));
@@ -232,20 +232,20 @@ export class SimTpus {
         labels: {...labels},
         symptoms: [],
         queued: {state, initiator, error, valid_until_at, labels: {...labels}},
-        created_at: iso(this.#setting.clockwork.now),
+        created_at: iso(this.#context.clockwork.now),
       })),
       unreachable,
     };
   }
 
   turn(node: SimNode, state: string): void {
-    Object.assign(node, {state, before: node.state, changed_at: this.#setting.clockwork.now});
-    this.#setting.see(`a node is: ${state}`);
+    Object.assign(node, {state, before: node.state, changed_at: this.#context.clockwork.now});
+    this.#context.see(`a node is: ${state}`);
   }
 
   #create(request: TpuRequest): 'started' | 'exists' {
     const {name, zone, queue} = request;
-    this.#setting.invariants.onAskedFor(request);
+    this.#context.invariants.onAskedFor(request);
     const {soldOut, overQuota} = this.#reach(zone, `create ${name}`);
     if (queue) {
       if (this.queue.has(name)) return 'exists';
@@ -254,7 +254,7 @@ export class SimTpus {
     }
     if (this.nodes.has(name)) return 'exists';
     // A zone with nothing left says so at once, or in an operation that nobody watches any more.
-    if (soldOut && this.#setting.chance.happens(0.3)) return 'started';
+    if (soldOut && this.#context.chance.happens(0.3)) return 'started';
     if (soldOut) throw new TpuError('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
     if (overQuota) throw new TpuError('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
     this.#make(request, null);
@@ -262,15 +262,15 @@ export class SimTpus {
   }
 
   #make({name, zone, labels, metadata}: TpuRequest, from: SimQueued | null): void {
-    const {chance, clockwork} = this.#setting;
+    const {chance, clockwork} = this.#context;
     const created_at = iso(clockwork.now);
     const said = {health: 'HEALTHY', symptoms: [], queued: null};
     const was = {before: 'CREATING', changed_at: clockwork.now};
     const node = {name, zone, state: 'CREATING', ...was, ...said, labels, metadata, created_at, from};
     this.nodes.set(name, node);
-    this.#setting.see('a node is: CREATING');
+    this.#context.see('a node is: CREATING');
     this.made.push(`${name}#${metadata['gleaner-incarnation']}`);
-    if (this.#setting.strikes('stuck')) {
+    if (this.#context.strikes('stuck')) {
       // The operation never ends, or it fails after minutes and the node is not there any more.
       if (chance.happens(0.5)) this.#later(node, chance.between(60, 600), () => this.remove(node));
       return;
@@ -287,27 +287,27 @@ export class SimTpus {
     const queued = {state: '', initiator: 'USER', error: null, request, valid_until_at};
     this.queue.set(request.name, queued);
     this.#become(queued, 'ACCEPTED');
-    this.#setting.after(this.#setting.chance.between(1, 40) * 1000, () => this.#provide(queued));
+    this.#context.after(this.#context.chance.between(1, 40) * 1000, () => this.#provide(queued));
   }
 
   /** Tries again and again until the zone has room, or the request is over. */
   #provide(queued: SimQueued): void {
-    const {chance, clockwork} = this.#setting;
+    const {chance, clockwork} = this.#context;
     if (!this.#isQueued(queued) || !['ACCEPTED', 'WAITING_FOR_RESOURCES'].includes(queued.state)) return;
     const {name, zone} = queued.request;
     const {soldOut, overQuota} = this.zone(zone);
     if (overQuota) this.#fail(queued, 'quota');
     else if (clockwork.now > Date.parse(queued.valid_until_at ?? '')) this.#fail(queued, 'no-capacity');
-    else if (this.#setting.strikes('suspension')) this.#suspend(queued);
+    else if (this.#context.strikes('suspension')) this.#suspend(queued);
     else if (soldOut) {
       this.#become(queued, 'WAITING_FOR_RESOURCES');
       // Some are forgotten there.
-      if (!this.#setting.strikes('stuck'))
-        this.#setting.after(chance.between(20, 90) * 1000, () => this.#provide(queued));
+      if (!this.#context.strikes('stuck'))
+        this.#context.after(chance.between(20, 90) * 1000, () => this.#provide(queued));
     } else if (this.nodes.has(name)) this.#fail(queued, 'bad-request');
     else {
       this.#become(queued, 'PROVISIONING');
-      if (!this.#setting.strikes('stuck')) this.#make(queued.request, queued);
+      if (!this.#context.strikes('stuck')) this.#make(queued.request, queued);
     }
   }
 
@@ -317,7 +317,7 @@ export class SimTpus {
 
   #become(queued: SimQueued, state: string): void {
     queued.state = state;
-    this.#setting.see(`a queued resource is: ${state}`);
+    this.#context.see(`a queued resource is: ${state}`);
   }
 
   #fail(queued: SimQueued, kind: Refusal): void {
@@ -330,7 +330,7 @@ export class SimTpus {
     if (!this.#isQueued(queued) || ['DELETING', 'SUSPENDING', 'SUSPENDED'].includes(queued.state)) return;
     this.#become(queued, 'SUSPENDING');
     queued.initiator = 'SERVICE';
-    this.#setting.after(this.#setting.minutes(0, 3), () => {
+    this.#context.after(this.#context.minutes(0, 3), () => {
       if (queued.state !== 'SUSPENDING') return;
       this.#become(queued, 'SUSPENDED');
       const node = this.nodes.get(queued.request.name);
@@ -349,13 +349,13 @@ export class SimTpus {
     const node = this.nodes.get(name);
     const isThere = queued ? queued.request.zone === zone : node?.zone === zone;
     if (!isThere) return 'absent';
-    if (this.#setting.strikes('stuck')) return 'started';
+    if (this.#context.strikes('stuck')) return 'started';
     // A node that is not of the queued resource outlives it.
     const own = node && (!queued || node.from === queued) ? node : undefined;
-    this.#setting.invariants.onNodeDeleted(own);
+    this.#context.invariants.onNodeDeleted(own);
     if (queued) this.#become(queued, 'DELETING');
     if (own) this.turn(own, 'DELETING');
-    this.#setting.after(this.#setting.chance.between(5, 90) * 1000, () => {
+    this.#context.after(this.#context.chance.between(5, 90) * 1000, () => {
       if (own) this.remove(own);
       if (queued && this.#isQueued(queued)) this.queue.delete(name);
     });
@@ -369,7 +369,7 @@ export class SimTpus {
   }
 
   #later(node: SimNode, delay_s: number, then: () => void): void {
-    this.#setting.after(delay_s * 1000, () => {
+    this.#context.after(delay_s * 1000, () => {
       if (this.nodes.get(node.name) === node) then();
     });
   }
@@ -377,7 +377,7 @@ export class SimTpus {
   remove(node: SimNode): void {
     if (this.nodes.get(node.name) !== node) return;
     this.nodes.delete(node.name);
-    const {now} = this.#setting.clockwork;
+    const {now} = this.#context.clockwork;
     const lately = this.#lately.filter(({changed_at}) => changed_at > now - STALE_MS);
     this.#lately = [...lately, {...node, before: node.state, changed_at: now}];
     this.taken(node);

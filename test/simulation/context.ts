@@ -58,7 +58,7 @@ export type Options = {
   plan?: {slots: number; lines: readonly number[]};
 };
 
-export class Setting {
+export class Context {
   readonly chance: Chance;
   readonly clockwork = new Clockwork(T0);
   readonly store = new SimStore(this.clockwork);

@@ -4,7 +4,7 @@ import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Codes, Topic} from './code.ts';
-import {MINUTE_MS, type Setting} from './context.ts';
+import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
 
 /** Of ticks and of long work, as in triggers.json. */
@@ -14,33 +14,33 @@ type Message = {id: string; topic: Topic; content: Document; data: Document; att
 
 export class Delivery {
   readonly processes: Processes;
-  readonly #setting: Setting;
+  readonly #context: Context;
   #count = 0;
   /** Messages that are neither handled nor lost, but for ticks and long work, which come for ever. */
   underway = 0;
 
-  constructor(setting: Setting, codes: Codes) {
-    this.#setting = setting;
-    this.processes = new Processes(setting, codes, (topic, message) => this.send(topic as Topic, message));
+  constructor(context: Context, codes: Codes) {
+    this.#context = context;
+    this.processes = new Processes(context, codes, (topic, message) => this.send(topic as Topic, message));
   }
 
   /** Publishes, and answers the message's id. What people say is never lost: the service has taken it. */
   send(topic: Topic, content: Document, attributes: Record<string, string> = {}): string {
-    const {chance, faults} = this.#setting;
+    const {chance, faults} = this.#context;
     this.#count += 1;
     const id = String(1000 + this.#count);
     const text = Buffer.from(JSON.stringify(content)).toString('base64');
-    const publishTime = iso(this.#setting.clockwork.now);
+    const publishTime = iso(this.#context.clockwork.now);
     const data =
       topic === 'object' ? content : {message: {data: text, messageId: id, publishTime, attributes}};
-    if (topic !== 'control' && this.#setting.strikes('loss')) {
-      this.#setting.note(() => `${topic} ${id} is lost`);
+    if (topic !== 'control' && this.#context.strikes('loss')) {
+      this.#context.note(() => `${topic} ${id} is lost`);
       return id;
     }
-    const copies = this.#setting.strikes('duplicate') ? 2 : 1;
+    const copies = this.#context.strikes('duplicate') ? 2 : 1;
     for (let copy = 0; copy < copies; copy++) {
       const late_s = chance.happens(0.3) ? faults.delay_s * chance.next() : 0;
-      if (late_s > 0) this.#setting.see('fault: delay_s');
+      if (late_s > 0) this.#context.see('fault: delay_s');
       this.#deliver({id, topic, content, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
     }
     return id;
@@ -49,16 +49,16 @@ export class Delivery {
   #deliver(message: Message, delay_ms: number): void {
     const isCounted = message.topic !== 'tick' && message.topic !== 'tasks';
     if (isCounted) this.underway += 1;
-    this.#setting.after(delay_ms, () => {
+    this.#context.after(delay_ms, () => {
       const {id, topic, content, data, attempt} = message;
       const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
       const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
-      this.#setting.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
+      this.#context.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
       const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
       this.#handle(
         process,
         process.code.handlers[topic](this.processes.deps(process, actor), event).then(() => {
-          if (topic === 'control') this.#setting.invariants.onObeyed(id, content);
+          if (topic === 'control') this.#context.invariants.onObeyed(id, content);
         }),
         isCounted,
         again_ms => {
@@ -86,23 +86,23 @@ export class Delivery {
     handling.then(
       () => endOnce(undefined),
       error => {
-        this.#setting.note(() => `${process.name} fails: ${error.message}`);
-        this.#setting.invariants.onFailure(error);
+        this.#context.note(() => `${process.name} fails: ${error.message}`);
+        this.#context.invariants.onFailure(error);
         endOnce(error instanceof Rejected ? undefined : 10_000);
       },
     );
-    const deadline_ms = isCounted ? this.#setting.ack_deadline_ms : LONG_DEADLINE_MS;
-    this.#setting.after(deadline_ms, () => {
-      if (!hasEnded && !process.isDead) this.#setting.see('two at once: a handler and its redelivery');
+    const deadline_ms = isCounted ? this.#context.ack_deadline_ms : LONG_DEADLINE_MS;
+    this.#context.after(deadline_ms, () => {
+      if (!hasEnded && !process.isDead) this.#context.see('two at once: a handler and its redelivery');
       endOnce(0);
     });
   }
 
   /** The Scheduler's minute, for ever. */
   beat(): void {
-    this.#setting.after(MINUTE_MS, () => {
-      this.#setting.invariants.onMinute();
-      if (!this.#setting.strikes('loss', this.#setting.faults.loss / 2))
+    this.#context.after(MINUTE_MS, () => {
+      this.#context.invariants.onMinute();
+      if (!this.#context.strikes('loss', this.#context.faults.loss / 2))
         this.send('tick', {}, {source: 'scheduler'});
       this.beat();
     });

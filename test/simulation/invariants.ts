@@ -1,82 +1,82 @@
 /** What must hold at every moment, and what must have come about at the end: who watches what. */
 import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
-import type {Setting} from './context.ts';
+import type {Context} from './context.ts';
 import {Documents} from './invariants/documents.ts';
-import {Blame} from './invariants/failure-attribution.ts';
+import {FailureAttribution} from './invariants/failure-attribution.ts';
 import {Leases} from './invariants/leases.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
-import {Words} from './invariants/operator-intent.ts';
+import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
 import {type BegunTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, type Said, Verdict} from './invariants/violations.ts';
+import {type Actor, type Said, Violations} from './invariants/violations.ts';
 import {Zones} from './invariants/zones.ts';
 
 export class Invariants {
-  readonly #setting: Setting;
-  readonly #verdict = new Verdict();
+  readonly #context: Context;
+  readonly #violations = new Violations();
   readonly #documents: Documents;
   readonly #leases: Leases;
-  readonly #blame: Blame;
+  readonly #failureAttribution: FailureAttribution;
   readonly #progress: Progress;
   readonly #nodes: Nodes;
   readonly #silence: Silence;
   readonly #zones: Zones;
   readonly #money: Money;
-  readonly #words: Words;
+  readonly #operatorIntent: OperatorIntent;
   readonly #ticks: Ticks;
 
-  constructor(setting: Setting) {
-    this.#setting = setting;
-    this.#documents = new Documents(setting, this.#verdict);
-    this.#leases = new Leases(setting, this.#verdict);
-    this.#blame = new Blame(setting, this.#verdict);
-    this.#progress = new Progress(setting, this.#verdict);
-    this.#nodes = new Nodes(setting, this.#verdict);
-    this.#silence = new Silence(setting, this.#verdict);
-    this.#zones = new Zones(setting, this.#verdict);
-    this.#money = new Money(setting, this.#verdict);
-    this.#words = new Words(setting, this.#verdict);
-    this.#ticks = new Ticks(setting, this.#verdict, this.#money);
+  constructor(context: Context) {
+    this.#context = context;
+    this.#documents = new Documents(context, this.#violations);
+    this.#leases = new Leases(context, this.#violations);
+    this.#failureAttribution = new FailureAttribution(context, this.#violations);
+    this.#progress = new Progress(context, this.#violations);
+    this.#nodes = new Nodes(context, this.#violations);
+    this.#silence = new Silence(context, this.#violations);
+    this.#zones = new Zones(context, this.#violations);
+    this.#money = new Money(context, this.#violations);
+    this.#operatorIntent = new OperatorIntent(context, this.#violations);
+    this.#ticks = new Ticks(context, this.#violations, this.#money);
   }
 
   get violation(): string | undefined {
-    return this.#verdict.violation;
+    return this.#violations.violation;
   }
 
   set actor(actor: Actor) {
-    this.#verdict.actor = actor;
+    this.#violations.actor = actor;
   }
 
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A fold begins anew when its run has changed.
-    this.#verdict.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
+    this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
-      this.#setting.isDangerous = true;
+      this.#context.isDangerous = true;
     switch (kind) {
       case 'runs':
-        this.#setting.see(`a run is: ${after.status}`);
-        this.#words.onRun(id, before, after);
+        this.#context.see(`a run is: ${after.status}`);
+        this.#operatorIntent.onRun(id, before, after);
         this.#progress.onRun(id, after);
         break;
       case 'runs/streams':
-        this.#setting.see(`a stream is: ${after.status}`);
+        this.#context.see(`a stream is: ${after.status}`);
         this.#leases.onStream(path, before, after);
         if (before) {
           this.#progress.onStreamChange(path, before, after);
-          this.#blame.onStream(path, before, after);
-          this.#words.onStream(path, before, after);
+          this.#failureAttribution.onStream(path, before, after);
+          this.#operatorIntent.onStream(path, before, after);
         }
         this.#progress.onStream(path, after);
         break;
       case 'workers':
-        this.#setting.see(`a worker is: ${after.phase}`);
+        this.#context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
         if (!before) {
           this.#nodes.onWorkerMade(id, after);
@@ -85,22 +85,22 @@ export class Invariants {
         this.#nodes.onWorker(id, before, after);
         this.#silence.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
-        this.#words.onWorker(id, before, after);
+        this.#operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
-        this.#setting.see(`a life ends: ${after.cause_kind}`);
+        this.#context.see(`a life ends: ${after.cause_kind}`);
         this.#leases.onEndOfLife(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
         break;
       case 'control':
-        this.#words.onControl(id, before, after);
+        this.#operatorIntent.onControl(id, before, after);
         break;
     }
-    if (!before) this.#words.onMade(path, after);
+    if (!before) this.#operatorIntent.onMade(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
@@ -120,12 +120,12 @@ export class Invariants {
   /** A worker's word has come. */
   onAsked(said: Said): void {
     this.#leases.onAsked(said);
-    this.#blame.onAsked(said);
+    this.#failureAttribution.onAsked(said);
   }
 
   onAnswer(said: Said, status: number, answer: Document): void {
     const what = said.outcome === undefined ? '' : `${said.outcome}: `;
-    this.#setting.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
+    this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(said, answer);
   }
 
@@ -163,19 +163,19 @@ export class Invariants {
     const isOurs =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
     const isRefused = /Refused to write/.test(error.message);
-    this.#verdict.check(!isOurs && !isRefused, () => `a function failed on its own: ${error.stack}`);
+    this.#violations.check(!isOurs && !isRefused, () => `a function failed on its own: ${error.stack}`);
   }
 
   onStop(run: string): void {
-    this.#words.onStop(run);
+    this.#operatorIntent.onStop(run);
   }
 
   expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
-    this.#words.expectRecord(message_id, outcome);
+    this.#operatorIntent.expectRecord(message_id, outcome);
   }
 
   onObeyed(id: string, message: Document): void {
-    this.#words.onObeyed(id, message);
+    this.#operatorIntent.onObeyed(id, message);
   }
 
   onWipe(): void {
@@ -183,15 +183,15 @@ export class Invariants {
     this.#silence.onWipe();
     this.#zones.onWipe();
     this.#money.onWipe();
-    this.#words.onWipe();
+    this.#operatorIntent.onWipe();
   }
 
   atTheEnd(underway: number): void {
     this.#progress.atTheEnd();
     this.#ticks.atTheEnd();
-    this.#verdict.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
+    this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     this.#nodes.atTheEnd();
     this.#money.atTheEnd();
-    this.#words.atTheEnd();
+    this.#operatorIntent.atTheEnd();
   }
 }

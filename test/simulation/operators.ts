@@ -3,44 +3,44 @@
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
-import {type Setting, WIDE_SLOTS} from './context.ts';
+import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import {aStreamOf} from './streams.ts';
 
 const MOST_MESSAGES = 8;
 
-export class People {
-  readonly #setting: Setting;
+export class Operators {
+  readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #tries = new Map<string, number>();
 
-  constructor(setting: Setting, delivery: Delivery) {
-    this.#setting = setting;
+  constructor(context: Context, delivery: Delivery) {
+    this.#context = context;
     this.#delivery = delivery;
   }
 
   planDrops(): void {
-    const {chance, options} = this.#setting;
+    const {chance, options} = this.#context;
     if (options.plan) {
       for (const [stream, lines] of options.plan.lines.entries()) this.#planStream(0, stream, lines);
       return;
     }
-    if (this.#setting.isWide) {
+    if (this.#context.isWide) {
       this.#planWide();
       return;
     }
-    for (let run = 0, runs = this.#setting.count('second run', 2); run < runs; run++)
-      for (let stream = 0, streams = this.#setting.count('second stream', 3); stream < streams; stream++)
+    for (let run = 0, runs = this.#context.count('second run', 2); run < runs; run++)
+      for (let stream = 0, streams = this.#context.count('second stream', 3); stream < streams; stream++)
         this.#planStream(run, stream, chance.integer(1, 9));
   }
 
   /** Four runs of about fifty streams; in some worlds each stream of one run is for a slot of its own. */
   #planWide(): void {
-    const {chance, objects} = this.#setting;
+    const {chance, objects} = this.#context;
     const fixed = chance.happens(0.5) ? 3 : undefined;
     for (let run = 0; run < 4; run++) {
       if (run === fixed)
-        this.#setting.after(0, () =>
+        this.#context.after(0, () =>
           objects.put('datasets/run-3/run.json', JSON.stringify({affinity: 'fixed'})),
         );
       for (let stream = 0, streams = chance.integer(10, 15); stream < streams; stream++)
@@ -49,29 +49,29 @@ export class People {
   }
 
   #planStream(run: number, stream: number, lines: number): void {
-    const {chance} = this.#setting;
+    const {chance} = this.#context;
     const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
     const name = streamObject(`run-${run}`, streamId(stream));
     const text = aStreamOf(lines, `${run}/${stream}`, bad);
-    this.#setting.after(this.#setting.minutes(0, 12), () => this.#drop(name, text));
-    if (chance.happens(0.1)) this.#setting.after(this.#setting.minutes(12, 30), () => this.#drop(name, text));
-    if (this.#setting.strikes('overwrite')) {
+    this.#context.after(this.#context.minutes(0, 12), () => this.#drop(name, text));
+    if (chance.happens(0.1)) this.#context.after(this.#context.minutes(12, 30), () => this.#drop(name, text));
+    if (this.#context.strikes('overwrite')) {
       const other = aStreamOf(chance.integer(1, 9), `${run}/${stream} anew`, undefined);
-      this.#setting.after(this.#setting.minutes(0, 30), () => this.#drop(name, other));
+      this.#context.after(this.#context.minutes(0, 30), () => this.#drop(name, other));
     }
   }
 
   #drop(name: string, text: string): void {
-    this.#setting.note(() => `somebody drops ${name}`);
-    this.#setting.drop(name, text);
+    this.#context.note(() => `somebody drops ${name}`);
+    this.#context.drop(name, text);
   }
 
   planMessages(): void {
-    const {chance, faults} = this.#setting;
+    const {chance, faults} = this.#context;
     for (let count = 0; chance.happens(faults.meddling) && count < MOST_MESSAGES; count++)
-      this.#setting.after(this.#setting.minutes(1, 35), () => {
-        if (this.#setting.isCalm) return;
-        this.#setting.see('fault: meddling');
+      this.#context.after(this.#context.minutes(1, 35), () => {
+        if (this.#context.isCalm) return;
+        this.#context.see('fault: meddling');
         if (chance.happens(0.15)) this.#say(this.#nonsense(), 'rejected');
         else this.#order();
       });
@@ -79,10 +79,10 @@ export class People {
 
   /** A node in the pool's zone that is none of ours, under a name as we give them; not while one of ours was just there. */
   planForeign(): void {
-    const {chance, store, tpus} = this.#setting;
-    if (!this.#setting.strikes('foreign')) return;
+    const {chance, store, tpus} = this.#context;
+    if (!this.#context.strikes('foreign')) return;
     const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
-    this.#setting.after(this.#setting.minutes(0, 25), () => {
+    this.#context.after(this.#context.minutes(0, 25), () => {
       const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
       if (phase === 'gone' || phase === 'creating') tpus.addForeign(name, 'us-central1-a');
     });
@@ -90,20 +90,20 @@ export class People {
 
   /** A node with our label in a zone where its name fits no slot. */
   planStray(): void {
-    if (!this.#setting.strikes('stray')) return;
-    this.#setting.after(this.#setting.minutes(0, 25), () =>
-      this.#setting.tpus.addStray('tpu-of-an-older-release'),
+    if (!this.#context.strikes('stray')) return;
+    this.#context.after(this.#context.minutes(0, 25), () =>
+      this.#context.tpus.addStray('tpu-of-an-older-release'),
     );
   }
 
   /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */
   #order(): void {
-    const {chance} = this.#setting;
+    const {chance} = this.#context;
     const message = this.#anOrder();
     this.#say(message);
     const contrary = this.#contraryOf(message);
     if (contrary && chance.happens(0.5))
-      this.#setting.after(10_000 * chance.next(), () => this.#say(contrary));
+      this.#context.after(10_000 * chance.next(), () => this.#say(contrary));
   }
 
   #contraryOf(message: Document): Document | undefined {
@@ -126,9 +126,9 @@ export class People {
   }
 
   #anOrder(): Document {
-    const {chance, config, tpus} = this.#setting;
-    const run = `run-${chance.integer(0, this.#setting.isWide ? 3 : 1)}`;
-    const stream = streamId(chance.integer(0, this.#setting.isWide ? 14 : 2));
+    const {chance, config, tpus} = this.#context;
+    const run = `run-${chance.integer(0, this.#context.isWide ? 3 : 1)}`;
+    const stream = streamId(chance.integer(0, this.#context.isWide ? 14 : 2));
     const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
     const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
     return chance.pick<Document>([
@@ -149,7 +149,7 @@ export class People {
   }
 
   #nonsense(): Document {
-    return this.#setting.chance.pick<Document>([
+    return this.#context.chance.pick<Document>([
       {action: 'dance'},
       {action: `${'dance'.repeat(20).slice(0, 98)}💃`},
       {action: 'pause'},
@@ -161,33 +161,33 @@ export class People {
   }
 
   #say(message: Document, outcome?: 'rejected'): void {
-    this.#setting.note(() => `somebody says ${JSON.stringify(message)}`);
+    this.#context.note(() => `somebody says ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#regret(String(message.run));
-    this.#setting.invariants.expectRecord(this.#delivery.send('control', message), outcome);
+    this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
   /** A stop is final, whatever is said after it. */
   #regret(run: string): void {
-    const {chance, invariants} = this.#setting;
+    const {chance, invariants} = this.#context;
     invariants.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
-    this.#setting.after(this.#setting.minutes(1, 10), () => this.#say({action, run}));
+    this.#context.after(this.#context.minutes(1, 10), () => this.#say({action, run}));
   }
 
   /** After the database was lost: an operator rebuilds at once, late or not at all, and may begin with runs instead of nodes. */
   planRecovery(): void {
-    const {chance} = this.#setting;
+    const {chance} = this.#context;
     if (chance.happens(0.3)) return;
-    this.#setting.after(this.#setting.minutes(0, 20), () => {
+    this.#context.after(this.#context.minutes(0, 20), () => {
       if (chance.happens(0.8)) this.#say({action: 'rebuild'});
-      else for (const run of this.#setting.runs()) this.#say({action: 'start', run});
+      else for (const run of this.#context.runs()) this.#say({action: 'start', run});
     });
   }
 
   /** Streams that were dropped and are not complete, unless their run was stopped. */
   unfinished(): {name: string; run: string; stream: string; document: Document | undefined}[] {
-    const {store, streams} = this.#setting;
+    const {store, streams} = this.#context;
     return [...streams.keys()].flatMap(name => {
       const [, run = '', file = ''] = name.split('/');
       const stream = file.slice(7, 10);
@@ -201,13 +201,13 @@ export class People {
   care(): void {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
-    const {config, store, tpus} = this.#setting;
+    const {config, store, tpus} = this.#context;
     const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
     // A stream that is bound to a slot waits for a pool that has the slot.
-    const workers_per_zone = this.#setting.isWide ? WIDE_SLOTS : 1;
+    const workers_per_zone = this.#context.isWide ? WIDE_SLOTS : 1;
     const zones = [...tpus.zones.keys()];
     const isSmall = pool.workers_per_zone < workers_per_zone || pool.zones.length < zones.length;
-    if (pool.budget_usd !== null || (isSmall && (this.#setting.isWide || pool.workers_per_zone === 0)))
+    if (pool.budget_usd !== null || (isSmall && (this.#context.isWide || pool.workers_per_zone === 0)))
       this.#say({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
@@ -215,7 +215,7 @@ export class People {
     config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
     for (const {name, run, stream, document} of unfinished) {
-      const info = this.#setting.objects.info(name);
+      const info = this.#context.objects.info(name);
       if (typeof document?.blocked_reason === 'string') this.#say({action: 'rebuild', run});
       else if (document?.status === 'failed') this.#tryAgain(name, run, stream);
       else if (document?.generation !== info?.generation) this.#say({action: 'start', run});
@@ -223,18 +223,18 @@ export class People {
   }
 
   #revive(run: string): void {
-    const found = this.#setting.store.peek(paths.run(run));
+    const found = this.#context.store.peek(paths.run(run));
     if (found && found.budget_usd !== null) this.#say({action: 'configure', run, budget_usd: null});
     if (found?.status === 'paused') this.#say({action: 'resume', run});
   }
 
   /** Says so, or uploads it again, each of its contents in turn: only one fits the shards that are stored. */
   #tryAgain(name: string, run: string, stream: string): void {
-    const contents = this.#setting.streams.get(name) ?? [];
+    const contents = this.#context.streams.get(name) ?? [];
     const tries = this.#tries.get(name) ?? 0;
     this.#tries.set(name, tries + 1);
     const content = contents[tries % contents.length] ?? '';
-    if (contents.length === 1 && this.#setting.chance.happens(0.5)) this.#say({action: 'retry', run, stream});
+    if (contents.length === 1 && this.#context.chance.happens(0.5)) this.#say({action: 'retry', run, stream});
     else this.#drop(name, content);
   }
 }

@@ -4,7 +4,7 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Code, Codes} from './code.ts';
-import {MINUTE_MS, type Setting} from './context.ts';
+import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
 import type {Call} from './store.ts';
 
@@ -24,7 +24,7 @@ export type Process = {
 };
 
 export class Processes {
-  readonly #setting: Setting;
+  readonly #context: Context;
   readonly #publish: (topic: string, message: Document) => string;
   readonly #codes: Codes;
   #instances: Process[] = [];
@@ -32,20 +32,20 @@ export class Processes {
   #ticking: Process | undefined;
   calls_made = 0;
 
-  constructor(setting: Setting, codes: Codes, publish: (topic: string, message: Document) => string) {
-    this.#setting = setting;
+  constructor(context: Context, codes: Codes, publish: (topic: string, message: Document) => string) {
+    this.#context = context;
     this.#codes = codes;
     this.#publish = publish;
   }
 
   /** An instance that lives, or a new one. */
   instance(): Process {
-    const {chance, faults} = this.#setting;
+    const {chance, faults} = this.#context;
     this.#instances = this.#instances.filter(({isDead}) => !isDead);
     if (chance.happens(0.7) && this.#instances.length > 0) return chance.pick(this.#instances);
     this.#count += 1;
     const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
-    if (skew_ms !== 0) this.#setting.see('fault: skew_s');
+    if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
     const process: Process = {name, isDead: false, skew_ms, specHashes: new Map(), code};
@@ -55,7 +55,7 @@ export class Processes {
 
   /** The instance of on-tick; now and then a new one beside it, as during a deployment. */
   tickInstance(): Process {
-    const {chance, isCalm} = this.#setting;
+    const {chance, isCalm} = this.#context;
     const isDeployed = !isCalm && chance.happens(0.03);
     if (!this.#ticking || this.#ticking.isDead || isDeployed) this.#ticking = this.instance();
     return this.#ticking;
@@ -65,7 +65,7 @@ export class Processes {
   #code(): Code {
     const {today, tomorrow} = this.#codes;
     if (!tomorrow) return today;
-    return this.#setting.isCalm || this.#setting.strikes('rollout') ? tomorrow : today;
+    return this.#context.isCalm || this.#context.strikes('rollout') ? tomorrow : today;
   }
 
   killAll(): void {
@@ -74,17 +74,17 @@ export class Processes {
 
   /** What the process works with, on behalf of `actor`. */
   deps(process: Process, actor?: Actor): Deps {
-    const setting = this.#setting;
+    const context = this.#context;
     const call = this.calls(process, actor);
     return {
-      store: setting.store.through(call),
-      objects: setting.objects.through(call),
-      tpus: setting.tpus.through(call),
+      store: context.store.through(call),
+      objects: context.objects.through(call),
+      tpus: context.tpus.through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       ping: () => this.#ping(call),
-      now: () => setting.clockwork.now + process.skew_ms,
-      log: (severity, message) => setting.note(() => `${process.name} ${severity} ${message}`),
-      config: setting.config,
+      now: () => context.clockwork.now + process.skew_ms,
+      log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
+      config: context.config,
       ticks: this.#ticksOf(process),
       specHashes: process.specHashes,
       startupScript: async () => '#!/bin/bash\n',
@@ -94,7 +94,7 @@ export class Processes {
   /** Through an instance of worker-api, as a worker's request. */
   async #ping(call: Call): Promise<void> {
     await call('ping', () => {
-      if (this.#setting.isApiOut) throw new Error('worker-api is away');
+      if (this.#context.isApiOut) throw new Error('worker-api is away');
     });
     const process = this.instance();
     const response = {
@@ -112,10 +112,10 @@ export class Processes {
   /** The queue of the instance, whose ticks the invariants watch. */
   #ticksOf(process: Process): TickQueue {
     if (process.ticks) return process.ticks;
-    const {clockwork, invariants} = this.#setting;
+    const {clockwork, invariants} = this.#context;
     const now = () => clockwork.now;
     const sleep = (ms: number) =>
-      new Promise<void>(resolve => this.#setting.after(ms, () => process.isDead || resolve()));
+      new Promise<void>(resolve => this.#context.after(ms, () => process.isDead || resolve()));
     const queue = new TickQueue({now, sleep});
     const request = queue.request.bind(queue);
     queue.request = (source, tick) =>
@@ -129,58 +129,58 @@ export class Processes {
   }
 
   #rejectAfter(ms: number): Promise<never> {
-    return new Promise((_, reject) => this.#setting.after(ms, () => reject(new Error('no answer'))));
+    return new Promise((_, reject) => this.#context.after(ms, () => reject(new Error('no answer'))));
   }
 
   /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */
   calls(process: Process, actor?: Actor): Call {
-    const setting = this.#setting;
+    const context = this.#context;
     return (verb, effect) =>
       new Promise((resolve, reject) => {
-        setting.after(this.latency(), () => {
+        context.after(this.latency(), () => {
           if (process.isDead) return;
           this.calls_made += 1;
           if (this.#dies(process, this.calls_made, `before ${verb}`)) return;
-          const isOut = setting.isStoreOut && STORE_VERBS.includes(verb);
-          if (isOut || verb === setting.refused || setting.strikes('refusal')) {
+          const isOut = context.isStoreOut && STORE_VERBS.includes(verb);
+          if (isOut || verb === context.refused || context.strikes('refusal')) {
             reject(new Error(`${verb} is unavailable`));
             return;
           }
           let answer: () => void;
-          setting.isDangerous = false;
-          setting.invariants.actor = actor;
+          context.isDangerous = false;
+          context.invariants.actor = actor;
           try {
             const value = effect();
             answer = () => resolve(value);
           } catch (error) {
             answer = () => reject(error);
           }
-          setting.invariants.actor = undefined;
+          context.invariants.actor = undefined;
           if (this.#dies(process, this.calls_made + 0.5, `after ${verb}`)) return;
-          if (setting.strikes('silence')) return reject(new Error(`the answer of ${verb} was lost`));
+          if (context.strikes('silence')) return reject(new Error(`the answer of ${verb} was lost`));
           answer();
         });
       });
   }
 
   #dies(process: Process, call: number, where: string): boolean {
-    const setting = this.#setting;
-    const {crashes} = setting.options;
-    const isDangerous = where === 'before publish' || (where === 'after commit' && setting.isDangerous);
+    const context = this.#context;
+    const {crashes} = context.options;
+    const isDangerous = where === 'before publish' || (where === 'after commit' && context.isDangerous);
     const dies = crashes
       ? crashes.has(call)
-      : setting.strikes('crash') || (isDangerous && setting.strikes('aim'));
+      : context.strikes('crash') || (isDangerous && context.strikes('aim'));
     if (!dies) return false;
-    setting.note(() => `${process.name} dies ${where}`);
+    context.note(() => `${process.name} dies ${where}`);
     process.isDead = true;
     return true;
   }
 
   latency(): number {
-    const {chance, faults} = this.#setting;
-    if (this.#setting.strikes('hang')) return this.#setting.minutes(1, 12);
+    const {chance, faults} = this.#context;
+    if (this.#context.strikes('hang')) return this.#context.minutes(1, 12);
     const isSlow = faults.latency_ms > 0 && chance.happens(0.05);
-    if (isSlow) this.#setting.see('fault: latency_ms');
+    if (isSlow) this.#context.see('fault: latency_ms');
     return 2 + 20 * chance.next() + (isSlow ? faults.latency_ms * chance.next() : 0);
   }
 }

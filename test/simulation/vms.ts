@@ -5,7 +5,7 @@ import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
 import {type SimNode, TAKEN} from './cloud.ts';
 import type {Codes} from './code.ts';
-import {MINUTE_MS, type Setting} from './context.ts';
+import {type Context, MINUTE_MS} from './context.ts';
 import type {Said} from './invariants/violations.ts';
 import type {Process, Processes} from './processes.ts';
 
@@ -25,28 +25,28 @@ export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNH
 /** `cut` says from when until when its network is away. */
 type Machine = {process: Process; agent: SimAgent; cut: {from: number; to: number}};
 
-export class Machines {
-  readonly #setting: Setting;
+export class Vms {
+  readonly #context: Context;
   readonly #functions: Processes;
   readonly #codes: Codes;
-  readonly #machines = new Map<SimNode, Machine>();
+  readonly #vms = new Map<SimNode, Machine>();
   readonly #zombies: Process[] = [];
 
-  constructor(setting: Setting, functions: Processes, codes: Codes) {
-    this.#setting = setting;
+  constructor(context: Context, functions: Processes, codes: Codes) {
+    this.#context = context;
     this.#functions = functions;
     this.#codes = codes;
-    setting.tpus.onReady = node => this.#boot(node);
-    setting.tpus.onGone = node => this.#end(node, 'its node is gone');
+    context.tpus.onReady = node => this.#boot(node);
+    context.tpus.onGone = node => this.#end(node, 'its node is gone');
   }
 
   #boot(node: SimNode): void {
-    const setting = this.#setting;
-    const {clockwork, chance, faults} = setting;
+    const context = this.#context;
+    const {clockwork, chance, faults} = context;
     this.#planLoss(node);
-    const isStuck = setting.strikes('stillborn');
+    const isStuck = context.strikes('stillborn');
     if (isStuck && chance.happens(0.5)) return;
-    const isBad = setting.strikes('bad_host');
+    const isBad = context.strikes('bad_host');
     if (isBad) this.#show(node, 'MESH_BUILD_FAIL');
     const incarnation = Number(node.metadata['gleaner-incarnation']);
     const code = this.#codes.today;
@@ -58,25 +58,25 @@ export class Machines {
       code,
     };
     const drift = 1 + faults.drift * chance.between(-1, 1);
-    if (drift !== 1) setting.see('fault: drift');
-    const from = setting.strikes('cut') ? clockwork.now + setting.minutes(1, 20) : Number.POSITIVE_INFINITY;
-    const cut = {from, to: from + setting.minutes(1, 8)};
+    if (drift !== 1) context.see('fault: drift');
+    const from = context.strikes('cut') ? clockwork.now + context.minutes(1, 20) : Number.POSITIVE_INFINITY;
+    const cut = {from, to: from + context.minutes(1, 8)};
     const agent = new SimAgent(node.name, incarnation, {
       api: body => this.#ask(process, cut, body),
-      objects: setting.objects.through(this.#extractorCalls(process, cut)),
-      sleep: ms => new Promise(resolve => setting.after(ms * drift, () => process.isDead || resolve())),
-      seconds: (low, high) => setting.chance.between(low, high),
+      objects: context.objects.through(this.#extractorCalls(process, cut)),
+      sleep: ms => new Promise(resolve => context.after(ms * drift, () => process.isDead || resolve())),
+      seconds: (low, high) => context.chance.between(low, high),
       setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
         if (isBad)
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
-        return setting.strikes('machine_fault') ? 'the disk is full' : null;
+        return context.strikes('machine_fault') ? 'the disk is full' : null;
       },
-      isLying: () => setting.strikes('lie'),
+      isLying: () => context.strikes('lie'),
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
-      setting.see('two at once: a second machine of a slot');
-    this.#machines.set(node, {process, agent, cut});
+      context.see('two at once: a second machine of a slot');
+    this.#vms.set(node, {process, agent, cut});
     void agent.live();
   }
 
@@ -92,23 +92,23 @@ export class Machines {
   }
 
   #planLoss(node: SimNode): void {
-    const {chance, faults} = this.#setting;
+    const {chance, faults} = this.#context;
     if (faults.preemption > 0) {
       const hours = -Math.log(1 - chance.next()) / faults.preemption;
-      this.#setting.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
+      this.#context.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
     }
-    if (this.#setting.strikes('ill'))
-      this.#setting.after(this.#setting.minutes(0, 20), () => this.#fallIll(node));
-    if (!this.#setting.strikes('repair')) return;
-    this.#setting.after(this.#setting.minutes(1, 20), () => {
+    if (this.#context.strikes('ill'))
+      this.#context.after(this.#context.minutes(0, 20), () => this.#fallIll(node));
+    if (!this.#context.strikes('repair')) return;
+    this.#context.after(this.#context.minutes(1, 20), () => {
       if (!this.#isThere(node) || node.state !== 'READY') return;
-      this.#setting.tpus.turn(node, chance.pick(PASSING));
+      this.#context.tpus.turn(node, chance.pick(PASSING));
       if (chance.happens(0.3)) {
         this.#end(node, 'nobody mends it');
         return;
       }
-      this.#setting.after(this.#setting.minutes(1, 15), () => {
-        if (PASSING.includes(node.state)) this.#setting.tpus.turn(node, 'READY');
+      this.#context.after(this.#context.minutes(1, 15), () => {
+        if (PASSING.includes(node.state)) this.#context.tpus.turn(node, 'READY');
       });
     });
   }
@@ -116,105 +116,105 @@ export class Machines {
   /** Cloud TPU says that something is wrong with a node that works; only of maintenance it says that it comes back. */
   #fallIll(node: SimNode): void {
     if (!this.#isThere(node)) return;
-    node.health = this.#setting.chance.pick(ILL);
-    this.#setting.see(`a node is said to be: ${node.health}`);
-    this.#show(node, this.#setting.chance.pick(SYMPTOMS));
-    this.#setting.after(this.#setting.minutes(1, 15), () => {
+    node.health = this.#context.chance.pick(ILL);
+    this.#context.see(`a node is said to be: ${node.health}`);
+    this.#show(node, this.#context.chance.pick(SYMPTOMS));
+    this.#context.after(this.#context.minutes(1, 15), () => {
       node.health = 'HEALTHY';
     });
   }
 
   #show(node: SimNode, symptom: string): void {
-    node.symptoms.push({symptom, details: '', created_at: iso(this.#setting.clockwork.now)});
-    this.#setting.see(`a node is said to be: ${symptom}`);
+    node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
+    this.#context.see(`a node is said to be: ${symptom}`);
   }
 
   #isCut({from, to}: Machine['cut']): boolean {
-    const {now} = this.#setting.clockwork;
-    return from <= now && now < to && !this.#setting.isCalm;
+    const {now} = this.#context.clockwork;
+    return from <= now && now < to && !this.#context.isCalm;
   }
 
   #isThere(node: SimNode): boolean {
-    return this.#setting.tpus.nodes.get(node.name) === node && !this.#setting.isCalm;
+    return this.#context.tpus.nodes.get(node.name) === node && !this.#context.isCalm;
   }
 
   /** A zone takes all its nodes back at once. */
   storm(zone: string): void {
-    for (const node of this.#setting.tpus.nodes.values())
+    for (const node of this.#context.tpus.nodes.values())
       if (node.zone === zone && node.state === 'READY')
-        this.#setting.after(this.#setting.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
+        this.#context.after(this.#context.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
   }
 
   #take(node: SimNode): void {
-    const setting = this.#setting;
-    if (setting.faults.preemption > 0) setting.see('fault: preemption');
-    setting.note(() => `${node.name} is taken away`);
-    if (setting.strikes('notice')) void this.#machines.get(node)?.agent.preempted();
-    if (setting.strikes('vanish')) {
-      setting.tpus.remove(node);
+    const context = this.#context;
+    if (context.faults.preemption > 0) context.see('fault: preemption');
+    context.note(() => `${node.name} is taken away`);
+    if (context.strikes('notice')) void this.#vms.get(node)?.agent.preempted();
+    if (context.strikes('vanish')) {
+      context.tpus.remove(node);
       return;
     }
-    if (setting.strikes('deaf')) {
+    if (context.strikes('deaf')) {
       this.#end(node, 'it hangs, and its node stays READY');
       return;
     }
-    setting.after(setting.chance.between(0, 30_000), () => {
+    context.after(context.chance.between(0, 30_000), () => {
       if (!this.#isThere(node) || node.state === 'DELETING') return;
-      setting.tpus.turn(node, setting.chance.pick(TAKEN));
-      setting.tpus.taken(node);
+      context.tpus.turn(node, context.chance.pick(TAKEN));
+      context.tpus.taken(node);
       this.#end(node, node.state);
     });
   }
 
   /** The machine of the node stops; or it works on for a while and does not know that it is none any more. */
   #end(node: SimNode, why: string): void {
-    const machine = this.#machines.get(node);
+    const machine = this.#vms.get(node);
     if (!machine) return;
-    this.#machines.delete(node);
-    this.#setting.note(() => `${node.name} ends: ${why}`);
+    this.#vms.delete(node);
+    this.#context.note(() => `${node.name} ends: ${why}`);
     const end = () => {
       machine.process.isDead = true;
     };
-    const isZombie = this.#setting.strikes('zombie');
+    const isZombie = this.#context.strikes('zombie');
     if (isZombie) this.#zombies.push(machine.process);
-    this.#setting.after(isZombie ? this.#setting.minutes(1, 25) : 0, end);
+    this.#context.after(isZombie ? this.#context.minutes(1, 25) : 0, end);
   }
 
   /** A request over the network: it may not arrive, or late, its answer may not, and its function may die meanwhile. */
   #ask(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
-    const setting = this.#setting;
+    const context = this.#context;
     return new Promise(resolve => {
       // A promise that is settled takes no second answer.
       const answer = (given: Answer) => from.isDead || resolve(given);
-      const isLate = setting.strikes('late');
-      setting.after(isLate ? setting.minutes(1, 20) : this.#functions.latency(), () => {
+      const isLate = context.strikes('late');
+      context.after(isLate ? context.minutes(1, 20) : this.#functions.latency(), () => {
         if (from.isDead && !isLate) return;
         const isCut = this.#isCut(cut);
-        if (isCut || setting.isApiOut || setting.strikes('refusal')) answer({status: 503, body: {}});
+        if (isCut || context.isApiOut || context.strikes('refusal')) answer({status: 503, body: {}});
         else this.#serve(body, answer);
       });
-      setting.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
+      context.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
     });
   }
 
   #serve(body: object, answer: (given: Answer) => void): void {
-    const setting = this.#setting;
+    const context = this.#context;
     const process = this.#functions.instance();
-    setting.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
+    context.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
     const response = {
       statusCode: 0,
       status: (status: number) => Object.assign(response, {statusCode: status}),
       json: (json: object) => {
         const {statusCode: status} = response;
-        setting.invariants.onAnswer(body as Said, status, json as Document);
-        if (!setting.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
+        context.invariants.onAnswer(body as Said, status, json as Document);
+        if (!context.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
       },
     };
-    setting.invariants.onAsked(body as Said);
+    context.invariants.onAsked(body as Said);
     const deps = this.#functions.deps(process, {said: body as Said});
     process.code.workerApi(deps, {body} as Request, response as unknown as Response).catch(error => {
-      setting.note(() => `${process.name} fails: ${error.message}`);
-      setting.invariants.onFailure(error);
+      context.note(() => `${process.name} fails: ${error.message}`);
+      context.invariants.onFailure(error);
       answer({status: 500, body: {}});
     });
   }

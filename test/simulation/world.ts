@@ -6,13 +6,13 @@
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
 import {TODAY, tomorrow, withSmallPages} from './code.ts';
-import {MINUTE_MS, type Options, Setting} from './context.ts';
+import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
-import {People} from './operators.ts';
+import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
-import {Machines} from './vms.ts';
+import {Vms} from './vms.ts';
 
 /** Everything must have ended so long after the faults did. */
 const CALM_MINUTES = 240;
@@ -34,78 +34,78 @@ export type Outcome = {
 };
 
 export async function simulate(seed: number, options: Options = {}): Promise<Outcome> {
-  const setting = new Setting(seed, options);
-  const {chance, clockwork, invariants, objects, store, tpus} = setting;
-  setting.storm = drawFaults(chance, options.without);
-  setting.faults = setting.storm;
-  setting.note(() => `faults ${JSON.stringify(setting.faults)}`);
+  const context = new Context(seed, options);
+  const {chance, clockwork, invariants, objects, store, tpus} = context;
+  context.storm = drawFaults(chance, options.without);
+  context.faults = context.storm;
+  context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
-    today: setting.isWide ? await withSmallPages() : TODAY,
-    tomorrow: setting.faults.rollout > 0 ? await tomorrow() : undefined,
+    today: context.isWide ? await withSmallPages() : TODAY,
+    tomorrow: context.faults.rollout > 0 ? await tomorrow() : undefined,
   };
-  const delivery = new Delivery(setting, codes);
-  const machines = new Machines(setting, delivery.processes, codes);
-  const people = new People(setting, delivery);
+  const delivery = new Delivery(context, codes);
+  const vms = new Vms(context, delivery.processes, codes);
+  const operators = new Operators(context, delivery);
   objects.onFinalized = info => {
     invariants.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.onDeleted(name);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
-    setting.note(() => `  ${path} ${describe(after)}`);
+    context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
   };
   store.onCommit = onCommit;
   store.onCommitted = paths => invariants.onCommitted(paths);
 
-  people.planDrops();
-  people.planMessages();
-  people.planForeign();
-  people.planStray();
-  blow(setting, machines);
+  operators.planDrops();
+  operators.planMessages();
+  operators.planForeign();
+  operators.planStray();
+  blow(context, vms);
   delivery.beat();
-  const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : setting.minutes(10, 40);
+  const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   let isLost = false;
   const loseStore = () => {
-    if (isLost || setting.isCalm) return;
+    if (isLost || context.isCalm) return;
     isLost = true;
-    setting.note(() => 'the database is lost');
+    context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
     // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
     if (chance.happens(0.25)) delivery.processes.killAll();
-    people.planRecovery();
-    if (setting.faults.partition > 0) darken(setting);
+    operators.planRecovery();
+    if (context.faults.partition > 0) darken(context);
   };
-  if (setting.strikes('wipe')) {
-    setting.after(chance.between(0.2, 0.8) * storm_ms, loseStore);
+  if (context.strikes('wipe')) {
+    context.after(chance.between(0.2, 0.8) * storm_ms, loseStore);
     // The worst moment: all is done, and only the documents know of the nodes that are still there.
     store.onCommit = (path, before, after) => {
       onCommit(path, before, after);
       const isDone =
         after?.status === 'completed' && before?.status === 'active' && path.split('/').length === 2;
       if (isDone && store.collection('runs').every(({data}) => data.status === 'completed'))
-        setting.after(0, loseStore);
+        context.after(0, loseStore);
     };
   }
   const isBroken = () => invariants.violation !== undefined;
   await clockwork.run(T0 + storm_ms, isBroken);
 
-  setting.note(() => 'the storm is over');
-  setting.faults = CALM;
-  setting.isApiOut = false;
-  setting.isStoreOut = false;
-  setting.refused = undefined;
+  context.note(() => 'the storm is over');
+  context.faults = CALM;
+  context.isApiOut = false;
+  context.isStoreOut = false;
+  context.refused = undefined;
   invariants.onOutage(false);
   tpus.removeForeign();
   for (const zone of tpus.zones.values())
     Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
   for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)
-    setting.after(minutes * MINUTE_MS, () => people.care());
+    context.after(minutes * MINUTE_MS, () => operators.care());
   const isAtRest = () =>
     delivery.underway === 0 &&
     tpus.names().length === 0 &&
-    people.unfinished().length === 0 &&
+    operators.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let restsSince = Number.POSITIVE_INFINITY;
   await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
@@ -118,32 +118,32 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     violation: invariants.violation,
     events: clockwork.events,
     ticks: invariants.ticks,
-    isWide: setting.isWide,
+    isWide: context.isWide,
     calls: delivery.processes.calls_made,
-    seen: Object.fromEntries(setting.seen),
-    trace: setting.trace,
+    seen: Object.fromEntries(context.seen),
+    trace: context.trace,
   };
 }
 
 /** Every few minutes each zone gives nodes or has none, is over quota, does not answer, or takes all its nodes back. */
-function blow(setting: Setting, machines: Machines): void {
-  if (setting.isCalm) return;
-  for (const [name, zone] of setting.tpus.zones) {
-    zone.soldOut = setting.strikes('stockout');
-    zone.overQuota = setting.strikes('quota');
-    zone.unreachable = setting.strikes('partition') || zone.isDark;
-    setting.note(() => `${name} ${JSON.stringify(zone)}`);
-    if (setting.strikes('storm')) machines.storm(name);
+function blow(context: Context, vms: Vms): void {
+  if (context.isCalm) return;
+  for (const [name, zone] of context.tpus.zones) {
+    zone.soldOut = context.strikes('stockout');
+    zone.overQuota = context.strikes('quota');
+    zone.unreachable = context.strikes('partition') || zone.isDark;
+    context.note(() => `${name} ${JSON.stringify(zone)}`);
+    if (context.strikes('storm')) vms.storm(name);
   }
-  setting.isApiOut = setting.strikes('outage');
-  setting.isStoreOut = setting.strikes('store_outage');
-  setting.refused = setting.strikes('permission') ? setting.chance.pick(PERMISSIONS) : undefined;
-  setting.invariants.onOutage(setting.isApiOut || setting.isStoreOut);
-  setting.after(setting.minutes(3, 12), () => blow(setting, machines));
+  context.isApiOut = context.strikes('outage');
+  context.isStoreOut = context.strikes('store_outage');
+  context.refused = context.strikes('permission') ? context.chance.pick(PERMISSIONS) : undefined;
+  context.invariants.onOutage(context.isApiOut || context.isStoreOut);
+  context.after(context.minutes(3, 12), () => blow(context, vms));
 }
 
 /** A zone with nodes does not answer until the storm is over: they are there, and no document knows them any more. */
-function darken({chance, tpus}: Setting): void {
+function darken({chance, tpus}: Context): void {
   const zone = chance.pick([
     ...[...tpus.nodes.values()].map(node => tpus.zone(node.zone)),
     ...tpus.zones.values(),

@@ -2,47 +2,47 @@
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/stream/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
-import type {Said, Verdict} from './violations.ts';
+import type {Said, Violations} from './violations.ts';
 
 /** What README and DESIGN promise, and not what the code says. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
 
-export class Blame {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+export class FailureAttribution {
+  readonly #context: Context;
+  readonly #violations: Violations;
   /** What was said of a stream when all its shards were there already. */
   readonly #ofWhole = new WeakSet<Said>();
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onAsked(said: Said): void {
-    const stream = said.lease && this.#setting.store.peek(paths.stream(said.lease.run, said.lease.stream));
-    if (stream && isWhole(this.#setting, stream)) this.#ofWhole.add(said);
+    const stream = said.lease && this.#context.store.peek(paths.stream(said.lease.run, said.lease.stream));
+    if (stream && isWhole(this.#context, stream)) this.#ofWhole.add(said);
   }
 
   onStream(path: string, before: Document, after: Document): void {
-    const {said} = this.#verdict;
-    const holder = this.#setting.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
+    const {said} = this.#violations;
+    const holder = this.#context.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
     const known = {
       isCharge: !said && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
       wasWhole: said !== undefined && this.#ofWhole.has(said),
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, said, known);
-    this.#verdict.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
+    this.#violations.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
   }
 
   /** The silent worker that the stream is charged for ends now. */
   #isCharge(last_error: string): boolean {
     const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
-    return this.#setting.store.peek(paths.worker(name))?.phase === 'deleting';
+    return this.#context.store.peek(paths.worker(name))?.phase === 'deleting';
   }
 }
 

@@ -3,25 +3,25 @@ import {paths} from '../../../shared/domain/names.ts';
 
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
-import type {Said, Verdict} from './violations.ts';
+import type {Said, Violations} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
 export class Leases {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   readonly #askedAt = new WeakMap<Said, number>();
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onAsked(said: Said): void {
-    this.#askedAt.set(said, this.#setting.clockwork.now);
+    this.#askedAt.set(said, this.#context.clockwork.now);
   }
 
   onStream(path: string, before: Document | undefined, after: Document): void {
@@ -29,12 +29,12 @@ export class Leases {
     if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
     if (held && after.status === 'pending') this.#checkTaken(path, held);
     const isLeased = after.status === 'in_progress';
-    this.#verdict.check(
+    this.#violations.check(
       isLeased === (lease !== null),
       () => `${path} is ${after.status} with lease ${JSON.stringify(lease)}`,
     );
     if (!lease) return;
-    this.#verdict.check(
+    this.#violations.check(
       lease.epoch === after.epoch,
       () => `${path} has a lease of epoch ${lease.epoch} in ${after.epoch}`,
     );
@@ -43,14 +43,14 @@ export class Leases {
 
   /** After a commit, both documents of each lease agree. */
   onCommitted(changed: readonly string[]): void {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     for (const path of changed) {
       const document = store.peek(path);
       if (/^runs\/[^/]+\/streams\/[^/]+$/.test(path) && document?.lease) {
         const lease = document.lease as Lease;
         const worker = store.peek(paths.worker(lease.worker));
         const isSame = `runs/${String(worker?.work).replace('/', '/streams/')}` === path;
-        this.#verdict.check(
+        this.#violations.check(
           isSame && worker?.epoch === lease.epoch && worker.incarnation === lease.incarnation,
           () => `${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`,
         );
@@ -60,7 +60,7 @@ export class Leases {
         const lease = stream?.lease as Lease | null | undefined;
         const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
         // A worker that stored the last shard keeps its work until it gives the stream back. A lost Store has no streams.
-        this.#verdict.check(
+        this.#violations.check(
           isHeld || stream === undefined || stream.status === 'completed',
           () => `${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`,
         );
@@ -70,7 +70,7 @@ export class Leases {
 
   /** A worker's word changes its own lease alone, and only the one that it has now. */
   #checkActor(path: string, held: Lease, after: Document): void {
-    const {said} = this.#verdict;
+    const {said} = this.#violations;
     // Whoever looks first at a final shard, or at one that does not belong there, ends the stream.
     if (!said?.lease || said.action === 'lease' || after.status === 'completed') return;
     const isOwn =
@@ -78,7 +78,7 @@ export class Leases {
       said.incarnation === held.incarnation &&
       said.lease.epoch === held.epoch &&
       path === paths.stream(said.lease.run, said.lease.stream);
-    this.#verdict.check(
+    this.#violations.check(
       isOwn || /another|other content/.test(String(after.last_error)),
       () =>
         `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed at the word of ${JSON.stringify(said)}`,
@@ -87,8 +87,8 @@ export class Leases {
 
   /** A worker that lives, and claimed its lease lately, loses it by its own word or a person's alone. */
   #checkTaken(path: string, held: Lease): void {
-    const {clockwork, config, store} = this.#setting;
-    if (this.#verdict.said || this.#verdict.isOrdered) return;
+    const {clockwork, config, store} = this.#context;
+    if (this.#violations.said || this.#violations.isOrdered) return;
     // Whoever stopped it may have died before the workers were told: the tick tells them.
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
@@ -96,7 +96,7 @@ export class Leases {
     if (!worker || !isTheirs || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
       return;
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
-    this.#verdict.check(
+    this.#violations.check(
       silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
       () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
     );
@@ -106,34 +106,34 @@ export class Leases {
   #checkHolder(path: string, lease: Lease, held: Lease | null): void {
     const isGranted = held?.epoch !== lease.epoch;
     const moved = held && (held.worker !== lease.worker || held.incarnation !== lease.incarnation);
-    this.#verdict.check(
+    this.#violations.check(
       !moved || isGranted,
       () => `${path} went from ${held?.worker} to ${lease.worker} in one epoch`,
     );
     if (!isGranted) return;
-    const {said} = this.#verdict;
-    const run = this.#setting.store.peek(path.split('/', 2).join('/'));
-    this.#verdict.check(
+    const {said} = this.#violations;
+    const run = this.#context.store.peek(path.split('/', 2).join('/'));
+    this.#violations.check(
       said?.action !== 'lease' || run?.status === 'active',
       () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
     );
     if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
-    this.#verdict.check(
+    this.#violations.check(
       !moved,
       () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
     );
-    for (const run of this.#setting.store.collection('runs'))
-      for (const {path: other, data} of this.#setting.store.collection(`${run.path}/streams`)) {
+    for (const run of this.#context.store.collection('runs'))
+      for (const {path: other, data} of this.#context.store.collection(`${run.path}/streams`)) {
         const theirs = data.lease as Lease | null;
         const isTwo =
           other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
-        this.#verdict.check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
+        this.#violations.check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
       }
   }
 
   /** What was waiting for a minute when the worker asked, in a run with a higher priority, goes first. */
   #checkPriority(path: string, priority: number, said: Said): void {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const since = (this.#askedAt.get(said) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const higher = store
@@ -142,7 +142,7 @@ export class Leases {
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
       .find(stream => stream.data.status === 'pending' && isOld(stream));
-    this.#verdict.check(
+    this.#violations.check(
       !first,
       () => `${path} was given away before ${first?.path}, whose run has a higher priority`,
     );
@@ -150,11 +150,11 @@ export class Leases {
 
   /** A worker's word changes no other worker's document. */
   onWorker(name: string, before: Document | undefined, after: Document): void {
-    const {said} = this.#verdict;
+    const {said} = this.#violations;
     // Whoever looks first at a shard that does not belong into its stream takes that from whoever has it.
     const same = said?.lease && `${said.lease.run}/${said.lease.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
-    this.#verdict.check(
+    this.#violations.check(
       !said || losesSame || (said.worker === name && said.incarnation === after.incarnation),
       () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
     );
@@ -162,22 +162,22 @@ export class Leases {
 
   /** Where money is no object, whoever is not needed any more finishes the shard that it has in hand. */
   onEndOfLife(name: string, {cause_kind, last_phase, work}: Document): void {
-    const pool = poolOf(this.#setting);
-    const isFree = pool.budget_usd === null && pool.version === 0 && !this.#setting.hasMonthBudget;
+    const pool = poolOf(this.#context);
+    const isFree = pool.budget_usd === null && pool.version === 0 && !this.#context.hasMonthBudget;
     const isCut = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
-    const isAnyRunPoor = this.#setting.store.collection('runs').some(({data}) => Number(data.version) > 0);
-    this.#verdict.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
+    const isAnyRunPoor = this.#context.store.collection('runs').some(({data}) => Number(data.version) > 0);
+    this.#violations.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
   }
 
   /** No worker goes on under a lease that is over: the answer to a worker agrees with the document of its stream. */
   onAnswer({action, lease, worker, incarnation}: Said, answer: Document): void {
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const stream = store.peek(paths.stream(lease.run, lease.stream));
     const life = store.peek(paths.worker(worker))?.incarnation;
     const isKnown = life !== undefined && Number(life) >= incarnation;
-    this.#verdict.check(
+    this.#violations.check(
       isKnown || answer.action === 'drain',
       () => `${worker}#${incarnation} has no document, and goes on`,
     );
@@ -187,7 +187,7 @@ export class Leases {
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
-    this.#verdict.check(
+    this.#violations.check(
       isHeld,
       () =>
         `${worker}#${incarnation} was told to ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,

@@ -7,10 +7,10 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
 import {isBorn, isUp, workersOf} from './nodes.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
@@ -18,20 +18,20 @@ const HUNG_MINUTES = 6;
 /** Seconds that a bill may differ from the life, beside what the clocks of two instances differ by. */
 const MOST_MISCOUNTED_S = 5;
 
-export function poolOf({config, store}: Setting): Pool {
+export function poolOf({config, store}: Context): Pool {
   return (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
 }
 
 export class Money {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   /** For how many minutes the pool's money has been spent. */
   #poorMinutes = 0;
   #isWiped = false;
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onMinute(): void {
@@ -46,9 +46,9 @@ export class Money {
   /** Nothing is made with money that is spent, or that those that live cost until they are gone. */
   onWorker(name: string, before: Document, after: Document): void {
     if (!isBorn(before, after)) return;
-    const allowed = this.#setting.faults.hang > 0 ? HUNG_MINUTES : 1;
+    const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
     for (const {whose, budget_usd, spent_usd} of this.#spent())
-      this.#verdict.check(
+      this.#violations.check(
         spent_usd < budget_usd || this.#poorMinutes <= allowed,
         () =>
           `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#poorMinutes} min`,
@@ -57,9 +57,9 @@ export class Money {
 
   /** Of the pool and of the month, where they have a limit, with what the living cost until they are gone. */
   #spent(): {whose: string; budget_usd: number; spent_usd: number}[] {
-    const {clockwork, config, store} = this.#setting;
+    const {clockwork, config, store} = this.#context;
     const {max_budget_usd} = config.ceilings;
-    const {budget_usd, spent_usd} = poolOf(this.#setting);
+    const {budget_usd, spent_usd} = poolOf(this.#context);
     const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const workers = workersOf(store);
@@ -73,7 +73,7 @@ export class Money {
 
   /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
   withoutMoney(): string[] {
-    const {clockwork, store} = this.#setting;
+    const {clockwork, store} = this.#context;
     const now = clockwork.now - MOST_SKEW_MS;
     const workers = workersOf(store);
     const [living, leaving] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
@@ -97,7 +97,7 @@ export class Money {
   atTheEnd(): void {
     // What lives cost that had ended before the last message is forgotten with the database.
     if (this.#isWiped) return;
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const lives = store
       .collection('workers')
       .flatMap(({path}) => store.collection(`${path}/attempts`))
@@ -110,30 +110,30 @@ export class Money {
       for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
         owed.set(run, (owed.get(run) ?? 0) + usd);
     }
-    const spent = poolOf(this.#setting).spent_usd;
+    const spent = poolOf(this.#context).spent_usd;
     const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
-    this.#verdict.check(
+    this.#violations.check(
       Math.abs(inMonths - total) < 1e-6,
       () => `the months have spent $${inMonths}, their lives cost $${total}`,
     );
-    this.#verdict.check(
+    this.#violations.check(
       Math.abs(spent - total) < 1e-6,
       () => `the pool has spent $${spent}, its lives cost $${total}`,
     );
     for (const {id, data} of store.collection('runs'))
-      this.#verdict.check(
+      this.#violations.check(
         Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
         () => `run ${id} has spent $${data.spent_usd}, its lives cost $${owed.get(id) ?? 0}`,
       );
   }
 
   #checkBill(path: string, {worker, cost_usd, ready_at, gone_at, seen_again_at}: Document): void {
-    const zone = this.#setting.store.peek(paths.worker(String(worker)))?.zone;
+    const zone = this.#context.store.peek(paths.worker(String(worker)))?.zone;
     const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
     const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
-    const most_s = MOST_MISCOUNTED_S + 2 * this.#setting.storm.skew_s;
-    this.#verdict.check(
+    const most_s = MOST_MISCOUNTED_S + 2 * this.#context.storm.skew_s;
+    this.#violations.check(
       Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
       () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
     );

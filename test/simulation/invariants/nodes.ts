@@ -2,10 +2,10 @@
 import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 export function workersOf(store: SimStore): Worker[] {
   return store.collection('workers').map(({data}) => data as unknown as Worker);
@@ -24,49 +24,49 @@ export function isBorn(before: Document, after: Document): boolean {
 const ORPHANS_WAIT_MS = 3_600_000;
 
 export class Nodes {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   /** The documents of lives that have ended. */
   readonly #ended = new Set<string>();
   /** The life that each request id in the queue was for. */
   readonly #requests = new Map<string, string>();
   #wiped_at = Number.NEGATIVE_INFINITY;
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onWorker(name: string, before: Document, after: Document): void {
     const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
-    this.#verdict.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
+    this.#violations.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
     const hasEnded = !['deleting', 'gone'].includes(String(before.phase)) && after.phase === 'deleting';
     if (hasEnded) this.#ended.add(paths.attempt(name, old));
     const isNew = isBorn(before, after);
-    this.#verdict.check(
+    this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
     );
-    this.#verdict.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
+    this.#violations.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
     // Of nodes that a lost database knew, no plan knows before they are adopted.
-    const {max_workers} = this.#setting.config.ceilings;
-    const living = workersOf(this.#setting.store).filter(({phase}) => phase !== 'gone').length;
-    if (isNew && living === max_workers) this.#setting.see('ceilings: as many workers as are allowed');
-    this.#verdict.check(
+    const {max_workers} = this.#context.config.ceilings;
+    const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
+    if (isNew && living === max_workers) this.#context.see('ceilings: as many workers as are allowed');
+    this.#violations.check(
       !isNew || living <= max_workers || this.#wiped_at > 0,
       () => `${name} was created as one of ${living} workers, and ${max_workers} are allowed`,
     );
-    const node = this.#setting.tpus.nodes.get(name);
+    const node = this.#context.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
-    this.#verdict.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+    this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
   }
 
   /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
   onWorkerMade(name: string, {zone, phase}: Document): void {
     if (phase !== 'deleting') return;
-    this.#setting.see('a node without a document is deleted');
-    const {clockwork, store, tpus} = this.#setting;
+    this.#context.see('a node without a document is deleted');
+    const {clockwork, store, tpus} = this.#context;
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
@@ -74,51 +74,51 @@ export class Nodes {
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
     // A list without the others shows one orphan, which goes at once; not so where an earlier list showed them all.
-    const {stale, omission} = this.#setting.storm;
+    const {stale, omission} = this.#context.storm;
     const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
-    const {config, hasMonthBudget} = this.#setting;
+    const {config, hasMonthBudget} = this.#context;
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
     const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
-    this.#verdict.check(
-      !areMany || this.#verdict.isOrdered,
+    this.#violations.check(
+      !areMany || this.#violations.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
     );
   }
 
   /** Cloud TPU is asked for a node. */
   onAskedFor({name, labels, metadata, queue}: TpuRequest): void {
-    const {clockwork, config} = this.#setting;
+    const {clockwork, config} = this.#context;
     const incarnation = metadata['gleaner-incarnation'];
     const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
-    this.#verdict.check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
+    this.#violations.check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
     const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
-    this.#verdict.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
+    this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
     // Of what was asked before the Store was lost, a call may be late.
     if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
     const life = `${name}#${incarnation} of Store ${this.#wiped_at}`;
     const other = this.#requests.get(queue.request_id) ?? life;
     this.#requests.set(queue.request_id, other);
-    this.#verdict.check(other === life, () => `${life} is asked for with the request id of ${other}`);
+    this.#violations.check(other === life, () => `${life} is asked for with the request id of ${other}`);
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
     const isOthers = node?.labels['managed-by'] === 'somebody';
-    this.#verdict.check(!isOthers, () => `${node?.name} is deleted, and is not ours`);
+    this.#violations.check(!isOthers, () => `${node?.name} is deleted, and is not ours`);
   }
 
   onWipe(): void {
-    this.#wiped_at = this.#setting.clockwork.now;
+    this.#wiped_at = this.#context.clockwork.now;
     this.#ended.clear();
   }
 
   atTheEnd(): void {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     for (const {id, data} of store.collection('workers'))
-      this.#verdict.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
+      this.#violations.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
     for (const path of this.#ended)
-      this.#verdict.check(store.peek(path) !== undefined, () => `${path} is not recorded`);
+      this.#violations.check(store.peek(path) !== undefined, () => `${path} is not recorded`);
   }
 }

@@ -1,10 +1,10 @@
 /** What people said is done once, and is final where they were told so, until the Store is lost. */
 import {outputsPrefix, paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES} from '../faults.ts';
 import {isBorn} from './nodes.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 /** Fields that a message without settings sets. `start` of a run that has ended sets nothing. */
 const FIELD_OF: Record<string, Record<string, unknown>> = {
@@ -19,9 +19,9 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   rebuild: {},
 };
 
-export class Words {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+export class OperatorIntent {
+  readonly #context: Context;
+  readonly #violations: Violations;
   /** Control messages that must have left a record at the end, and those that had to be rejected. */
   #expected = new Map<string, 'rejected' | undefined>();
   /** Runs that somebody stopped, whether or not it has been heard. */
@@ -33,9 +33,9 @@ export class Words {
   /** By document and field: when the message that set it last was published, and the value that it set. */
   readonly #last = new Map<string, {published_at: string; value: unknown}>();
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onStop(run: string): void {
@@ -50,8 +50,8 @@ export class Words {
     this.#onOrdered(after);
     const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
     const isNonsense = this.#expected.get(id) === 'rejected';
-    this.#setting.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
-    this.#verdict.check(before === undefined, () => `control message ${id} was done twice`);
+    this.#context.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
+    this.#violations.check(before === undefined, () => `control message ${id} was done twice`);
   }
 
   /** Each field has the value of the message published last, whatever is delivered last; a stop applies however late. */
@@ -66,23 +66,23 @@ export class Words {
       const isLater = !last || published_at >= last.published_at;
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
       const due = isLater ? value : last.value;
-      const isSet = JSON.stringify(this.#setting.store.peek(path)?.[field]) === JSON.stringify(due);
+      const isSet = JSON.stringify(this.#context.store.peek(path)?.[field]) === JSON.stringify(due);
       // A run may have ended, and money may have paused it, since the later message.
-      this.#verdict.check(
+      this.#violations.check(
         isSet || (field === 'status' && !(isLater && outcome === 'applied')),
         () => `${path} has another ${field} than ${JSON.stringify(due)}, which was said last`,
       );
-      this.#verdict.check(
+      this.#violations.check(
         isLater || outcome !== 'applied' || Object.keys(said).length > 1,
         () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
       );
-      if (!isLater) this.#setting.see('people say: an older word after a later one');
+      if (!isLater) this.#context.see('people say: an older word after a later one');
     }
   }
 
   /** A message was done to its end. */
   onObeyed(_id: string, {action, run, stream, worker}: Document): void {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const path = paths.stream(String(run), String(stream));
     const isCancelled = /^cancelled/.test(String(store.peek(path)?.last_error));
     if (action === 'cancel' && isCancelled) this.#cancelled.add(path);
@@ -94,15 +94,15 @@ export class Words {
 
   /** A document that is made says what people said before. A run that had a shard waits for an operator. */
   onMade(path: string, after: Document): void {
-    this.#verdict.check(
+    this.#violations.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
       () => `${path} was made again, and goes on by itself`,
     );
-    this.#verdict.check(
+    this.#violations.check(
       !this.#held.has(path) || after.held === true,
       () => `${path} was deleted, and is ${after.phase} again`,
     );
-    this.#verdict.check(
+    this.#violations.check(
       !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
       () => `${path} was cancelled, and is ${after.status}`,
     );
@@ -110,7 +110,7 @@ export class Words {
 
   /** Whether a run had a shard before the calls began that have led here. */
   #hasOldShard(run: string): boolean {
-    const {clockwork, objects} = this.#setting;
+    const {clockwork, objects} = this.#context;
     const since = clockwork.now - MOST_LATE_MINUTES * 60_000;
     const outputs = objects.list(outputsPrefix(run));
     return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
@@ -118,13 +118,13 @@ export class Words {
 
   onRun(run: string, before: Document | undefined, {status}: Document): void {
     const isFinal = before?.status === 'cancelled' || this.#final.has(run);
-    this.#verdict.check(
+    this.#violations.check(
       !isFinal || status === 'cancelled',
       () => `run ${run} was stopped for good, and is ${status}`,
     );
     const isAwoken = before?.status === 'paused' && status === 'active';
-    this.#verdict.check(
-      !isAwoken || this.#verdict.isOrdered,
+    this.#violations.check(
+      !isAwoken || this.#violations.isOrdered,
       () => `run ${run} was paused, and nobody said that it goes on`,
     );
   }
@@ -132,8 +132,8 @@ export class Words {
   onStream(path: string, before: Document, after: Document): void {
     if (after.status !== 'failed') this.#cancelled.delete(path);
     const isRevived = before.status === 'failed' && after.status === 'pending';
-    const isSaid = this.#verdict.isOrdered || before.generation !== after.generation;
-    this.#verdict.check(
+    const isSaid = this.#violations.isOrdered || before.generation !== after.generation;
+    this.#violations.check(
       !isRevived || isSaid,
       () => `${path} was parked, and is tried again though nobody said so`,
     );
@@ -141,7 +141,7 @@ export class Words {
 
   onWorker(name: string, before: Document, after: Document): void {
     if (!after.held) this.#held.delete(paths.worker(name));
-    this.#verdict.check(
+    this.#violations.check(
       !isBorn(before, after) || !before.held,
       () => `${name} was deleted, and is made again`,
     );
@@ -154,18 +154,18 @@ export class Words {
   }
 
   atTheEnd(): void {
-    const {store} = this.#setting;
-    for (const run of this.#setting.runs()) {
+    const {store} = this.#context;
+    for (const run of this.#context.runs()) {
       const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';
-      this.#verdict.check(
+      this.#violations.check(
         !isCancelled || this.#stopped.has(run),
         () => `run ${run} is cancelled, and nobody stopped it`,
       );
     }
     for (const [id, outcome] of this.#expected) {
       const record = store.peek(paths.control(id));
-      this.#verdict.check(record !== undefined, () => `control message ${id} left no record`);
-      this.#verdict.check(
+      this.#violations.check(record !== undefined, () => `control message ${id} left no record`);
+      this.#violations.check(
         outcome === undefined || record?.outcome === outcome,
         () => `control message ${id} was ${record?.outcome}: ${record?.message}`,
       );

@@ -1,12 +1,12 @@
 /** What is stored is stored once, what is counted is stored, and what is called complete is whole. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {good, type Plan, planShards, storedText} from '../streams.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 /** The shards that a stream object has to give, of the content with this checksum. */
-function planOf({contents}: Setting, object: string, crc32c: unknown): Plan[] {
+function planOf({contents}: Context, object: string, crc32c: unknown): Plan[] {
   return planShards(contents.get(`${object}#${crc32c}`) ?? '');
 }
 
@@ -15,44 +15,44 @@ function shardPrefix({run, worker_id}: Document): string {
 }
 
 /** Whether the bucket has every shard of the content that the stream has now. */
-export function isWhole(setting: Setting, stream: Document): boolean {
+export function isWhole(context: Context, stream: Document): boolean {
   const {crc32c, object} = stream;
-  const shards = setting.objects.list(shardPrefix(stream));
+  const shards = context.objects.list(shardPrefix(stream));
   const stored = shards.filter(({metadata}) => metadata.stream_crc32c === crc32c);
-  return stored.length === planOf(setting, String(object), crc32c).length;
+  return stored.length === planOf(context, String(object), crc32c).length;
 }
 
 export class Progress {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   readonly #written = new Set<string>();
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   /** A shard is written once, and holds the samples that its place in the stream gives it. */
   onObject({name, metadata}: ObjectInfo): void {
     const shard = /^activations\/([^/]+)\/tpu_(\d+)\/shard_(\d+)\.safetensors$/.exec(name);
     if (!shard) return;
-    this.#verdict.check(!this.#written.has(name), () => `${name} was written twice`);
+    this.#violations.check(!this.#written.has(name), () => `${name} was written twice`);
     this.#written.add(name);
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
-    const plan = planOf(this.#setting, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
-    const isRight = plan !== undefined && this.#setting.objects.text(name) === storedText(plan);
-    this.#verdict.check(isRight, () => `${name} holds other samples than its own`);
+    const plan = planOf(this.#context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
+    const isRight = plan !== undefined && this.#context.objects.text(name) === storedText(plan);
+    this.#violations.check(isRight, () => `${name} holds other samples than its own`);
   }
 
   /** Objects in which work is kept are never deleted. */
   onDeleted(name: string): void {
-    this.#verdict.check(name.startsWith('partials/'), () => `${name} was deleted`);
+    this.#violations.check(name.startsWith('partials/'), () => `${name} was deleted`);
   }
 
   onRun(run: string, {status, streams_pending, streams_in_progress}: Document): void {
     const isOver = status === 'completed' || status === 'failed';
     const left = Number(streams_pending) + Number(streams_in_progress);
-    this.#verdict.check(
+    this.#violations.check(
       !isOver || left === 0,
       () => `run ${run} is ${status} with ${left} streams unfinished`,
     );
@@ -61,29 +61,29 @@ export class Progress {
   /** What a stream has come to is not taken back. */
   onStreamChange(path: string, before: Document, after: Document): void {
     for (const field of ['epoch', 'total_shards'] as const)
-      this.#verdict.check(
+      this.#violations.check(
         Number(after[field]) >= Number(before[field]),
         () => `${path}: ${field} fell from ${before[field]} to ${after[field]}`,
       );
     const isUndone = before.status === 'completed' && after.status !== 'completed';
-    this.#verdict.check(!isUndone, () => `${path} was completed and is ${after.status}`);
+    this.#violations.check(!isUndone, () => `${path} was completed and is ${after.status}`);
   }
 
   /** The checkpoint says no more than the bucket holds: a prefix of shards without a gap. */
   onStream(path: string, stream: Document): void {
-    if (stream.blocked_reason) this.#setting.see('a shard has an epoch that was never granted');
-    const all = planOf(this.#setting, String(stream.object), stream.crc32c);
+    if (stream.blocked_reason) this.#context.see('a shard has an epoch that was never granted');
+    const all = planOf(this.#context, String(stream.object), stream.crc32c);
     const counted = all.slice(0, Number(stream.total_shards));
     const nameOf = (shard: number) => `${shardPrefix(stream)}${String(shard).padStart(4, '0')}.safetensors`;
-    const crcOf = (shard: number) => this.#setting.objects.info(nameOf(shard))?.metadata.stream_crc32c;
+    const crcOf = (shard: number) => this.#context.objects.info(nameOf(shard))?.metadata.stream_crc32c;
     const lacking = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
-    this.#verdict.check(
+    this.#violations.check(
       !lacking,
       () => `${path} counts shard ${lacking?.shard}, of which its content has none`,
     );
-    const epochOf = (shard: number) => Number(this.#setting.objects.info(nameOf(shard))?.metadata.epoch);
+    const epochOf = (shard: number) => Number(this.#context.objects.info(nameOf(shard))?.metadata.epoch);
     const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
-    this.#verdict.check(
+    this.#violations.check(
       !ungranted,
       () => `${path} counts shard ${ungranted?.shard}, and its largest epoch is ${stream.epoch}`,
     );
@@ -93,11 +93,11 @@ export class Progress {
       last_processed_sample_idx: counted.at(-1)?.last ?? -1,
     };
     for (const [field, value] of Object.entries(expected))
-      this.#verdict.check(
+      this.#violations.check(
         stream[field] === value,
         () => `${path} says ${field} ${stream[field]}, its shards say ${value}`,
       );
-    this.#verdict.check(
+    this.#violations.check(
       stream.status !== 'completed' || counted.length === all.length,
       () => `${path} is completed without its last shard`,
     );
@@ -105,27 +105,27 @@ export class Progress {
 
   /** Whatever was dropped, and not stopped, is complete. */
   atTheEnd(): void {
-    for (const object of this.#setting.streams.keys()) this.#checkComplete(object);
+    for (const object of this.#context.streams.keys()) this.#checkComplete(object);
   }
 
   #checkComplete(object: string): void {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const [, run = '', file = ''] = object.split('/');
     const document = store.peek(paths.run(run));
     if (document?.status === 'cancelled') return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     const stuck = this.#stuckOf(run);
-    this.#verdict.check(
+    this.#violations.check(
       document?.status === (stuck.size > 0 ? 'failed' : 'completed'),
       () => `run ${run} is ${document?.status}: ${document?.reason}`,
     );
     if (stuck.has(file.slice(7, 10))) return;
-    this.#verdict.check(
+    this.#violations.check(
       stream?.status === 'completed',
       () => `${object} is ${stream?.status} at the end: ${stream?.last_error}`,
     );
-    const shards = planOf(this.#setting, object, stream?.crc32c).length;
-    this.#verdict.check(
+    const shards = planOf(this.#context, object, stream?.crc32c).length;
+    this.#violations.check(
       stream?.total_shards === shards,
       () => `${object} has ${stream?.total_shards} of ${shards} shards`,
     );
@@ -137,24 +137,24 @@ export class Progress {
    * which another shard was stored. Somebody has to move those of one content away.
    */
   #stuckOf(run: string): Set<string> {
-    const {objects, store} = this.#setting;
+    const {objects, store} = this.#context;
     const parked = store.collection(paths.streams(run)).filter(({data}) => data.status === 'failed');
     const stuck = parked.filter(({data}) => {
       const shards = objects.list(shardPrefix(data));
       return new Set(shards.map(({metadata}) => metadata.stream_crc32c)).size > 1;
     });
-    if (stuck.length > 0) this.#setting.see('a stream has shards of two contents');
+    if (stuck.length > 0) this.#context.see('a stream has shards of two contents');
     return new Set(stuck.map(({id}) => id));
   }
 
   /** Nobody here writes a metadata.json, so the result is what the shards say, and counts every stream as unread. */
   #checkResult(run: string): void {
-    const {store, objects} = this.#setting;
+    const {store, objects} = this.#context;
     const streams = store.collection(paths.streams(run)).map(({data}) => data);
     const {result} = JSON.parse(objects.text(manifestObject(run)) ?? '{}');
     const samples = streams.reduce((sum, stream) => sum + Number(stream.total_samples_processed), 0);
     const said = [result?.streams, result?.samples, Object.keys(result?.unread ?? {}).length];
-    this.#verdict.check(
+    this.#violations.check(
       said.join() === [streams.length, samples, streams.length].join(),
       () => `the manifest of ${run} says ${said} of ${streams.length} streams with ${samples} samples`,
     );

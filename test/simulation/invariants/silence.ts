@@ -1,9 +1,9 @@
 /** Silence: what is our own fault ends no worker, and the silence of many ends few before a new worker has spoken. */
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 /** The promises of the brake, in words of its own: a zone of these worlds has two nodes at most, so its share is one. */
 const RETURNS_MS = 600_000;
@@ -14,19 +14,19 @@ const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
 type Episode = {ended_at: number; bad_verdicts: number};
 
 export class Silence {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   readonly #outages: {from: number; to: number}[] = [];
   /** By zone: the silent worker that ended last, since no worker has spoken for the first time. */
   readonly #episodes = new Map<string, Episode>();
 
-  constructor(setting: Setting, verdict: Verdict) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
   }
 
   onOutage(isOut: boolean): void {
-    const {now} = this.#setting.clockwork;
+    const {now} = this.#context.clockwork;
     const last = this.#outages.at(-1);
     const isGoingOn = last !== undefined && last.to > now;
     if (isGoingOn && !isOut) last.to = now;
@@ -42,30 +42,30 @@ export class Silence {
     const episode = this.#episodes.get(zone);
     if (/READY but said nothing/.test(cause) && episode) episode.bad_verdicts += 1;
     if (/^it vanished from Cloud TPU/.test(cause))
-      this.#checkSilence(name, before, this.#setting.config.lease_s);
+      this.#checkSilence(name, before, this.#context.config.lease_s);
     // A symptom that no host can work with is evidence of its own.
     if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
-    this.#checkSilence(name, before, this.#setting.config.limits.silent_s);
+    this.#checkSilence(name, before, this.#context.config.limits.silent_s);
     this.#checkShare(name, zone, before);
     this.#checkCharge(before);
   }
 
   /** Time in which worker-api did not answer is not the worker's silence. */
   #checkSilence(name: string, before: Document, limit_s: number): void {
-    const {now} = this.#setting.clockwork;
+    const {now} = this.#context.clockwork;
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     // Two proofs beside a shorter outage make one served time of it.
     const seen = this.#outages.filter(({from, to}) => Math.min(now, to) - from > PROOF_MS);
     const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
-    this.#verdict.check(
+    this.#violations.check(
       silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,
       () => `${name} ended after ${silent_ms} ms in which it could have been heard and was not`,
     );
   }
 
   #checkShare(name: string, zone: string, before: Document): void {
-    const {now} = this.#setting.clockwork;
+    const {now} = this.#context.clockwork;
     const last = this.#episodes.get(zone);
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     const mayEnd =
@@ -73,7 +73,7 @@ export class Silence {
       now - last.ended_at > RETURNS_MS - 2 * MOST_SKEW_MS ||
       last.bad_verdicts >= BAD_VERDICTS ||
       now - since > SILENT_FOR_GOOD_MS - 2 * MOST_SKEW_MS;
-    this.#verdict.check(
+    this.#violations.check(
       mayEnd,
       () => `${name} ended silent ${now - (last?.ended_at ?? 0)} ms after another of ${zone}`,
     );
@@ -84,7 +84,7 @@ export class Silence {
   #checkSuspect(name: string, before: Document, after: Document): void {
     if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
-    const {clockwork, config} = this.#setting;
+    const {clockwork, config} = this.#context;
     const claimed_ms = clockwork.now - Date.parse(claimed_at) + MOST_SKEW_MS;
     const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
     const areSymptoms = (before.symptoms as unknown[]).length > 0;
@@ -92,14 +92,14 @@ export class Silence {
       !areSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
     if (!isSilent || !isHealthy) return;
     const work = String(before.work);
-    this.#setting.after(0, () => {
+    this.#context.after(0, () => {
       const stream = this.#streamOf(work);
-      const isWanted = this.#setting.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
+      const isWanted = this.#context.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
       const isLost = isWanted && stream?.status === 'pending' && stream.lease === null;
       const isKnown = (after.suspect as Suspect | null)?.work === work;
-      const events = this.#setting.store.collection('events');
+      const events = this.#context.store.collection('events');
       const isReleased = events.some(({data}) => String(data.text).startsWith(`${name} gave ${work} back`));
-      this.#verdict.check(
+      this.#violations.check(
         !isLost || isKnown || isReleased,
         () => `${name} fell silent at work on ${work}, and is no suspect`,
       );
@@ -112,10 +112,10 @@ export class Silence {
     const stream = suspect && this.#streamOf(suspect.work);
     if (!suspect || !stream || stream.status === 'completed' || stream.status === 'failed') return;
     if (Number(stream.total_shards) > suspect.total_shards) return;
-    this.#setting.after(0, () => {
+    this.#context.after(0, () => {
       const after = this.#streamOf(suspect.work);
       const isCharged = Number(after?.faults) > Number(stream.faults) || after?.status === 'completed';
-      this.#verdict.check(
+      this.#violations.check(
         isCharged,
         () => `stream ${suspect.work} lost its silent worker, and no fault is counted`,
       );
@@ -123,7 +123,7 @@ export class Silence {
   }
 
   #streamOf(work: string): Document | undefined {
-    return this.#setting.store.peek(`runs/${work.replace('/', '/streams/')}`);
+    return this.#context.store.peek(`runs/${work.replace('/', '/streams/')}`);
   }
 
   onWipe(): void {

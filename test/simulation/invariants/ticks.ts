@@ -3,11 +3,11 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../cloud.ts';
-import type {Setting} from '../context.ts';
+import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
-import type {Verdict} from './violations.ts';
+import type {Violations} from './violations.ts';
 
 /** A tick that has begun, and what it has to see to. */
 export type BegunTick = {at: number; toDo: Set<string>};
@@ -27,8 +27,8 @@ const REPAIR_S = 600;
 const ORPHANS_WAIT_MINUTES = 65;
 
 export class Ticks {
-  readonly #setting: Setting;
-  readonly #verdict: Verdict;
+  readonly #context: Context;
+  readonly #violations: Violations;
   readonly #money: Money;
   /** What the last complete tick left undone, and when it ended. */
   #left: {at: number; undone: Set<string>} = {at: 0, undone: new Set()};
@@ -36,14 +36,14 @@ export class Ticks {
   /** For how many minutes nothing has been wanted, and there were TPUs. */
   #orphanMinutes = 0;
 
-  constructor(setting: Setting, verdict: Verdict, money: Money) {
-    this.#setting = setting;
-    this.#verdict = verdict;
+  constructor(context: Context, violations: Violations, money: Money) {
+    this.#context = context;
+    this.#violations = violations;
     this.#money = money;
   }
 
   onTickBegun(): BegunTick {
-    return {at: this.#setting.clockwork.now, toDo: this.#toDo()};
+    return {at: this.#context.clockwork.now, toDo: this.#toDo()};
   }
 
   /** What is spent is at most the cap and what a tick costs: two that came after each other leave nobody there. */
@@ -51,8 +51,8 @@ export class Ticks {
     const still = this.#toDo();
     const undone = new Set([...toDo].filter(what => still.has(what)));
     const both = at > this.#left.at ? [...undone].filter(what => this.#left.undone.has(what)) : [];
-    this.#verdict.check(both.length === 0, () => `two ticks have left it: ${both}`);
-    this.#left = {at: this.#setting.clockwork.now, undone};
+    this.#violations.check(both.length === 0, () => `two ticks have left it: ${both}`);
+    this.#left = {at: this.#context.clockwork.now, undone};
   }
 
   /** Nodes without money, nodes that were taken away, and nodes that nobody wants. */
@@ -61,11 +61,11 @@ export class Ticks {
   }
 
   #up(): Worker[] {
-    return workersOf(this.#setting.store).filter(isUp);
+    return workersOf(this.#context.store).filter(isUp);
   }
 
   #taken(): string[] {
-    const {clockwork, tpus} = this.#setting;
+    const {clockwork, tpus} = this.#context;
     return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at, missing_since_at}) => {
       if (fault !== null) return [`${name}#${incarnation} cannot work: ${fault}`];
       const queued = tpus.queue.get(name);
@@ -92,12 +92,12 @@ export class Ticks {
 
   /** In the calm, what nobody wants is gone soon, and then nothing ticks. */
   onMinute(): void {
-    const {tpus, isCalm} = this.#setting;
+    const {tpus, isCalm} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
     const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWanted() && !mayWait;
     this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
-    this.#verdict.check(
+    this.#violations.check(
       this.#orphanMinutes <= ORPHAN_MINUTES,
       () => `nothing is wanted, and two ticks later there are nodes ${tpus.names()}`,
     );
@@ -105,7 +105,7 @@ export class Ticks {
 
   /** Whether a node of ours has no document, as after the Store was lost. */
   #isAnyOrphan(): boolean {
-    const {store, tpus} = this.#setting;
+    const {store, tpus} = this.#context;
     return tpus.names().some(name => !store.peek(paths.worker(name)));
   }
 
@@ -115,7 +115,7 @@ export class Ticks {
 
   /** Whether a run of such a status has a stream that is not over. */
   #hasWork(goesOn: (status: unknown) => boolean): boolean {
-    const {store} = this.#setting;
+    const {store} = this.#context;
     const isOpen = ({data}: Stored) => data.status === 'pending' || data.status === 'in_progress';
     return store
       .collection('runs')
@@ -123,7 +123,7 @@ export class Ticks {
   }
 
   atTheEnd(): void {
-    const {tpus} = this.#setting;
-    this.#verdict.check(tpus.names().length === 0, () => `TPUs are left: ${tpus.names()}`);
+    const {tpus} = this.#context;
+    this.#violations.check(tpus.names().length === 0, () => `TPUs are left: ${tpus.names()}`);
   }
 }

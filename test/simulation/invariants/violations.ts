@@ -14,7 +14,7 @@ export type Said = {
 /** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
 export type Actor = {said: Said} | {topic: Topic; id: string; task?: string} | undefined;
 
-export class Verdict {
+export class Violations {
   violation: string | undefined;
   /** On whose behalf the present call is made. */
   actor: Actor;
