@@ -4,7 +4,8 @@ import {Storage} from '@google-cloud/storage';
 import {urlWithToken} from '../../emulator/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
-import {MemoryObjects} from '../support/memory.ts';
+import {callAtOnce} from '../support/call.ts';
+import {FakeBucket} from '../support/fake-bucket.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes, itKeepsTheContract, text} from './objects-contract.ts';
 
@@ -84,5 +85,5 @@ describe('Objects: Cloud Storage', () => {
 });
 
 describe('Objects: in memory', () => {
-  itKeepsTheContract(() => new MemoryObjects(Date.now, () => {}));
+  itKeepsTheContract(() => new FakeBucket(Date.now).through(callAtOnce));
 });

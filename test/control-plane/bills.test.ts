@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../support/priced-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 /** Run, pool and the one attempt agree that the TPU cost so many hours, or some minutes more. */
 async function assertHoursBilled(world: World, hours: number, before_usd = 0): Promise<void> {
@@ -35,7 +35,7 @@ describe('the bill', () => {
     world.objects.put('datasets/my-run/run.json', JSON.stringify({priority: 1}));
     world.drop('my-run', 0, someLines(2));
     world.drop('other', 0, someLines(2));
-    world.settle = () => world.tpus.settle();
+    world.settle = () => world.settleTpus();
     await world.minutes(3);
     const worker = async () => (await world.worker('tpu-us-central1-a-0')) ?? assert.fail();
     assert.deepEqual([(await worker()).phase, (await worker()).charged_to], ['booting', 'my-run']);
@@ -60,10 +60,10 @@ describe('the bill', () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
     await world.deliverAll();
-    world.tpus.unreachable.add('us-central1-a');
-    world.settle = () => world.tpus.settle();
+    world.tpus.zone('us-central1-a').unreachable = true;
+    world.settle = () => world.settleTpus();
     await world.minutes(180);
-    world.tpus.unreachable.clear();
+    world.tpus.openZones();
     world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep(9);
     await assertHoursBilled(world, 3);
@@ -73,7 +73,7 @@ describe('the bill', () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
     await world.deliverAll();
-    world.tpus.settle();
+    world.settleTpus();
     world.now += 3 * 3_600_000;
     await world.minutes(1, 0);
     world.control({action: 'stop', run: 'my-run'});

@@ -1,24 +1,7 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_MINUTE} from '../support/priced-run.ts';
-
-/** Cloud TPU takes so long to delete a node. */
-function deleteIn(world: World, delete_s: number): void {
-  const settle = world.tpus.settle.bind(world.tpus);
-  const since = new Map<string, number>();
-  world.tpus.settle = () => {
-    const going = [...world.tpus.nodes.values()].filter(({name, state}) => {
-      if (state !== 'DELETING') return false;
-      const since_ms = since.get(name) ?? world.now;
-      since.set(name, since_ms);
-      return world.now - since_ms < delete_s * 1000;
-    });
-    for (const {name} of going) world.tpus.node(name).state = 'going';
-    settle();
-    for (const {name} of going) world.tpus.node(name).state = 'DELETING';
-  };
-}
+import {someLines} from '../support/shard-plan.ts';
 
 describe('a budget', () => {
   it('that is spent pauses its run and ends its TPU at the next tick, with the shard in hand', async () => {
@@ -63,11 +46,11 @@ describe('a budget', () => {
           GLEANER_STALL_S: '86400',
           ...(whose === 'pool' ? {GLEANER_BUDGET_USD: String(slots)} : {}),
         });
-        deleteIn(world, delete_s);
         if (whose === 'run') world.objects.put('datasets/my-run/run.json', `{"budget_usd": ${slots}}`);
         for (let index = 0; index < slots; index++) world.drop('my-run', index, someLines(60));
         await world.minutes(4, 0);
         assert.equal(world.agents.size, slots);
+        world.fate.chance.between = () => delete_s;
         await world.minutes(16, 0);
         assert.ok(await world.isAsleep(), await world.describe());
         const {spent_usd} = (await world.run('my-run')) ?? assert.fail();
@@ -106,7 +89,7 @@ describe('a budget', () => {
     world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 12 * USD_PER_MINUTE}));
     world.drop('my-run', 0, someLines(2));
     // Nodes come and go, and nothing boots on them.
-    world.settle = () => world.tpus.settle();
+    world.settle = () => world.settleTpus();
     await world.untilAsleep(240);
     const run = (await world.run('my-run')) ?? assert.fail();
     assert.equal(run.status, 'paused', await world.describe());

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import type {Filter} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_WORKERS: '2'};
 const USD_PER_MINUTE = (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN) / 60;

@@ -1,10 +1,10 @@
 /** Creates that stop because nodes become READY and never speak. */
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/state/documents.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, ZONE, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};
@@ -101,7 +101,7 @@ describe('a stop of creates', () => {
     const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
     assert.notEqual(boots.stopped_at, null);
     const made = world.tpus.made.length;
-    world.tpus.soldOut.add(OTHER_ZONE);
+    world.tpus.zone(OTHER_ZONE).soldOut = true;
     await wait(world, 90);
     assert.equal(
       world.tpus.made.slice(made).filter(name => name.includes(ZONE)).length,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/one-worker.ts';
 import {rejections} from '../support/other-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';
 
@@ -70,7 +70,7 @@ describe('a stream', () => {
 
   it('that is dropped again without a record fails', async () => {
     const world = new World(ONE_SLOT);
-    world.tpus.soldOut.add('us-central1-a');
+    world.tpus.zone('us-central1-a').soldOut = true;
     world.drop('my-run', 0, someLines(3));
     await world.deliverAll();
     world.drop('my-run', 0, '');

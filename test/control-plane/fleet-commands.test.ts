@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('delete and recreate of a worker', () => {
   it('recreate makes the TPU again whatever it does, and its work goes on', async () => {
@@ -65,10 +65,10 @@ describe('delete and recreate of a worker', () => {
     await world.untilAsleep();
     assert.equal((await send(world, {action: 'delete', worker: A0})).outcome, 'applied');
     await send(world, {action: 'scale', zones: ['europe-west4-b']});
-    world.tpus.soldOut.add('europe-west4-b');
+    world.tpus.zone('europe-west4-b').soldOut = true;
     world.drop('my-run', 1, someLines(2));
     for (let minute = 0; minute < 3; minute++) await world.minute();
-    world.tpus.soldOut.clear();
+    world.tpus.openZones();
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '001', someLines(2));
   });

@@ -1,9 +1,9 @@
 /** Nodes that no document knows: orphans with our label, and nodes of other owners. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {aTpu} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const B0 = 'tpu-europe-west4-b-0';
 
@@ -16,7 +16,7 @@ describe('a node with our label and without a document', () => {
       [A0, 'us-central1-a'],
       ['tpu-us-east1-c-3', 'us-east1-c'],
     ] as const)
-      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
+      world.tpus.add(aTpu({name, zone, labels}));
     await world.untilAsleep();
     assert.deepEqual(world.asked(), [`delete ${A0}#5`, 'delete tpu-us-east1-c-3#5']);
     world.drop('my-run', 0, someLines(2));
@@ -30,7 +30,7 @@ describe('a node with our label and without a document', () => {
   ] as const)
     it(`is deleted also where no slot has its name in its zone: ${name} in ${zone}`, async () => {
       const world = new World(ONE_SLOT);
-      world.tpus.nodes.set(name, {...aTpu({name, zone, labels}), metadata: {}});
+      world.tpus.add(aTpu({name, zone, labels}));
       await world.untilAsleep();
       assert.deepEqual(world.tpus.states(), {});
       assert.match((await world.timeline()).join(), new RegExp(`${name} in ${zone} has our label`));
@@ -52,8 +52,7 @@ describe('a node of another owner', () => {
 
   it('is left alone, also where it has the name of a slot', async () => {
     const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
-    for (const name of [A0, 'notebook'])
-      world.tpus.nodes.set(name, {...aTpu({name, labels: {}}), metadata: {}});
+    for (const name of [A0, 'notebook']) world.tpus.add(aTpu({name, labels: {}}));
     world.drop('my-run', 0, someLines(4));
     await world.until('the other slot works', () => world.agents.get(B0)?.state === 'working', 9, 1);
     await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
@@ -64,30 +63,29 @@ describe('a node of another owner', () => {
 
   it('that lists leave out is left alone also when its slot is given up', async () => {
     const world = new World(ONE_SLOT);
-    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), metadata: {}});
-    world.tpus.omitted.add('us-central1-a');
+    world.tpus.add(aTpu({name: A0, labels: {}}));
+    world.tpus.zone('us-central1-a').isOmitted = true;
     world.drop('my-run', 0, someLines(4));
     await world.minutes(30, 0);
     assert.ok(world.asked().includes(`delete ${A0}#1`), world.asked().join());
-    world.tpus.omitted.clear();
+    world.tpus.openZones();
     await world.minutes(3);
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
 
   it('is left alone by a repeated delete of our request in the queue behind it', async () => {
     const world = new World({...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource'});
-    world.tpus.soldOut.add('us-central1-a');
+    world.tpus.zone('us-central1-a').soldOut = true;
     world.drop('my-run', 0, someLines(4));
     await world.minutes(3);
-    const node = world.tpus.node(A0);
-    Object.assign(node, {state: 'READY', labels: {}, metadata: {}});
+    world.tpus.add(aTpu({name: A0, labels: {}}));
     world.settle = () => {};
     world.now += 60_000;
     await world.tick();
     const message = world.queue.find(({topic}) => topic === 'tpu') ?? assert.fail();
     await world.deliverAll();
-    assert.equal(node.queued?.state, 'DELETING');
-    node.queued = null;
+    assert.equal(world.tpus.queue.get(A0)?.state, 'DELETING');
+    world.tpus.queue.delete(A0);
     await world.handle(message);
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
@@ -99,7 +97,7 @@ describe('a node of another owner', () => {
     await world.tick();
     await world.deliverAll();
     world.settle();
-    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), state: 'CREATING', metadata: {}});
+    world.tpus.add(aTpu({name: A0, labels: {}, state: 'CREATING'}));
     world.settle = () => {};
     await world.minutes(20, 0);
     const {losses} = (await world.store.get('zones/us-central1-a')) ?? assert.fail();
@@ -109,7 +107,7 @@ describe('a node of another owner', () => {
   it('in another zone than its name says is no node of that slot', async () => {
     const world = await aWorldWithAShard();
     world.zombify(A0);
-    world.tpus.nodes.set(A0, {...aTpu({name: A0, zone: 'us-east1-c', labels: {}}), metadata: {}});
+    world.tpus.add(aTpu({name: A0, zone: 'us-east1-c', labels: {}}));
     await world.minutes(2);
     assert.equal((await world.worker(A0))?.last_death, 'it vanished from Cloud TPU');
   });

@@ -1,9 +1,9 @@
 /** Objects that are not what their names say, or whose names say nothing. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('objects that are no streams', () => {
   const names: {name: string; says: RegExp}[] = [
@@ -103,7 +103,7 @@ describe('an object in the place of a shard', () => {
   for (const {name, object, metadata, says} of plants)
     it(`${name} fails its stream by name, and no other run`, async () => {
       const world = new World(ONE_SLOT);
-      world.tpus.soldOut.add('us-central1-a');
+      world.tpus.zone('us-central1-a').soldOut = true;
       world.drop('my-run', 0, someLines(4));
       await world.deliverAll();
       const {spec_hash} = (await world.run('my-run')) ?? {};
@@ -131,7 +131,7 @@ describe('an object in the place of a shard', () => {
       if (object.endsWith('.pkl.gz')) world.objects.put(`${folder}shard_0001.safetensors`, 'x', of);
       world.objects.put(folder + object, 'x', metadata(of));
       await world.deliverAll();
-      world.tpus.soldOut.clear();
+      world.tpus.openZones();
       await world.untilAsleep();
       const stream = await world.stream('my-run', '000');
       assert.equal(stream?.status, 'failed');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {BAD_LINE, someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {seeded} from '../support/interleaver.ts';
+import {seeded} from '../support/kernel.ts';
+import {BAD_LINE, someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const A1 = 'tpu-us-central1-a-1';
@@ -26,7 +26,7 @@ describe('a run from its streams to its end', () => {
       [3, 12, 1, 8],
     );
     assert.equal(world.tpus.made.length, 3, 'each slot was created once');
-    const manifest = JSON.parse(world.objects.text('activations/my-run/manifest.json'));
+    const manifest = JSON.parse(world.text('activations/my-run/manifest.json'));
     assert.deepEqual([manifest.run, manifest.spec_hash], ['my-run', run?.spec_hash]);
   });
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/state/documents.ts';
 import type {Document} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A1 = 'tpu-us-central1-a-1';
 

@@ -5,10 +5,10 @@ import {runRecords, streamRecords, workerRecords} from '../../shared/control-pla
 import {metadataObject, paths, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../shared/ports.ts';
-import {metadataOf, someLines} from '../support/agent.ts';
 import {aRun, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
+import {metadataOf, someLines} from '../support/shard-plan.ts';
 import {aStoredWorld, endRun, isFinish, MANIFEST, resultIn} from '../support/stored-run.ts';
 
 describe('the result of a large run', () => {
@@ -20,17 +20,17 @@ describe('the result of a large run', () => {
     assert.equal((await whole.run('my-run'))?.status, 'completed');
     const world = await aLargeWorld(COUNT);
     const reads = countReads(world);
-    reads.from(700, () => world.weather.turnBad(1, () => 0));
+    reads.from(700, () => world.outage.begin(1, () => 0));
     const isDone = await endRun(world).catch(() => false);
     assert.equal(isDone, false);
-    world.weather.clear();
+    world.outage.end();
     assert.deepEqual([(await world.run('my-run'))?.status, isWritten(world)], ['active', false]);
     reads.from(Number.POSITIVE_INFINITY);
     // The instance that died gives its task up after two minutes.
     world.now += 121_000;
     assert.ok(await endRun(world));
     assert.equal((await world.run('my-run'))?.status, 'completed');
-    assert.equal(world.objects.text(MANIFEST), whole.objects.text(MANIFEST));
+    assert.equal(world.text(MANIFEST), whole.objects.text(MANIFEST));
     assert.ok(reads.count < 700 + COUNT - 400, `${reads.count} reads: the first page is not read again`);
     assert.equal(await world.store.get(paths.fold('my-run')), undefined, 'its place is kept no longer');
   });
@@ -141,8 +141,8 @@ describe('the result of a large run', () => {
   it('is written with more than 10 and at most 32 reads at once', async () => {
     const world = await aLargeWorld(COUNT);
     const counted = {under_way: 0, most: 0, calls: 0};
-    const read = world.objects.read.bind(world.objects);
-    world.objects.read = async (name, options) => {
+    const read = world.deps.objects.read.bind(world.deps.objects);
+    world.deps.objects.read = async (name, options) => {
       counted.calls += 1;
       counted.under_way += 1;
       counted.most = Math.max(counted.most, counted.under_way);
@@ -204,8 +204,8 @@ describe('the result of a large run', () => {
       [first, happens] = [count, what];
     };
     const reads = {count: 0, take_ms: 0, from};
-    const read = world.objects.read.bind(world.objects);
-    world.objects.read = async (name, options) => {
+    const read = world.deps.objects.read.bind(world.deps.objects);
+    world.deps.objects.read = async (name, options) => {
       if (!name.endsWith('metadata.json')) return read(name, options);
       reads.count += 1;
       world.now += reads.take_ms;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {A0, aWorkingWorld} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('the totals of a run that has ended', () => {
   /** A worker has just stored shards whose events are still on their way. */

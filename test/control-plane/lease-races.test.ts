@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
@@ -60,9 +60,9 @@ describe('a stream that is complete', () => {
     await world.untilAsleep();
     const made = world.tpus.made.length;
     await world.wipe();
-    const list = world.objects.list.bind(world.objects);
+    const list = world.deps.objects.list.bind(world.deps.objects);
     let asked = 0;
-    world.objects.list = async (prefix, options) => {
+    world.deps.objects.list = async (prefix, options) => {
       if (prefix.startsWith('activations/my-run/tpu_0') && asked++ === 1) throw new Error('unavailable');
       return list(prefix, options);
     };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../shared/control-plane/state/log.ts';
-import {someLines} from '../support/agent.ts';
 import {at, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};

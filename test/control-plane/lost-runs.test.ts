@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
 import type {Stored} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aStoringFleet, ONE_SLOT, orphanAlerts, ZONE} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 /** One worker that has stored some shards of a long stream. */
 async function aWorkingWorld(): Promise<World> {
@@ -45,7 +45,7 @@ describe('a document made for a run that had one', () => {
       [LOST_AFTER_S + 60, 'paused'],
     ] as const) {
       const world = new World(ONE_SLOT);
-      world.tpus.soldOut.add(ZONE);
+      world.tpus.zone(ZONE).soldOut = true;
       world.drop('my-run', 0, someLines(4));
       await world.deliverAll();
       await world.wipe();

@@ -1,9 +1,9 @@
 /** A lost database under living nodes. */
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aStoringFleet, orphanAlerts, ZONE} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('an empty database', () => {
   it('without nodes creates none: unfinished runs wait for an operator, stopped ones too', async () => {
@@ -94,9 +94,9 @@ describe('an empty database', () => {
     const world = await aStoringFleet(10);
     await world.wipe();
     await world.minutes(30, 0);
-    world.tpus.omitted.add(ZONE);
+    world.tpus.zone(ZONE).isOmitted = true;
     await world.minutes(1, 0);
-    world.tpus.omitted.clear();
+    world.tpus.openZones();
     await world.minutes(25, 0);
     assert.equal(world.tpus.nodes.size, 10);
     await world.untilAsleep(15);

@@ -1,9 +1,9 @@
 /** Work that goes on from the bucket after the database was lost. */
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/state/documents.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWipedWorld, ONE_SLOT} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('work under a lost database', () => {
   it('goes on after one message, and no stored shard is written again', async () => {

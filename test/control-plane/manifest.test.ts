@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 type Frozen = {name: string; spec: {seed: number}; spec_hash: string};
 const {frozen}: {frozen: Frozen[]} = JSON.parse(
@@ -25,7 +25,7 @@ describe('a manifest', () => {
       assert.deepEqual([run?.status, run?.spec, run?.spec_hash], ['completed', spec, spec_hash]);
       for (const object of await world.objects.list('activations/my-run/tpu_0/shard_'))
         assert.equal(object.metadata.spec_hash, spec_hash);
-      const {result, ...rest} = JSON.parse(world.objects.text(MANIFEST));
+      const {result, ...rest} = JSON.parse(world.text(MANIFEST));
       assert.deepEqual(rest, {schema: 'gleaner/1', run: 'my-run', spec, spec_hash});
       assert.equal(result.streams, 1);
     });
@@ -69,6 +69,6 @@ describe('a manifest', () => {
       world.drop('my-run', 0, someLines(5));
       await world.deliverAll();
       assert.match((await world.run('my-run'))?.reason ?? '', says);
-      assert.equal(world.objects.text(MANIFEST), text);
+      assert.equal(world.text(MANIFEST), text);
     });
 });

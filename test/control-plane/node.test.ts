@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {iso} from '../../shared/domain/time.ts';
 import {NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
-import {someLines} from '../support/agent.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const HUB = {
   GLEANER_HF_ENDPOINT: 'https://mirror.example',

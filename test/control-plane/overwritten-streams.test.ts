@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWorldWithAShard, ONE_SLOT, untilAShard} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';
 

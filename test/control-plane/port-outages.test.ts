@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {aTpu} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const A1 = 'tpu-us-central1-a-1';
@@ -94,13 +94,13 @@ describe('a service that is away', () => {
 
   it('(the database) is a server error for agents, which ask again', async () => {
     const world = await aWorkingWorld();
-    world.weather.turnBad(2, () => 0);
+    world.outage.begin(2, () => 0);
     const agent = world.agent(A0);
     const {lease} = agent;
     await agent.beat();
     await agent.step().catch(() => {});
     assert.deepEqual([agent.state, agent.lease, agent.told], ['working', lease, []]);
-    world.weather.clear();
+    world.outage.end();
     await assertEndsWell(world);
   });
 });
@@ -155,7 +155,7 @@ describe('an invalid message', () => {
     const world = new World(TWO_SLOTS);
     for (const action of ['create', 'delete'])
       await world.deps.bus.publish('tpu', {action, worker: A0, incarnation: 1});
-    world.tpus.nodes.set(A0, {...aTpu({name: A0, labels: {}}), metadata: {}});
+    world.tpus.add(aTpu({name: A0, labels: {}}));
     await world.deliverAll();
     assert.deepEqual([world.tpus.states(), world.tpus.made], [{[A0]: 'READY'}, []]);
   });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/state/documents.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../support/priced-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('the prices of TPUs', () => {
   it('come from the type that is deployed; the settings of a message stay', async () => {

@@ -1,6 +1,5 @@
 /** Probes of the silence brake, and the workers that it holds. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {
   aFleet,
   brakeOf,
@@ -12,6 +11,7 @@ import {
   workersOf,
   ZONE,
 } from '../support/fleet.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const NO_CHURN = {GLEANER_SHORT_LIFE_S: '1'};
 const isAmong = (names: readonly {name: string}[]) => (name: string) =>
@@ -31,10 +31,10 @@ describe('a probe', () => {
     const world = await aFleet(10, NO_CHURN);
     await stopCreates(world);
     silence(world);
-    world.tpus.soldOut.add(ZONE);
+    world.tpus.zone(ZONE).soldOut = true;
     await wait(world, 8);
     assert.equal((await brakeOf(world))?.bad_verdicts, 0, 'no capacity is no verdict');
-    world.tpus.soldOut.clear();
+    world.tpus.openZones();
     await wait(world, 8);
     assert.ok(world.tpus.made.length >= 12, world.tpus.made.slice(10).join());
   });

@@ -1,9 +1,9 @@
 /** Ticks, events, commands and the ends of runs at the same time. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, dropAfter, inEveryOrder, tick} from '../support/every-order.ts';
+import {someLines} from '../support/shard-plan.ts';
 import {deliverFinish, endRun, isFinish} from '../support/stored-run.ts';
 
 const A0 = 'tpu-us-central1-a-0';
@@ -152,7 +152,7 @@ describe('at the same time', () => {
         for (let minute = 0; minute < 4; minute++) {
           await world.tick();
           await world.deliverNext('tpu');
-          world.tpus.settle();
+          world.settleTpus();
         }
       },
     ],
@@ -169,7 +169,7 @@ describe('at the same time', () => {
       await world.deliverNext('object');
       await world.tick();
       assert.deepEqual(world.asked(), [`create ${A0}#1`]);
-      world.tpus.soldOut.add('us-central1-a');
+      world.tpus.zone('us-central1-a').soldOut = true;
       return world;
     },
     when: world => [
@@ -239,7 +239,7 @@ describe('at the same time', () => {
     then: async world => {
       await world.untilAsleep();
       const run = await world.run('my-run');
-      const manifest = JSON.parse(world.objects.text('activations/my-run/manifest.json'));
+      const manifest = JSON.parse(world.text('activations/my-run/manifest.json'));
       assert.equal(run?.spec_hash, manifest.spec_hash);
       for (const stream of ['000', '001'])
         await world.assertStoredOnce('my-run', stream, someLines(3, stream === '001' ? 'b' : undefined));

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {BAD_LINE, someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {NoAnswer, seeded} from '../support/interleaver.ts';
+import {NoAnswer} from '../support/interleaver.ts';
+import {seeded} from '../support/kernel.ts';
+import {BAD_LINE, someLines} from '../support/shard-plan.ts';
 
 /** Happenings of any order; `which` chooses the message, the agent, the node or the zone. */
 const KINDS = [
@@ -146,14 +147,14 @@ class Story {
         if (agent && which % 5 === 0) agent.failure = {kind: 'infrastructure', reason: 'the disk is full'};
         return;
       case 'sell out':
-        tpus.soldOut.add(zone);
+        tpus.zone(zone).soldOut = true;
         return;
       case 'cut off':
-        tpus.unreachable.add(zone);
+        tpus.zone(zone).unreachable = true;
         return;
       case 'restore':
-        tpus.soldOut.clear();
-        tpus.unreachable.clear();
+        tpus.openZones();
+        tpus.openZones();
         return;
       case 'drop':
         return this.drop();
@@ -169,9 +170,9 @@ class Story {
         if (node) world.control({action: 'recreate', worker: node.name});
         return;
       case 'bad weather':
-        return world.weather.turnBad(0.1, seeded(which));
+        return world.outage.begin(0.1, seeded(which));
       case 'good weather':
-        return world.weather.clear();
+        return world.outage.end();
       default:
         kind satisfies never;
     }
@@ -197,9 +198,9 @@ class Story {
   async endWell(): Promise<void> {
     const {world} = this;
     for (let index = 0; index < STREAMS.length; index++) this.drop();
-    world.weather.clear();
-    world.tpus.soldOut.clear();
-    world.tpus.unreachable.clear();
+    world.outage.end();
+    world.tpus.openZones();
+    world.tpus.openZones();
     for (const zombie of world.zombies) for (let step = 0; step < 3; step++) await zombie.step();
     world.zombies.length = 0;
     for (const agent of world.agents.values()) agent.failure = undefined;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import type {Document} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
 import {A0, aWipedWorld, ONE_SLOT} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('a rebuild', () => {
   it('without a run makes the documents of every run again as they were, and needs no TPU', async () => {

@@ -1,8 +1,9 @@
 /** Ends of runs beside failed calls, other ticks and new streams. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import type {World} from '../support/control-plane-harness.ts';
-import {NoAnswer, seeded} from '../support/interleaver.ts';
+import {NoAnswer} from '../support/interleaver.ts';
+import {seeded} from '../support/kernel.ts';
+import {someLines} from '../support/shard-plan.ts';
 import {aStoredWorld, endRun, MANIFEST, resultIn} from '../support/stored-run.ts';
 
 describe('the manifest of a run that ends', () => {
@@ -13,13 +14,13 @@ describe('the manifest of a run that ends', () => {
       const world = await aStoredWorld();
       let call = 0;
       // Half of them die before the call does anything, the others after it did.
-      world.weather.turnBad(1, () => (call++ < dies ? 1 : dies % 2 === 0 ? 0.2 : 0.7));
+      world.outage.begin(1, () => (call++ < dies ? 1 : dies % 2 === 0 ? 0.2 : 0.7));
       const hasEnded = await endRun(world).catch((error: Error) => {
         assert.ok(error instanceof NoAnswer);
         return false;
       });
       assert.equal(hasEnded, false, `call ${dies}`);
-      world.weather.clear();
+      world.outage.end();
       assert.ok((await world.run('my-run'))?.status !== 'completed' || resultIn(world), `call ${dies}`);
       await world.untilAsleep();
       assert.equal((await world.run('my-run'))?.status, 'completed', `call ${dies}`);
@@ -30,8 +31,8 @@ describe('the manifest of a run that ends', () => {
   it('keeps no TPU and holds back no other run while it cannot be written', async () => {
     const world = await aStoredWorld();
     world.drop('other', 0, someLines(3, 'other'));
-    const replace = world.objects.replace.bind(world.objects);
-    world.objects.replace = async (name, ...rest) => {
+    const replace = world.deps.objects.replace.bind(world.deps.objects);
+    world.deps.objects.replace = async (name, ...rest) => {
       if (name !== MANIFEST) return replace(name, ...rest);
       throw new Error('Failed to replace the manifest: permission denied');
     };
@@ -48,7 +49,7 @@ describe('the manifest of a run that ends', () => {
       ],
       ['active', 1, 0],
     );
-    world.objects.replace = replace;
+    world.deps.objects.replace = replace;
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
     assert.equal(resultIn(world)?.streams, 2);
@@ -87,14 +88,14 @@ describe('the manifest of a run that ends', () => {
       await aStreamComesAndGoes(world);
       hasCome = true;
     });
-    const replace = world.objects.replace.bind(world.objects);
-    world.objects.replace = async (name, ...rest) => {
+    const replace = world.deps.objects.replace.bind(world.deps.objects);
+    world.deps.objects.replace = async (name, ...rest) => {
       const outcome = await replace(name, ...rest);
       if (hasCome) throw new NoAnswer('it died');
       return outcome;
     };
     assert.equal(await endRun(world), false);
-    world.objects.replace = replace;
+    world.deps.objects.replace = replace;
     await world.untilAsleep();
     assert.equal(resultIn(world)?.streams, 3);
   });
@@ -113,8 +114,8 @@ describe('the manifest of a run that ends', () => {
       for (let seed = 0; seed < 60; seed++) {
         const random = seeded(seed);
         const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
-        const read = world.objects.read.bind(world.objects);
-        world.objects.read = (name, options) => {
+        const read = world.deps.objects.read.bind(world.deps.objects);
+        world.deps.objects.read = (name, options) => {
           if (name.endsWith('metadata.json')) world.now += read_ms;
           return read(name, options);
         };
@@ -139,12 +140,12 @@ describe('the manifest of a run that ends', () => {
 /** Calls of ports that the tick and the message make that complete the run of this world. */
 async function callsOfAnEnd(world: World): Promise<number> {
   let calls = 0;
-  world.weather.turnBad(1, () => {
+  world.outage.begin(1, () => {
     calls += 1;
     return 1;
   });
   assert.ok(await endRun(world));
-  world.weather.clear();
+  world.outage.end();
   assert.ok(resultIn(world));
   return calls;
 }

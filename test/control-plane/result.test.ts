@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readManifest} from '../../shared/control-plane/runs/run-manifest.ts';
 import {metadataObject} from '../../shared/domain/names.ts';
-import {metadataOf, someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {metadataOf, someLines} from '../support/shard-plan.ts';
 import {aStoredWorld, MANIFEST, resultIn, TEXTS} from '../support/stored-run.ts';
 
 describe('the manifest of a run that is complete', () => {
@@ -42,9 +42,9 @@ describe('the manifest of a run that is complete', () => {
 
   it('keeps the frozen spec, for functions and readers', async () => {
     const world = await aStoredWorld();
-    const before = JSON.parse(world.objects.text(MANIFEST));
+    const before = JSON.parse(world.text(MANIFEST));
     await world.untilAsleep();
-    const {result, ...after} = JSON.parse(world.objects.text(MANIFEST));
+    const {result, ...after} = JSON.parse(world.text(MANIFEST));
     assert.deepEqual(after, before);
     assert.ok(result);
     assert.equal((await readManifest(world.deps, 'my-run'))?.spec_hash, before.spec_hash);
@@ -121,7 +121,7 @@ describe('the manifest of a run that is complete', () => {
     it(`names a stream whose metadata.json ${name}, and the run is complete`, async () => {
       const world = await aStoredWorld();
       const object = metadataObject('my-run', '000');
-      const text = content(JSON.parse(world.objects.text(object)));
+      const text = content(JSON.parse(world.text(object)));
       await world.objects.delete(object);
       if (text !== undefined) world.objects.put(object, text);
       await world.untilAsleep();
@@ -139,14 +139,14 @@ describe('the manifest of a run that is complete', () => {
       filename: `shard_${n}`,
       stats: {a: 1, b: 2, c: 3},
     }));
-    world.objects.put(object, JSON.stringify({...JSON.parse(world.objects.text(object)), shards}));
-    assert.ok(world.objects.text(object).length > 1024 * 1024);
+    world.objects.put(object, JSON.stringify({...JSON.parse(world.text(object)), shards}));
+    assert.ok(world.text(object).length > 1024 * 1024);
     await world.untilAsleep();
     assert.deepEqual(resultIn(world)?.unread, {});
   });
 
   const lost: {name: string; spoil: (world: World) => Promise<unknown>}[] = [
-    {name: 'was deleted', spoil: world => world.objects.delete(MANIFEST)},
+    {name: 'was deleted', spoil: async world => world.objects.delete(MANIFEST)},
     {name: 'was overwritten', spoil: async world => world.objects.put(MANIFEST, 'my notes')},
     {
       name: 'has become larger than any manifest',
@@ -156,10 +156,10 @@ describe('the manifest of a run that is complete', () => {
   for (const {name, spoil} of lost)
     it(`is written again from the document of the run when it ${name} before the end`, async () => {
       const world = await aStoredWorld();
-      const before = JSON.parse(world.objects.text(MANIFEST));
+      const before = JSON.parse(world.text(MANIFEST));
       await spoil(world);
       await world.untilAsleep();
-      const {result, ...after} = JSON.parse(world.objects.text(MANIFEST));
+      const {result, ...after} = JSON.parse(world.text(MANIFEST));
       assert.deepEqual(after, before);
       assert.equal(result.streams, 2);
     });

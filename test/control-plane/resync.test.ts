@@ -1,9 +1,9 @@
 /** The resync makes lost documents again from the bucket, in a process that lives on while the Store changes under it. */
 import assert from 'node:assert/strict';
 import type {Document} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 /** Another run has the only TPU; a few resyncs have seen all that was dropped. */
 async function aBusyWorld(drop: (world: World) => void): Promise<World> {
@@ -129,6 +129,6 @@ describe('a run that is about to end', () => {
     assert.deepEqual([run?.status, stream?.status], ['active', 'pending']);
     await world.untilAsleep();
     for (const [index, text] of texts.entries()) await world.assertStoredOnce('my-run', `00${index}`, text);
-    assert.equal(JSON.parse(world.objects.text('activations/my-run/manifest.json')).result.streams, 2);
+    assert.equal(JSON.parse(world.text('activations/my-run/manifest.json')).result.streams, 2);
   });
 });

@@ -1,8 +1,8 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A1 = 'tpu-us-central1-a-1';
 

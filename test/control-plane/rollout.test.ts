@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {parseValue, tpuMessage, workerRequest} from '../../shared/contracts/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('run.json', () => {
   it('that is bad stops its run by name until it is mended, and no other run', async () => {
@@ -115,7 +115,7 @@ describe('run.json', () => {
     world.drop('my-run', 0, someLines(5));
     await world.deliverAll();
     const name = 'activations/my-run/manifest.json';
-    const {placement: _, ...older} = JSON.parse(world.objects.text(name));
+    const {placement: _, ...older} = JSON.parse(world.text(name));
     world.objects.put(name, JSON.stringify(older));
     await world.wipe();
     await world.tick();

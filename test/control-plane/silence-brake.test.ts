@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {isAlive} from '../../shared/domain/worker/worker.ts';
-import {someLines} from '../support/agent.ts';
 import {shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {
@@ -19,6 +18,7 @@ import {
   ZONE,
 } from '../support/fleet.ts';
 import {type Case, ended, runCases} from '../support/fleet-cases.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};

@@ -1,8 +1,8 @@
 /** Calls that take minutes: a function decides from facts that have changed since it read them. */
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {
@@ -138,11 +138,11 @@ describe('a zone that does not answer while a message takes it from the pool', (
   it('loses its node when it answers again', async () => {
     const world = await atWork();
     world.redeploy({GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
-    world.tpus.unreachable.add('us-central1-a');
+    world.tpus.zone('us-central1-a').unreachable = true;
     world.control({action: 'scale', zones: ['europe-west4-b']});
     await world.minutes(9, 0);
     assert.ok(world.tpus.nodes.has(A0));
-    world.tpus.unreachable.clear();
+    world.tpus.openZones();
     await world.until('the end of the node', () => !world.tpus.nodes.has(A0), 9, 0);
     await world.untilAsleep();
   });

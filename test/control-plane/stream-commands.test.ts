@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('cancel and retry of streams', () => {
   it('cancel parks a stream and its worker leaves it; retry revives it, alone or with all that is parked', async () => {

@@ -4,7 +4,8 @@ import {runRecords, streamRecords, workerRecords} from '../../shared/control-pla
 import type {Transaction} from '../../shared/ports.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';
-import {NoAnswer, seeded} from '../support/interleaver.ts';
+import {NoAnswer} from '../support/interleaver.ts';
+import {seeded} from '../support/kernel.ts';
 import {anIdleWorker, aPausedWorld, methodsOf} from '../support/paused-fleet.ts';
 
 const A0 = 'tpu-us-central1-a-0';

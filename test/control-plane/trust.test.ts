@@ -4,10 +4,10 @@ import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {recordEvent} from '../../shared/control-plane/state/event-log.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
-import {someLines} from '../support/agent.ts';
 import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
 async function forge(world: World, shard: number, given: Record<string, string>): Promise<string> {

@@ -1,8 +1,8 @@
 /** Several objects of one stream index, and contents that changed, under a lost database. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/lost-store.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('a stream with several objects under a lost database', () => {
   const words = {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import type {Store} from '../../shared/ports.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A1 = 'tpu-us-central1-a-1';
 

@@ -1,9 +1,9 @@
 /** Requests of workers beside ticks and events. */
 import assert from 'node:assert/strict';
-import {someLines} from '../support/agent.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, inEveryOrder, tick} from '../support/every-order.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};

@@ -1,16 +1,16 @@
 /** Zones that give no node, give no answer or refuse a delete. */
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {someLines} from '../support/agent.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const B0 = 'tpu-europe-west4-b-0';
 
 describe('a zone without capacity', () => {
   it('is passed over for the next zone, and tried again later', async () => {
     const world = new World();
-    world.tpus.soldOut.add('us-central1-a');
+    world.tpus.zone('us-central1-a').soldOut = true;
     for (const index of [0, 1, 2]) world.drop('my-run', index, someLines(60));
     await world.until('both slots of the other zone work', () => world.agents.size === 2, 9, 1);
     assert.deepEqual([...world.agents.keys()].sort(), [B0, 'tpu-europe-west4-b-1']);
@@ -18,7 +18,7 @@ describe('a zone without capacity', () => {
     assert.equal(refused?.phase, 'gone');
     assert.match(refused?.last_error ?? '', /no capacity in us-central1-a/);
     const tries = world.asked().filter(what => what.startsWith(`create ${A0}`)).length;
-    world.tpus.soldOut.clear();
+    world.tpus.openZones();
     await world.until('the zone is back', () => world.agents.has(A0), 9, 1);
     assert.ok(world.asked().filter(what => what.startsWith(`create ${A0}`)).length > tries);
     await world.untilAsleep(120);
@@ -27,7 +27,7 @@ describe('a zone without capacity', () => {
 
   it('is asked once in a few minutes', async () => {
     const world = new World(ONE_SLOT);
-    world.tpus.soldOut.add('us-central1-a');
+    world.tpus.zone('us-central1-a').soldOut = true;
     world.drop('my-run', 0, someLines(2));
     await world.minutes(30);
     const tries = world.asked().length;
@@ -43,9 +43,9 @@ describe('a zone without capacity', () => {
     it(`and accepts each create but ${what} lets other zones go first`, async () => {
       const world = new World({GLEANER_CREATES_PER_HOUR: '20'});
       world.drop('my-run', 0, someLines(2));
-      const {create} = world.tpus;
-      world.tpus.create = async request => {
-        const outcome = await create.call(world.tpus, request);
+      const {create} = world.deps.tpus;
+      world.deps.tpus.create = async request => {
+        const outcome = await create(request);
         if (request.zone === 'us-central1-a') happens(world);
         return outcome;
       };
@@ -57,20 +57,20 @@ describe('a zone without capacity', () => {
 
   /** The third list finds no node. */
   function vanishing(world: World): void {
-    const {list} = world.tpus;
+    const {list} = world.deps.tpus;
     let lists = 0;
-    world.tpus.list = async () => {
+    world.deps.tpus.list = async () => {
       if (++lists === 3) world.tpus.nodes.delete(A0);
-      return list.call(world.tpus);
+      return list();
     };
     unfinished(world);
   }
 
   function unfinished(world: World): void {
-    const {settle} = world.tpus;
-    world.tpus.settle = () => {
+    const settle = world.settleTpus.bind(world);
+    world.settleTpus = () => {
       const before = world.tpus.nodes.get(A0)?.state;
-      settle.call(world.tpus);
+      settle();
       const node = world.tpus.nodes.get(A0);
       if (node && before === 'CREATING') node.state = 'CREATING';
     };
@@ -79,9 +79,9 @@ describe('a zone without capacity', () => {
   it('is asked no more often in an hour than its limit, repeated asks included', async () => {
     const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '4', GLEANER_CREATE_S: '3600'});
     world.drop('my-run', 0, someLines(2));
-    const {create} = world.tpus;
-    world.tpus.create = async request => {
-      const outcome = await create.call(world.tpus, request);
+    const {create} = world.deps.tpus;
+    world.deps.tpus.create = async request => {
+      const outcome = await create(request);
       world.tpus.nodes.clear();
       return outcome;
     };
@@ -93,9 +93,9 @@ describe('a zone without capacity', () => {
 describe('a zone that gives no answer', () => {
   it('loses no worker', async () => {
     const world = await aWorldWithAShard();
-    world.tpus.unreachable.add('us-central1-a');
+    world.tpus.zone('us-central1-a').unreachable = true;
     await assertStillWorking(world);
-    world.tpus.unreachable.clear();
+    world.tpus.openZones();
     await assertRecovered(world);
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
@@ -108,19 +108,19 @@ describe('a zone that gives no answer', () => {
   it('keeps workers in phase deleting until it answers again', async () => {
     const world = await aWorldWithAShard();
     world.control({action: 'stop', run: 'my-run'});
-    world.tpus.unreachable.add('us-central1-a');
+    world.tpus.zone('us-central1-a').unreachable = true;
     await world.minutes(20);
     assert.equal((await world.worker(A0))?.phase, 'deleting');
-    world.tpus.unreachable.clear();
+    world.tpus.openZones();
     await world.untilAsleep();
   });
 
   it('keeps no stream from the workers of another zone', async () => {
     const world = await aWorldWithAShard({GLEANER_WORKERS_PER_ZONE: '1'});
     world.agent(A0).silent = true;
-    world.tpus.unreachable.add('us-central1-a');
+    world.tpus.zone('us-central1-a').unreachable = true;
     await world.until('the other zone works', () => world.agents.get(B0)?.state === 'working', 30, 1);
-    world.tpus.unreachable.clear();
+    world.tpus.openZones();
     await assertRecovered(world);
   });
 });

@@ -2,15 +2,10 @@
  * The code that the instances of functions run: today's, and tomorrow's, which is today's with fields that today's does not know.
  * While a release is rolled out both work on the same documents and messages.
  */
-import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
-export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks';
-export type Code = {
-  handlers: Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
-  workerApi: (deps: Deps, request: Request, response: Response) => Promise<void>;
-};
+export type Code = {handlers: Handlers; workerApi: WorkerApi};
 /** `tomorrow` is there in worlds in which it is rolled out. */
 export type Codes = {today: Code; tomorrow: Code | undefined};
 

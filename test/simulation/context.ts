@@ -2,10 +2,11 @@
 import type {Config} from '../../shared/contracts/config.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import {aConfig, T0} from '../support/builders.ts';
-import {SimObjects, SimTpus} from './cloud.ts';
+import {FakeBucket} from '../support/fake-bucket.ts';
+import {FakeTpus} from '../support/fake-tpus.ts';
+import {Chance, Clockwork} from '../support/kernel.ts';
 import {CALM, type Faults} from './faults.ts';
 import {Invariants} from './invariants.ts';
-import {Chance, Clockwork} from './kernel.ts';
 import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
@@ -62,8 +63,8 @@ export class Context {
   readonly chance: Chance;
   readonly clockwork = new Clockwork(T0);
   readonly store = new SimStore(this.clockwork);
-  readonly objects: SimObjects;
-  readonly tpus: SimTpus;
+  readonly objects: FakeBucket;
+  readonly tpus: FakeTpus;
   readonly config: Config;
   readonly invariants: Invariants;
   /** The deployment began with a budget for a month, which people may have raised since. */
@@ -95,8 +96,8 @@ export class Context {
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
     this.options = options;
-    this.objects = new SimObjects(this.clockwork);
-    this.tpus = new SimTpus(this);
+    this.objects = new FakeBucket(() => this.clockwork.now);
+    this.tpus = new FakeTpus(this);
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
     const fewest = this.chance.pick([2, 3, 4, 8]);
     this.mostCreates = this.isWide ? 5 * fewest : fewest;

@@ -5,7 +5,7 @@ import type {Outcome} from '../../shared/domain/stream/lease.ts';
 import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
 import type {Phase} from '../../shared/domain/worker/worker.ts';
-import {TAKEN} from './cloud.ts';
+import {TAKEN} from '../support/fake-tpus.ts';
 import {COUNTED_TOMORROW} from './code.ts';
 import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';

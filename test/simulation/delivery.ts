@@ -1,9 +1,9 @@
 /** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
-import type {CloudEvent} from '@google-cloud/functions-framework';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Codes, Topic} from './code.ts';
+import {eventOf, messageData, type Topic} from '../support/function-calls.ts';
+import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
 
@@ -29,10 +29,9 @@ export class Delivery {
     const {chance, faults} = this.#context;
     this.#count += 1;
     const id = String(1000 + this.#count);
-    const text = Buffer.from(JSON.stringify(content)).toString('base64');
-    const publishTime = iso(this.#context.clockwork.now);
+    const published_at = iso(this.#context.clockwork.now);
     const data =
-      topic === 'object' ? content : {message: {data: text, messageId: id, publishTime, attributes}};
+      topic === 'object' ? content : messageData(id, JSON.stringify(content), published_at, attributes);
     if (topic !== 'control' && this.#context.strikes('loss')) {
       this.#context.note(() => `${topic} ${id} is lost`);
       return id;
@@ -51,15 +50,16 @@ export class Delivery {
     if (isCounted) this.underway += 1;
     this.#context.after(delay_ms, () => {
       const {id, topic, content, data, attempt} = message;
-      const event = {id, type: topic, source: 'simulation', specversion: '1.0', data} as CloudEvent<unknown>;
       const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
       this.#context.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
       const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
       this.#handle(
         process,
-        process.code.handlers[topic](this.processes.deps(process, actor), event).then(() => {
-          if (topic === 'control') this.#context.invariants.onObeyed(id, content);
-        }),
+        process.code.handlers[topic](this.processes.deps(process, actor), eventOf(id, topic, data)).then(
+          () => {
+            if (topic === 'control') this.#context.invariants.onObeyed(id, content);
+          },
+        ),
         isCounted,
         again_ms => {
           if (again_ms !== undefined)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {completeSpec, specHash} from '../../shared/contracts/spec.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {planShards, shardMetadata, someLines, storedText} from '../support/shard-plan.ts';
 import {KINDS} from './faults.ts';
-import {aStreamOf, planShards, shardMetadata, storedText} from './streams.ts';
 import {simulate} from './world.ts';
 
 /** Two streams with three shards between them, two slots, no weather: the only trouble is that functions die. */
@@ -85,7 +85,7 @@ function deliveries(): number[][] {
 }
 
 describe('five events', () => {
-  const text = aStreamOf(6, 'line', 3);
+  const text = someLines(6, 'line', 3);
   const object = 'datasets/my-run/stream_000.jsonl';
 
   /** A stream whose shards are all stored, and of which no function has heard. */

@@ -1,5 +1,5 @@
 /** What can go wrong in a world, and how often: drawn from its seed, each kind on or off by itself. */
-import type {Chance} from './kernel.ts';
+import type {Chance} from '../support/kernel.ts';
 
 /** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
 export type Faults = {

@@ -1,11 +1,12 @@
-/** What people do: they drop streams, drop them again, overwrite them, and send messages, good ones and nonsense. */
+/** People in a simulated world: they drop, repeat and overwrite streams, and send good messages and nonsense. */
 
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
+import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
+import {someLines} from '../support/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
-import {aStreamOf} from './streams.ts';
 
 const MOST_MESSAGES = 8;
 
@@ -52,11 +53,11 @@ export class Operators {
     const {chance} = this.#context;
     const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
     const name = streamObject(`run-${run}`, streamId(stream));
-    const text = aStreamOf(lines, `${run}/${stream}`, bad);
+    const text = someLines(lines, `${run}/${stream}`, bad);
     this.#context.after(this.#context.minutes(0, 12), () => this.#drop(name, text));
     if (chance.happens(0.1)) this.#context.after(this.#context.minutes(12, 30), () => this.#drop(name, text));
     if (this.#context.strikes('overwrite')) {
-      const other = aStreamOf(chance.integer(1, 9), `${run}/${stream} anew`, undefined);
+      const other = someLines(chance.integer(1, 9), `${run}/${stream} anew`);
       this.#context.after(this.#context.minutes(0, 30), () => this.#drop(name, other));
     }
   }
@@ -79,21 +80,31 @@ export class Operators {
 
   /** A node in the pool's zone that is none of ours, under a name as we give them; not while one of ours was just there. */
   planForeign(): void {
-    const {chance, store, tpus} = this.#context;
+    const {chance, store} = this.#context;
     if (!this.#context.strikes('foreign')) return;
     const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
     this.#context.after(this.#context.minutes(0, 25), () => {
       const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
-      if (phase === 'gone' || phase === 'creating') tpus.addForeign(name, 'us-central1-a');
+      if (phase === 'gone' || phase === 'creating') this.#addNode(name, 'us-central1-a', 'somebody');
     });
   }
 
   /** A node with our label in a zone where its name fits no slot. */
   planStray(): void {
     if (!this.#context.strikes('stray')) return;
+    const [zone = ''] = this.#context.tpus.zones.keys();
     this.#context.after(this.#context.minutes(0, 25), () =>
-      this.#context.tpus.addStray('tpu-of-an-older-release'),
+      this.#addNode('tpu-of-an-older-release', zone, 'gleaner'),
     );
+  }
+
+  #addNode(name: string, zone: string, owner: string): void {
+    const {clockwork, isCalm, tpus} = this.#context;
+    if (isCalm || tpus.nodes.has(name) || tpus.queue.has(name)) return;
+    const labels = {'managed-by': owner};
+    const created_at = iso(clockwork.now);
+    const said = {health: 'HEALTHY', symptoms: [], queued: null};
+    tpus.add({name, zone, state: 'READY', ...said, labels, created_at});
   }
 
   /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */

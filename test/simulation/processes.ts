@@ -1,12 +1,12 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
-import type {Request, Response} from '@google-cloud/functions-framework';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
+import type {Call} from '../support/call.ts';
+import {askWorkerApi} from '../support/function-calls.ts';
 import type {Code, Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
-import type {Call} from './store.ts';
 
 const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission may be taken away. */
@@ -97,16 +97,13 @@ export class Processes {
       if (this.#context.isApiOut) throw new Error('worker-api is away');
     });
     const process = this.instance();
-    const response = {
-      statusCode: 0,
-      status: (statusCode: number) => Object.assign(response, {statusCode}),
-      json() {},
-    };
-    const request = {body: {action: 'ping'}} as Request;
-    const asking = process.code.workerApi(this.deps(process), request, response as unknown as Response);
+    let answered = 0;
+    const asking = askWorkerApi(process.code.workerApi, this.deps(process), {action: 'ping'}, status => {
+      answered = status;
+    });
     // An instance that dies answers nothing.
     await Promise.race([asking, this.#rejectAfter(MINUTE_MS)]);
-    if (response.statusCode !== 200) throw new Error(`worker-api answered ${response.statusCode}`);
+    if (answered !== 200) throw new Error(`worker-api answered ${answered}`);
   }
 
   /** The queue of the instance, whose ticks the invariants watch. */

@@ -1,13 +1,11 @@
 /** The Store in memory: optimistic transactions over versions, each read and each commit a moment of its own. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
-import type {Clockwork} from './kernel.ts';
+import type {Call} from '../support/call.ts';
+import type {Clockwork} from '../support/kernel.ts';
 
 type Entry = {data: Document; version: number};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
-
-/** Does something at the service at one moment, and answers at another; it may fail before, or its answer may be lost. */
-export type Call = <T>(verb: string, effect: () => T) => Promise<T>;
 
 const ATTEMPTS = 5;
 /** Calls that a transaction waits for a lock. */

@@ -1,9 +1,11 @@
 /** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
-import type {Request, Response} from '@google-cloud/functions-framework';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
-import {type Answer, SimAgent} from './agent.ts';
-import {type SimNode, TAKEN} from './cloud.ts';
+import type {Call} from '../support/call.ts';
+import {type Answer, FakeAgent} from '../support/fake-agent.ts';
+import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
+import {askWorkerApi} from '../support/function-calls.ts';
+import {AgentLife, RETRY_MS} from './agent.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {Said} from './invariants/violations.ts';
@@ -23,13 +25,13 @@ export const SYMPTOMS = [
 export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
 /** `cut` says from when until when its network is away. */
-type Machine = {process: Process; agent: SimAgent; cut: {from: number; to: number}};
+type Machine = {process: Process; agent: FakeAgent; cut: {from: number; to: number}};
 
 export class Vms {
   readonly #context: Context;
   readonly #functions: Processes;
   readonly #codes: Codes;
-  readonly #vms = new Map<SimNode, Machine>();
+  readonly #vms = new Map<FakeNode, Machine>();
   readonly #zombies: Process[] = [];
 
   constructor(context: Context, functions: Processes, codes: Codes) {
@@ -40,7 +42,7 @@ export class Vms {
     context.tpus.onGone = node => this.#end(node, 'its node is gone');
   }
 
-  #boot(node: SimNode): void {
+  #boot(node: FakeNode): void {
     const context = this.#context;
     const {clockwork, chance, faults} = context;
     this.#planLoss(node);
@@ -61,10 +63,12 @@ export class Vms {
     if (drift !== 1) context.see('fault: drift');
     const from = context.strikes('cut') ? clockwork.now + context.minutes(1, 20) : Number.POSITIVE_INFINITY;
     const cut = {from, to: from + context.minutes(1, 8)};
-    const agent = new SimAgent(node.name, incarnation, {
-      api: body => this.#ask(process, cut, body),
-      objects: context.objects.through(this.#extractorCalls(process, cut)),
-      sleep: ms => new Promise(resolve => context.after(ms * drift, () => process.isDead || resolve())),
+    const sleep = (ms: number) =>
+      new Promise<void>(resolve => context.after(ms * drift, () => process.isDead || resolve()));
+    const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
+    const agent = new FakeAgent(node.name, incarnation, body => this.#ask(process, cut, body), objects);
+    const life = new AgentLife(agent, {
+      sleep,
       seconds: (low, high) => context.chance.between(low, high),
       setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
@@ -77,21 +81,21 @@ export class Vms {
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
       context.see('two at once: a second machine of a slot');
     this.#vms.set(node, {process, agent, cut});
-    void agent.live();
+    void life.live();
   }
 
   /** An extractor may hang or die alone: its process says that it lives, and nothing comes of it. */
-  #extractorCalls(machine: Process, cut: Machine['cut']) {
+  #extractorCalls(machine: Process, cut: Machine['cut']): Call {
     const extractor = {...machine};
     const call = this.#functions.calls(extractor);
-    return <T>(verb: string, effect: () => T) => {
+    return (verb, effect) => {
       extractor.isDead ||= machine.isDead;
       if (this.#isCut(cut)) return Promise.reject(new Error(`${verb}: no network`));
       return call(verb, effect);
     };
   }
 
-  #planLoss(node: SimNode): void {
+  #planLoss(node: FakeNode): void {
     const {chance, faults} = this.#context;
     if (faults.preemption > 0) {
       const hours = -Math.log(1 - chance.next()) / faults.preemption;
@@ -114,7 +118,7 @@ export class Vms {
   }
 
   /** Cloud TPU says that something is wrong with a node that works; only of maintenance it says that it comes back. */
-  #fallIll(node: SimNode): void {
+  #fallIll(node: FakeNode): void {
     if (!this.#isThere(node)) return;
     node.health = this.#context.chance.pick(ILL);
     this.#context.see(`a node is said to be: ${node.health}`);
@@ -124,7 +128,7 @@ export class Vms {
     });
   }
 
-  #show(node: SimNode, symptom: string): void {
+  #show(node: FakeNode, symptom: string): void {
     node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
     this.#context.see(`a node is said to be: ${symptom}`);
   }
@@ -134,7 +138,7 @@ export class Vms {
     return from <= now && now < to && !this.#context.isCalm;
   }
 
-  #isThere(node: SimNode): boolean {
+  #isThere(node: FakeNode): boolean {
     return this.#context.tpus.nodes.get(node.name) === node && !this.#context.isCalm;
   }
 
@@ -145,7 +149,7 @@ export class Vms {
         this.#context.after(this.#context.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
   }
 
-  #take(node: SimNode): void {
+  #take(node: FakeNode): void {
     const context = this.#context;
     if (context.faults.preemption > 0) context.see('fault: preemption');
     context.note(() => `${node.name} is taken away`);
@@ -161,13 +165,13 @@ export class Vms {
     context.after(context.chance.between(0, 30_000), () => {
       if (!this.#isThere(node) || node.state === 'DELETING') return;
       context.tpus.turn(node, context.chance.pick(TAKEN));
-      context.tpus.taken(node);
+      context.tpus.suspend(node);
       this.#end(node, node.state);
     });
   }
 
   /** The machine of the node stops; or it works on for a while and does not know that it is none any more. */
-  #end(node: SimNode, why: string): void {
+  #end(node: FakeNode, why: string): void {
     const machine = this.#vms.get(node);
     if (!machine) return;
     this.#vms.delete(node);
@@ -201,21 +205,28 @@ export class Vms {
     const context = this.#context;
     const process = this.#functions.instance();
     context.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
-    const response = {
-      statusCode: 0,
-      status: (status: number) => Object.assign(response, {statusCode: status}),
-      json: (json: object) => {
-        const {statusCode: status} = response;
-        context.invariants.onAnswer(body as Said, status, json as Document);
-        if (!context.strikes('silence')) answer({status, body: JSON.parse(JSON.stringify(json))});
-      },
-    };
     context.invariants.onAsked(body as Said);
     const deps = this.#functions.deps(process, {said: body as Said});
-    process.code.workerApi(deps, {body} as Request, response as unknown as Response).catch(error => {
+    askWorkerApi(process.code.workerApi, deps, body, (status, said) => {
+      context.invariants.onAnswer(body as Said, status, said as Document);
+      if (!context.strikes('silence')) answer({status, body: said as Document});
+    }).catch(error => {
       context.note(() => `${process.name} fails: ${error.message}`);
       context.invariants.onFailure(error);
       answer({status: 500, body: {}});
     });
   }
+}
+
+/** Calls that are repeated until they are answered. */
+function repeated(call: Call, sleep: (ms: number) => Promise<void>): Call {
+  return async (verb, effect) => {
+    for (;;) {
+      try {
+        return await call(verb, effect);
+      } catch {
+        await sleep(RETRY_MS);
+      }
+    }
+  };
 }

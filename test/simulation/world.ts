@@ -51,6 +51,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.onDeleted(name);
+  tpus.onAskedFor = request => invariants.onAskedFor(request);
+  tpus.onDeleted = node => invariants.onNodeDeleted(node);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
@@ -98,8 +100,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   context.refused = undefined;
   invariants.onOutage(false);
   tpus.removeForeign();
-  for (const zone of tpus.zones.values())
-    Object.assign(zone, {soldOut: false, overQuota: false, unreachable: false, isDark: false});
+  tpus.openZones();
   for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)
     context.after(minutes * MINUTE_MS, () => operators.care());
   const isAtRest = () =>
@@ -132,7 +133,8 @@ function blow(context: Context, vms: Vms): void {
     zone.soldOut = context.strikes('stockout');
     zone.overQuota = context.strikes('quota');
     zone.unreachable = context.strikes('partition') || zone.isDark;
-    context.note(() => `${name} ${JSON.stringify(zone)}`);
+    const {soldOut, overQuota, unreachable, isDark} = zone;
+    context.note(() => `${name} ${JSON.stringify({soldOut, overQuota, unreachable, isDark})}`);
     if (context.strikes('storm')) vms.storm(name);
   }
   context.isApiOut = context.strikes('outage');

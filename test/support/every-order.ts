@@ -1,7 +1,8 @@
 /** Scenes that are played in many orders. */
-import {someLines} from './agent.ts';
+
 import type {World} from './control-plane-harness.ts';
-import {seeded} from './interleaver.ts';
+import {seeded} from './kernel.ts';
+import {someLines} from './shard-plan.ts';
 
 const ORDERS = Number(process.env.GLEANER_ORDERS ?? 30);
 

@@ -1,6 +1,6 @@
-import {someLines} from './agent.ts';
 import {World} from './control-plane-harness.ts';
 import {ONE_SLOT} from './lost-store.ts';
+import {someLines} from './shard-plan.ts';
 
 /** Every document of runs, streams and shards, without the fields that say when it was written and what it cost. */
 export async function documentsOf(world: World) {

@@ -3,8 +3,8 @@
 import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import {someLines} from './agent.ts';
 import {World} from './control-plane-harness.ts';
+import {someLines} from './shard-plan.ts';
 
 export const ZONE = 'us-central1-a';
 export const RUN = 'my-run';

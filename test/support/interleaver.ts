@@ -1,13 +1,14 @@
-/** What comes between a call of a port and its answer: other calls, or nothing at all. */
+/** The order of calls that several jobs make at once, and calls without an answer. */
 import {AsyncLocalStorage} from 'node:async_hooks';
 import type {Store, Transaction} from '../../shared/ports.ts';
+import type {Call} from './call.ts';
 
 export class Interleaver {
   readonly #job = new AsyncLocalStorage<number>();
   #waiting: {job: number; resume: () => void}[] = [];
   #running = false;
 
-  /** A place where others may come first; outside of `run`, it is none. */
+  /** Lets other jobs go first. Outside of `run` it does nothing. */
   async pause(): Promise<void> {
     const job = this.#job.getStore();
     if (!this.#running || job === undefined) return;
@@ -15,13 +16,13 @@ export class Interleaver {
   }
 
   /**
-   * Runs the jobs at once. `random` decides who goes on after a pause: in some runs anybody at every pause; in most, the
-   * first in a random ranking, where whoever is first at one of a few random moments becomes the last, because many a race
-   * needs all of one job between two steps of another. What the jobs throw is thrown when all have ended.
+   * Runs the jobs at once. `random` decides which job goes on after each pause. In some runs it is any job. In most runs it is the first
+   * job of a random ranking, and the first becomes the last at two random moments: many a race needs all of one job between two steps of
+   * another. Errors of jobs are thrown when all jobs have ended.
    */
   async run(random: () => number, jobs: (() => Promise<unknown>)[]): Promise<void> {
     const rank = jobs.map(random);
-    const anybody = random() < 0.3;
+    const isAny = random() < 0.3;
     const turns = new Set([random(), random()].map(turn => Math.floor(turn * 24)));
     let left = jobs.length;
     this.#running = true;
@@ -32,7 +33,7 @@ export class Interleaver {
       await new Promise(resolve => setImmediate(resolve));
       if (this.#waiting.length === 0) continue;
       if (turns.has(step)) rank[this.#first(rank)] = -step;
-      const job = anybody ? -1 : this.#first(rank);
+      const job = isAny ? -1 : this.#first(rank);
       const index = this.#waiting.findIndex(waiting => waiting.job === job);
       const [next] = this.#waiting.splice(index < 0 ? Math.floor(random() * this.#waiting.length) : index, 1);
       next?.resume();
@@ -41,65 +42,60 @@ export class Interleaver {
     for (const outcome of await settled) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
-  /** The job that waits and ranks first. */
+  /** The highest waiting job of the ranking. */
   #first(rank: number[]): number {
     const rankOf = ({job}: {job: number}) => rank[job] ?? 0;
     return this.#waiting.reduce((a, b) => (rankOf(b) > rankOf(a) ? b : a)).job;
   }
 }
 
-/** A service that did not answer: what was asked of it may have been done all the same. */
+/** A service that did not answer: the call may have had its effect all the same. */
 export class NoAnswer extends Error {
   override name = 'NoAnswer';
 }
 
-/** How often a call of a port gets no answer. */
-export class Weather {
+/** Calls of ports that get no answer. */
+export class Outage {
   #chance = 0;
   #random: () => number = () => 1;
 
-  turnBad(chance: number, random: () => number): void {
+  begin(chance: number, random: () => number): void {
     this.#chance = chance;
     this.#random = random;
   }
 
-  clear(): void {
+  end(): void {
     this.#chance = 0;
   }
 
-  /** Throws `NoAnswer` before the call, or after it was done. */
-  async around<T>(what: string, call: () => Promise<T>): Promise<T> {
+  /** Throws `NoAnswer` before the effect, or after it. */
+  async around<T>(what: string, effect: () => T): Promise<T> {
     const luck = this.#random();
     if (luck < this.#chance / 2) throw new NoAnswer(`${what} was not reached`);
-    const answer = await call();
+    const answer = effect();
+    await answer;
     if (luck < this.#chance) throw new NoAnswer(`the answer of ${what} was lost`);
     return answer;
   }
 }
 
-/** A port that pauses before every call, and in a transaction before every read and the commit; in bad weather, calls fail. */
-export function exposed<T extends object>(
-  port: T,
-  verbs: (keyof T & string)[],
-  interleaver: Interleaver,
-  weather: Weather,
-): T {
-  const outside = Object.create(port) as Record<string, unknown>;
-  for (const verb of verbs)
-    outside[verb] = async (...args: unknown[]) => {
-      await interleaver.pause();
-      if (verb === 'transaction') {
-        const work = args[0] as Parameters<Store['transaction']>[0];
-        args[0] = async (tx: Transaction) => {
+/** A store whose transactions also pause before every read and before the commit. */
+export function storeThrough(call: Call, interleaver: Interleaver, store: Store): Store {
+  return {
+    get: async (...of) => call('get', () => store.get(...of)),
+    query: async (...of) => call('query', () => store.query(...of)),
+    count: async (...of) => call('count', () => store.count(...of)),
+    sum: async (...of) => call('sum', () => store.sum(...of)),
+    transaction: async work =>
+      call('transaction', () =>
+        store.transaction(async tx => {
           const result = await work(pausingReads(interleaver, tx));
           await interleaver.pause();
           return result;
-        };
-      }
-      const call = (port as Record<string, (...args: unknown[]) => Promise<unknown>>)[verb];
-      return weather.around(verb, async () => call?.apply(port, args));
-    };
-  return outside as T;
+        }),
+      ),
+    close: () => store.close(),
+  };
 }
 
 function pausingReads(interleaver: Interleaver, tx: Transaction): Transaction {
@@ -111,16 +107,5 @@ function pausingReads(interleaver: Interleaver, tx: Transaction): Transaction {
     create: (path, data) => tx.create(path, data),
     set: (path, data) => tx.set(path, data),
     delete: path => tx.delete(path),
-  };
-}
-
-/** Chance that a seed repeats: numbers from 0 to 1. */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }

@@ -1,6 +1,7 @@
 /** Worlds whose database is lost while nodes and shards are there. */
-import {someLines} from './agent.ts';
+
 import {World} from './control-plane-harness.ts';
+import {someLines} from './shard-plan.ts';
 
 export const ZONE = 'us-central1-a';
 export const A0 = `tpu-${ZONE}-0`;

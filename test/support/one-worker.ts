@@ -1,7 +1,7 @@
 /** A world with one slot, its worker at work on my-run/000, and the end that each loss of that worker must come to. */
 import assert from 'node:assert/strict';
-import {someLines} from './agent.ts';
 import {World} from './control-plane-harness.ts';
+import {someLines} from './shard-plan.ts';
 
 export const A0 = 'tpu-us-central1-a-0';
 export const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};

@@ -1,7 +1,7 @@
 /** Another run beside the one that a test is about. */
 import assert from 'node:assert/strict';
-import {someLines} from './agent.ts';
 import type {World} from './control-plane-harness.ts';
+import {someLines} from './shard-plan.ts';
 
 /** In the same world, a run of another person ends well. */
 export async function assertOthersGoOn(world: World): Promise<void> {

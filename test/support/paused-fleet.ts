@@ -19,7 +19,7 @@ export async function aPausedWorld(workers: number, changes: Partial<Worker> = {
   await world.store.transaction(async tx => {
     for (const name of names) workerRecords.set(tx, anIdleWorker({name, ...changes}));
   });
-  for (const name of names) world.tpus.nodes.set(name, {...aTpu({name}), metadata: {}});
+  for (const name of names) world.tpus.add(aTpu({name}));
   return world;
 }
 

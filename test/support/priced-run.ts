@@ -1,7 +1,7 @@
 /** A run on one TPU slot with a known price. */
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
-import {someLines} from './agent.ts';
 import {World} from './control-plane-harness.ts';
+import {someLines} from './shard-plan.ts';
 
 export const ONE_SLOT = {
   GLEANER_ZONES: 'us-central1-a',

@@ -3,14 +3,16 @@ import assert from 'node:assert/strict';
 import {manifestObject} from '../../shared/domain/names.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Query} from '../../shared/ports.ts';
-import {BAD_LINE, someLines} from './agent.ts';
-import {type Message, World} from './control-plane-harness.ts';
+import {World} from './control-plane-harness.ts';
+import {textOf} from './function-calls.ts';
+import type {Message} from './function-world.ts';
+import {BAD_LINE, someLines} from './shard-plan.ts';
 
 export const MANIFEST = manifestObject('my-run');
 export const TEXTS = [someLines(5, 'a'), `${someLines(3, 'b')}${BAD_LINE}\n`];
 
 export function resultIn(world: World): RunResult | undefined {
-  return JSON.parse(world.objects.text(MANIFEST)).result;
+  return JSON.parse(world.text(MANIFEST)).result;
 }
 
 /** A world in which every stream is stored, no message is under way, and no tick has seen the end yet. */
@@ -52,6 +54,5 @@ export async function deliverFinish(world: World): Promise<boolean> {
 
 export function isFinish({topic, data}: Message): boolean {
   if (topic !== 'tasks') return false;
-  const {message} = data as {message: {data: string}};
-  return JSON.parse(Buffer.from(message.data, 'base64').toString()).task === 'finish';
+  return JSON.parse(textOf(data)).task === 'finish';
 }

@@ -1,8 +1,8 @@
 /** What is stored is stored once, what is counted is stored, and what is called complete is whole. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
+import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
-import {good, type Plan, planShards, storedText} from '../streams.ts';
 import type {Violations} from './violations.ts';
 
 /** The shards that a stream object has to give, of the content with this checksum. */

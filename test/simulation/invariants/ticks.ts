@@ -2,7 +2,7 @@
 import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
-import {STALE_MS, TAKEN} from '../cloud.ts';
+import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import type {Money} from './money.ts';

@@ -1,5 +1,5 @@
 /** The first breach is kept, with its reason. Whose word makes a change says whether it is one. */
-import type {Topic} from '../code.ts';
+import type {Topic} from '../../support/function-calls.ts';
 
 /** What a worker said to worker-api. */
 export type Said = {

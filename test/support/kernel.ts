@@ -1,6 +1,6 @@
-/** Virtual time: everything that happens is an event with an instant, and one seed decides the order of all of them. */
+/** Virtual time and the numbers of a seed. Whatever happens is an event at an instant, and the seed decides the order of all events. */
 
-/** Numbers from 0 to 1 that a seed repeats, and what is drawn with them. */
+/** Draws that a seed repeats. */
 export class Chance {
   #state: number;
 
@@ -8,6 +8,7 @@ export class Chance {
     this.#state = seed >>> 0;
   }
 
+  /** A number from 0 to 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
@@ -34,9 +35,15 @@ export class Chance {
   }
 }
 
+/** Numbers from 0 to 1 that a seed repeats. */
+export function seeded(seed: number): () => number {
+  const chance = new Chance(seed);
+  return () => chance.next();
+}
+
 type Event = {at: number; order: number; run: () => void};
 
-/** Events by their instant, and by the order in which they were asked for when the instants are equal. */
+/** Events in the order of their instants. Events of the same instant run in the order in which they were asked for. */
 export class Clockwork {
   now: number;
   events = 0;
@@ -48,7 +55,10 @@ export class Clockwork {
   }
 
   after(delay_ms: number, run: () => void): void {
-    const event = {at: this.now + Math.max(0, delay_ms), order: this.#order++, run};
+    this.#add({at: this.now + Math.max(0, delay_ms), order: this.#order++, run});
+  }
+
+  #add(event: Event): void {
     const heap = this.#heap;
     let place = heap.length;
     heap.push(event);
@@ -62,7 +72,7 @@ export class Clockwork {
     heap[place] = event;
   }
 
-  /** Lets everything up to `until` happen; what an event sets going has come to rest before the next one. */
+  /** Runs every event up to `until`. All work of an event is at rest before the next event. */
   async run(until: number, isOver: () => boolean = () => false): Promise<void> {
     for (let next = this.#heap[0]; next && next.at <= until && !isOver(); next = this.#heap[0]) {
       this.#takeFirst();
@@ -73,6 +83,16 @@ export class Clockwork {
       await new Promise<void>(resolve => process.nextTick(resolve));
     }
     if (!isOver()) this.now = Math.max(this.now, until);
+  }
+
+  /** Runs the events that are due, without the events that they ask for. */
+  runDue(): void {
+    const due: Event[] = [];
+    for (let next = this.#heap[0]; next && next.at <= this.now; next = this.#heap[0]) {
+      this.#takeFirst();
+      due.push(next);
+    }
+    for (const event of due) event.run();
   }
 
   #takeFirst(): void {

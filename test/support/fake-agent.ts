@@ -1,0 +1,186 @@
+/** The agent of a TPU VM, as small as it can be: it asks, stores shards, and believes each answer. Its caller decides when it acts. */
+import {metadataObject, shardObject} from '../../shared/domain/names.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {metadataOf, type Plan, planShards, type Source, shardMetadata, storedText} from './shard-plan.ts';
+
+export type Answer = {status: number; body: Record<string, unknown>};
+export type Api = (request: object) => Promise<Answer>;
+export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+
+type Lease = {run: string; stream: string; epoch: number};
+type Work = Source & {dataset: {object: string; generation: string; crc32c: string}};
+
+export class FakeAgent {
+  readonly worker: string;
+  readonly incarnation: number;
+  /** Answers that ended the work of the agent or its life, and every order to drain. */
+  readonly told: string[] = [];
+  /** A silent agent says nothing and does nothing: its node is READY and its host is dead. */
+  silent = false;
+  /** The next step reports this failure and stores nothing. */
+  failure: Failure | undefined;
+  phase: 'setup' | 'idle' | 'loading' | 'compiling' | 'running' | 'uploading' = 'setup';
+  hasEnded = false;
+  orders: 'continue' | 'drain' | 'stop' = 'continue';
+  lease: Lease | null = null;
+  #work: Work | undefined;
+  #text = '';
+  /** Shards that may be missing; undefined until the stream was read. */
+  #left: Plan[] | undefined;
+  readonly #api: Api;
+  readonly #objects: Objects;
+
+  constructor(worker: string, incarnation: number, api: Api, objects: Objects) {
+    this.worker = worker;
+    this.incarnation = incarnation;
+    this.#api = api;
+    this.#objects = objects;
+  }
+
+  get state(): 'setup' | 'asking' | 'working' | 'ended' {
+    if (this.hasEnded) return 'ended';
+    if (this.lease) return 'working';
+    return this.phase === 'setup' ? 'setup' : 'asking';
+  }
+
+  /** Sends a heartbeat, as an agent does beside its work. */
+  async beat(): Promise<void> {
+    if (this.silent || this.hasEnded) return;
+    await this.heartbeat();
+    if (this.orders === 'stop') this.giveUp();
+  }
+
+  /** Does one thing: a request or a shard. The next step repeats a request that fails. */
+  async step(): Promise<void> {
+    if (this.silent || this.hasEnded) return;
+    if (this.phase === 'setup') {
+      if (await this.heartbeat()) this.phase = 'idle';
+    } else if (!this.lease) {
+      await this.ask();
+      if (this.lease) await this.#read();
+    } else if (this.failure) await this.release('failed', this.failure);
+    else if (!this.#left) await this.#read();
+    else await this.#storeNext(this.#left);
+  }
+
+  /** 30 seconds are left: the agent gives its stream back. */
+  async preempted(): Promise<void> {
+    this.hasEnded = true;
+    if (this.lease) await this.release('preempted');
+  }
+
+  async ask(): Promise<Answer> {
+    const answer = await this.#post({action: 'lease', loaded: null});
+    const {status, body} = answer;
+    if (status === 200 && body.action === 'work') {
+      const {run, stream, epoch} = body.lease as Lease;
+      this.lease = {run, stream, epoch};
+      this.#work = body.work as Work;
+      this.#left = undefined;
+      this.orders = 'continue';
+      this.phase = 'loading';
+    }
+    return answer;
+  }
+
+  /** False when worker-api did not answer or the agent ends. */
+  async heartbeat(progress: object | null = null): Promise<boolean> {
+    const {lease, phase} = this;
+    const {status, body} = await this.#post({action: 'heartbeat', phase, lease, progress});
+    if (status !== 200) return false;
+    if (lease === this.lease && (body.action === 'stop' || body.action === 'drain')) {
+      this.told.push(body.action);
+      this.orders = body.action;
+    }
+    return !this.hasEnded;
+  }
+
+  /** Reads the stream of the lease and plans its shards. */
+  async download(): Promise<Plan[] | Failure> {
+    const {object, generation} = this.#given.dataset;
+    // The look follows the read: a real worker reads one generation.
+    const bytes = await this.#objects.read(object, {max_bytes: 1e9});
+    const info = await this.#objects.head(object);
+    if (!bytes || info?.generation !== generation)
+      return {kind: 'stream', reason: `generation ${generation} of ${object} is gone`};
+    this.#text = Buffer.from(bytes).toString('utf8');
+    return planShards(this.#text);
+  }
+
+  /** Whether the shard is there already. A shard of other content is a failure. */
+  async isStored(plan: Plan): Promise<boolean | Failure> {
+    const name = this.#objectOf(plan);
+    const stored = await this.#objects.head(name);
+    if (stored && stored.metadata.stream_crc32c !== this.#given.dataset.crc32c)
+      return {kind: 'stream', reason: `${name} was made from other content`};
+    return stored !== undefined;
+  }
+
+  async store(plan: Plan, {epoch} = this.lease as Lease): Promise<void> {
+    const metadata = shardMetadata(plan, this.#given, epoch);
+    await this.#objects.create(this.#objectOf(plan), Buffer.from(storedText(plan)), {metadata});
+  }
+
+  async storeMetadata(): Promise<void> {
+    const {run, stream} = this.#given;
+    const metadata = JSON.stringify(metadataOf(this.#given, this.#text));
+    await this.#objects.create(metadataObject(run, stream), Buffer.from(metadata));
+  }
+
+  /** False when worker-api did not answer. */
+  async release(outcome: string, failure: Failure | null = null): Promise<boolean> {
+    const {status} = await this.#post({action: 'release', lease: this.lease, outcome, failure});
+    if (status >= 500) return false;
+    if (status === 409) this.told.push('409');
+    this.giveUp();
+    return true;
+  }
+
+  giveUp(): void {
+    this.lease = null;
+    this.phase = 'idle';
+  }
+
+  async #read(): Promise<void> {
+    this.phase = 'running';
+    const plans = await this.download();
+    if (Array.isArray(plans)) this.#left = [...plans];
+    else await this.release('failed', plans);
+  }
+
+  /** Stores the next missing shard, and gives the stream back after the last. */
+  async #storeNext(left: Plan[]): Promise<void> {
+    for (let plan = left[0]; plan; plan = left[0]) {
+      const isStored = await this.isStored(plan);
+      if (typeof isStored === 'object') return void (await this.release('failed', isStored));
+      if (!isStored && plan.final) await this.storeMetadata();
+      if (!isStored) await this.store(plan);
+      left.shift();
+      if (!isStored) break;
+    }
+    if (left.length === 0) await this.release('completed');
+    else if (this.orders === 'drain') await this.release('drained');
+  }
+
+  get #given(): Work {
+    if (!this.#work) throw new Error(`${this.worker} has no stream`);
+    return this.#work;
+  }
+
+  #objectOf({shard}: Plan): string {
+    return shardObject(this.#given.run, this.#given.stream, shard, 'safetensors');
+  }
+
+  /** An order to exit ends the agent, and so does a refusal other than that of a lease: a repeated request cannot help. */
+  async #post(request: object): Promise<Answer> {
+    const {worker, incarnation} = this;
+    const answer = await this.#api({...request, worker, incarnation, host: 0});
+    const {status, body} = answer;
+    const isRefused = status >= 400 && status < 500 && status !== 409;
+    if (isRefused || (status === 200 && body.action === 'exit')) {
+      this.told.push(isRefused ? String(status) : 'exit');
+      this.hasEnded = true;
+    }
+    return answer;
+  }
+}

@@ -1,0 +1,112 @@
+/** A bucket in memory, as `shared/ports.ts` promises it. */
+import {crc32} from 'node:zlib';
+import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Now, ObjectInfo, Objects} from '../../shared/ports.ts';
+import type {Call} from './call.ts';
+
+type Metadata = Record<string, string>;
+
+/** Each method is one operation at one moment. `through` makes the port, whose calls take time and may fail. */
+export class FakeBucket {
+  readonly #objects = new Map<string, {info: ObjectInfo; bytes: Uint8Array}>();
+  readonly #now: Now;
+  #generation = 1_700_000_000_000_000n;
+  /** Called for each object that is made or replaced. */
+  onFinalized: (info: ObjectInfo) => void = () => {};
+  onDeleted: (name: string) => void = () => {};
+
+  constructor(now: Now) {
+    this.#now = now;
+  }
+
+  /** Makes the object or replaces it, as `gcloud storage cp` does. `facts` replace those of the content. */
+  put(
+    name: string,
+    content: string | Uint8Array,
+    metadata: Metadata = {},
+    facts: Partial<ObjectInfo> = {},
+  ): ObjectInfo {
+    const bytes = Buffer.from(content);
+    this.#generation += 1n;
+    const info = {
+      name,
+      generation: String(this.#generation),
+      size_bytes: bytes.length,
+      // Another checksum than CRC-32C: equal content has equal sums, and other content has others.
+      crc32c: crc32(bytes).toString(36),
+      created_at: iso(this.#now()),
+      metadata: {...metadata},
+      ...facts,
+    };
+    this.#objects.set(name, {info, bytes});
+    this.onFinalized(info);
+    return info;
+  }
+
+  info(name: string): ObjectInfo | undefined {
+    return this.#objects.get(name)?.info;
+  }
+
+  text(name: string): string | undefined {
+    const found = this.#objects.get(name);
+    return found && Buffer.from(found.bytes).toString('utf8');
+  }
+
+  names(prefix = '', start = ''): string[] {
+    return [...this.#objects.keys()].filter(name => name.startsWith(prefix) && name >= start).sort();
+  }
+
+  list(prefix: string, {start, limit}: {start?: string; limit?: number} = {}): ObjectInfo[] {
+    return this.names(prefix, start)
+      .slice(0, limit)
+      .flatMap(name => this.head(name) ?? []);
+  }
+
+  head(name: string): ObjectInfo | undefined {
+    const info = this.info(name);
+    return info && {...info, metadata: {...info.metadata}};
+  }
+
+  read(name: string, {max_bytes}: {max_bytes: number}): Uint8Array | undefined {
+    const found = this.#objects.get(name);
+    if (found && found.bytes.length > max_bytes)
+      throw new ObjectTooLarge(
+        `Failed to read ${name}: it has ${found.bytes.length} bytes and the most is ${max_bytes}`,
+      );
+    return found?.bytes;
+  }
+
+  create(name: string, bytes: Uint8Array, {metadata}: {metadata?: Metadata} = {}): 'created' | 'exists' {
+    if (this.info(name)) return 'exists';
+    this.put(name, bytes, metadata);
+    return 'created';
+  }
+
+  replace(
+    name: string,
+    generation: string,
+    bytes: Uint8Array,
+    {metadata}: {metadata?: Metadata} = {},
+  ): 'replaced' | 'changed' {
+    if (this.info(name)?.generation !== generation) return 'changed';
+    this.put(name, bytes, metadata);
+    return 'replaced';
+  }
+
+  delete(name: string): void {
+    if (this.#objects.delete(name)) this.onDeleted(name);
+  }
+
+  through(call: Call): Objects {
+    return {
+      bucket: 'bucket',
+      list: (...of) => call('list', () => this.list(...of)),
+      head: name => call('head', () => this.head(name)),
+      read: (...of) => call('read', () => this.read(...of)),
+      create: (...of) => call('create', () => this.create(...of)),
+      replace: (...of) => call('replace', () => this.replace(...of)),
+      delete: name => call('delete', () => this.delete(name)),
+    };
+  }
+}

@@ -1,0 +1,36 @@
+/** Calls of functions as the framework makes them. */
+import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
+
+export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks';
+export type Handlers = Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
+export type WorkerApi = (deps: Deps, request: Request, response: Response) => Promise<void>;
+
+export function eventOf(id: string, topic: Topic, data: unknown): CloudEvent<unknown> {
+  return {id, type: topic, source: 'test', specversion: '1.0', data};
+}
+
+/** The data of the event of a message. */
+export function messageData(messageId: string, text: string, publishTime: string, attributes = {}) {
+  return {message: {data: Buffer.from(text).toString('base64'), messageId, publishTime, attributes}};
+}
+
+/** The text of a message on its way. */
+export function textOf(data: unknown): string {
+  return Buffer.from((data as {message: {data: string}}).message.data, 'base64').toString();
+}
+
+/** Asks worker-api. `answer` is called when the function answers, which may be before it ends. */
+export async function askWorkerApi(
+  workerApi: WorkerApi,
+  deps: Deps,
+  body: object,
+  answer: (status: number, body: object) => void,
+): Promise<void> {
+  const response = {
+    statusCode: 0,
+    status: (statusCode: number) => Object.assign(response, {statusCode}),
+    json: (json: object) => answer(response.statusCode, JSON.parse(JSON.stringify(json))),
+  };
+  await workerApi(deps, {body} as Request, response as unknown as Response);
+}

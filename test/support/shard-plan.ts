@@ -1,0 +1,103 @@
+/** Streams of a few lines and the shards that they make: shards follow from the stream alone, as for a real worker. */
+import {crc32} from 'node:zlib';
+import {workerIdOf} from '../../shared/domain/names.ts';
+
+export const LINES_PER_SHARD = 2;
+/** A line that an agent rejects. */
+export const BAD_LINE = 'not JSON';
+/** The most plans that are kept. */
+const MOST_PLANNED = 1000;
+
+export type Plan = {shard: number; first: number; last: number; lines: string[]; final: boolean};
+/** The facts of a leased stream that its shards carry. */
+export type Source = {run: string; stream: string; spec_hash: string; dataset: {crc32c: string}};
+
+/** A stream of so many lines, each unlike any other. The line `bad` is rejected. */
+export function someLines(count: number, prefix = 'line', bad?: number): string {
+  const line = (_: unknown, index: number) => (index === bad ? BAD_LINE : `{"text":"${prefix} ${index}"}`);
+  return Array.from({length: count}, line)
+    .map(text => `${text}\n`)
+    .join('');
+}
+
+const planned = new Map<string, Plan[]>();
+
+export function planShards(text: string): Plan[] {
+  // The invariants ask for the plans of the same few streams at every commit.
+  if (planned.size > MOST_PLANNED) planned.clear();
+  const known = planned.get(text) ?? plan(text);
+  planned.set(text, known);
+  return known;
+}
+
+function plan(text: string): Plan[] {
+  const lines = text.replace(/\n$/, '').split('\n');
+  const plans: Plan[] = [];
+  for (let first = 0; first < lines.length; first += LINES_PER_SHARD) {
+    const part = lines.slice(first, first + LINES_PER_SHARD);
+    const last = first + part.length - 1;
+    plans.push({shard: plans.length + 1, first, last, lines: part, final: last === lines.length - 1});
+  }
+  return plans;
+}
+
+export function good(plan: Plan): string[] {
+  return plan.lines.filter(line => line !== BAD_LINE);
+}
+
+export function storedText(plan: Plan): string {
+  return good(plan).join('\n');
+}
+
+export function shardMetadata(plan: Plan, source: Source, epoch: number): Record<string, string> {
+  const samples = good(plan);
+  return {
+    schema: 'gleaner/1',
+    run: source.run,
+    stream: source.stream,
+    shard: String(plan.shard),
+    first_sample: String(plan.first),
+    last_sample: String(plan.last),
+    samples: String(samples.length),
+    rejected: String(plan.lines.length - samples.length),
+    tokens: String(samples.join('').length),
+    spec_hash: source.spec_hash,
+    stream_crc32c: source.dataset.crc32c,
+    tokens_sha256: String(crc32(samples.join('\n'))),
+    epoch: String(epoch),
+    format: 'safetensors',
+    final: String(plan.final),
+  };
+}
+
+/** The metadata.json of a stream of this text. Every token has one row. */
+export function metadataOf({run, stream, spec_hash}: Omit<Source, 'dataset'>, text: string) {
+  const plans = planShards(text);
+  const samples = plans.flatMap(good);
+  const tokens = samples.join('').length;
+  const sha256 = 'b'.repeat(64);
+  return {
+    schema: 'gleaner/1',
+    run,
+    worker_id: workerIdOf(stream),
+    spec_hash,
+    total_samples: samples.length,
+    total_rejected: plans.flatMap(({lines}) => lines).length - samples.length,
+    total_truncated: 0,
+    total_tokens: tokens,
+    total_rows: tokens,
+    total_shards: plans.length,
+    stats: {'resid_post.0': {mean: samples.length, norm: 2, max_abs: tokens, non_finite: 0}},
+    model: {
+      name: 'tiny',
+      revision: null,
+      fingerprint: 'f'.repeat(16),
+      weights_sha256: sha256,
+      tokenizer_sha256: sha256,
+      files: {'config.json': sha256},
+    },
+    versions: {jax: '0.10.2'},
+    code: null,
+    shards: plans.map(({shard}) => ({shard_id: shard})),
+  };
+}
