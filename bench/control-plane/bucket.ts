@@ -1,82 +1,57 @@
-/** A bucket that makes the stream objects of a scene on demand, and counts operations as Cloud Storage bills them. */
+/** The bucket of a scene: it makes stream objects on demand and counts operations as Cloud Storage bills them. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {iso} from '../../shared/domain/time.ts';
 import type {ObjectInfo, Objects} from '../../shared/ports.ts';
+import {FakeBucket} from '../../test/support/fake-bucket.ts';
 
 /** Class A: pages of a listing, a thousand objects each, and writes. Class B: looks and reads. */
 export type BucketUsage = {class_a: number; class_b: number};
 
 const PAGE = 1000;
+/** A read is a look and a download. */
+const CLASS_B: Record<string, number> = {head: 1, read: 2};
 
-export class SceneBucket implements Objects {
-  readonly bucket = 'bench';
+export class SceneBucket extends FakeBucket {
   readonly usage: BucketUsage = {class_a: 0, class_b: 0};
-  readonly #stored = new Map<string, ObjectInfo>();
   /** The names of the streams in order. */
   readonly #streams: readonly string[];
-  readonly #latency_ms: number;
   readonly #textOf: (name: string) => string | undefined;
   /** Called at every read. */
   onRead = () => {};
-  /** Result in the manifest that was written last. */
-  result: {streams: number} | undefined;
 
   /** `textOf`: the text of an object that is read. */
-  constructor(
-    streams: readonly string[],
-    latency_ms: number,
-    textOf: (name: string) => string | undefined = () => undefined,
-  ) {
+  constructor(streams: readonly string[], textOf: (name: string) => string | undefined = () => undefined) {
+    super(() => 0);
     this.#streams = streams;
-    this.#latency_ms = latency_ms;
     this.#textOf = textOf;
   }
 
-  put(name: string, size_bytes: number, metadata: Record<string, string>): void {
-    this.#stored.set(name, {...contentOf(name), size_bytes, metadata});
+  override info(name: string): ObjectInfo | undefined {
+    return super.info(name) ?? (/^datasets.*jsonl$/.test(name) ? contentOf(name) : undefined);
   }
 
-  async list(prefix: string, {start = '', limit}: {start?: string; limit?: number} = {}) {
-    const isThere = (name: string) => name.startsWith(prefix) && name >= start;
-    const found = prefix.startsWith('datasets/')
-      ? this.#streams.filter(isThere).slice(0, limit).map(contentOf)
-      : [...this.#stored.values()].filter(({name}) => isThere(name)).slice(0, limit);
-    const pages = Math.max(1, Math.ceil(found.length / PAGE));
-    this.usage.class_a += pages;
-    await this.#wait(pages);
-    return found;
+  override names(prefix: string, start = ''): string[] {
+    if (!prefix.startsWith('datasets/')) return super.names(prefix, start);
+    return this.#streams.filter(name => name.startsWith(prefix) && name >= start);
   }
 
-  async head(name: string) {
-    this.usage.class_b += 1;
-    await this.#wait(1);
-    return this.#stored.get(name) ?? (/^datasets.*jsonl$/.test(name) ? contentOf(name) : undefined);
-  }
-
-  /** A look and a download. */
-  async read(name: string) {
-    this.usage.class_b += 2;
+  override read(name: string, options: {max_bytes: number}): Uint8Array | undefined {
     this.onRead();
-    await this.#wait(2);
     const text = this.#textOf(name);
-    return text === undefined ? undefined : Buffer.from(text);
+    return text === undefined ? super.read(name, options) : Buffer.from(text);
   }
 
-  async create(name: string, bytes: Uint8Array) {
-    this.usage.class_a += 1;
-    if (name.endsWith('manifest.json')) this.result = JSON.parse(Buffer.from(bytes).toString()).result;
-    return 'created' as const;
-  }
-
-  async replace() {
-    this.usage.class_a += 1;
-    return 'replaced' as const;
-  }
-
-  async delete() {}
-
-  async #wait(round_trips: number): Promise<void> {
-    if (this.#latency_ms > 0) await sleep(round_trips * this.#latency_ms);
+  /** The bucket with a pause for each round trip. */
+  counted(latency_ms: number): Objects {
+    return this.through(async (verb, effect) => {
+      const answer = effect();
+      const pages = Array.isArray(answer) ? Math.max(1, Math.ceil(answer.length / PAGE)) : 1;
+      const class_b = CLASS_B[verb];
+      if (class_b !== undefined) this.usage.class_b += class_b;
+      else if (verb !== 'delete') this.usage.class_a += pages;
+      if (latency_ms > 0) await sleep((class_b ?? pages) * latency_ms);
+      return answer;
+    });
   }
 }
 

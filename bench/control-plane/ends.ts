@@ -3,7 +3,7 @@ import type {TaskMessage} from '../../shared/contracts/schemas.ts';
 import {handleTaskMessage} from '../../shared/control-plane/handlers/task-message.ts';
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
-import {streamId, streamObject} from '../../shared/domain/names.ts';
+import {manifestObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Document, Store, Transaction} from '../../shared/ports.ts';
 import {SceneBucket} from './bucket.ts';
@@ -12,7 +12,7 @@ import {metered, noUsage} from './meter.ts';
 import {configOf, NOW, nodesOf, type Size} from './scene.ts';
 import type {Ended} from './scene-work.ts';
 import {Stopwatch} from './stopwatch.ts';
-import {depsOf} from './world.ts';
+import {depsOf, tpusOf} from './world.ts';
 
 const MOST_TICKS = 60;
 
@@ -30,7 +30,7 @@ await store.close();
 async function measure(opened: Store, isComplete: boolean, latency_ms: number): Promise<Omit<Ended, 'what'>> {
   const [ticks, messages] = [new Stopwatch(), new Stopwatch()];
   const names = Array.from({length: size.streams}, (_, index) => streamObject(RUN, streamId(index)));
-  const bucket = new SceneBucket(names.sort(), latency_ms, metadataTexts());
+  const bucket = new SceneBucket(names.sort(), metadataTexts());
   bucket.onRead = () => messages.sample();
   const documentsIn = (path: string) => (path.endsWith('/streams') ? size.streams : size.workers);
   const metering = metered(opened, noUsage(), {latency_ms, documentsIn});
@@ -51,14 +51,9 @@ async function measure(opened: Store, isComplete: boolean, latency_ms: number): 
   const left = () => nodesOf(size).filter(({name}) => !deleted.has(name));
   const deps = depsOf({
     store: isComplete ? metering : withFailures(metering),
-    objects: bucket,
+    objects: bucket.counted(latency_ms),
     bus: {publish},
-    tpus: {
-      list: async () => ({tpus: left(), unreachable: []}),
-      get: async name => left().find(node => node.name === name),
-      create: async () => 'started',
-      delete: async () => 'started',
-    },
+    tpus: tpusOf(left),
     now: () => Math.round(NOW + waited_ms + performance.now() - began),
     log: () => {},
     config: configOf(size),
@@ -79,8 +74,9 @@ async function measure(opened: Store, isComplete: boolean, latency_ms: number): 
     }
     waited_ms += 1000 * (isWoken ? Math.max(10, 5 * tick_s) : Math.max(0, 60 - tick_s));
   }
-  if (isComplete && bucket.result?.streams !== size.streams)
-    throw new Error(`The result counts ${bucket.result?.streams} of ${size.streams} streams`);
+  const {result} = JSON.parse(bucket.text(manifestObject(RUN)) ?? '{}');
+  if (isComplete && result?.streams !== size.streams)
+    throw new Error(`The result counts ${result?.streams} of ${size.streams} streams`);
   return {
     ticks: ticks.calls,
     longest_s: ticks.longest_s,

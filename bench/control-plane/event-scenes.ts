@@ -43,7 +43,7 @@ function each(world: World, send: (of: {sender: Sender; lease: Lease}, index: nu
 
 function putShard({bucket}: World, {run, stream}: Lease, further = 0): string {
   const {name, metadata} = nextShard(run, stream, further);
-  bucket.put(name, 1e9, metadata);
+  bucket.put(name, '', metadata, {size_bytes: 1e9});
   return name;
 }
 

@@ -7,7 +7,7 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document, Store, Tpu} from '../../shared/ports.ts';
+import type {Document, Store, Tpu, Tpus} from '../../shared/ports.ts';
 import {SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';
 import {configOf, NOW, nodesOf, putAll, RUNS, type Size, streamNames, workersOf} from './scene.ts';
@@ -25,6 +25,16 @@ export function depsOf(
     specHashes: new Map(),
     startupScript: async () => '',
     ...given,
+  };
+}
+
+/** Cloud TPU that shows these nodes and accepts every request. */
+export function tpusOf(nodes: () => Tpu[]): Tpus {
+  return {
+    list: async () => ({tpus: nodes(), unreachable: []}),
+    get: async name => nodes().find(node => node.name === name),
+    create: async () => 'started',
+    delete: async () => 'started',
   };
 }
 
@@ -47,18 +57,13 @@ export class World {
     this.store = store;
     this.size = size;
     this.#latency_ms = latency_ms;
-    this.bucket = new SceneBucket(streamNames(size), latency_ms);
+    this.bucket = new SceneBucket(streamNames(size));
     this.nodes = nodesOf(size);
     this.deps = depsOf({
       store: this.#metered(this.usage),
-      objects: this.bucket,
+      objects: this.bucket.counted(latency_ms),
       bus: {publish: async (topic, message) => this.#publish(topic, message)},
-      tpus: {
-        list: async () => ({tpus: this.nodes, unreachable: []}),
-        get: async name => this.nodes.find(node => node.name === name),
-        create: async () => 'started',
-        delete: async () => 'started',
-      },
+      tpus: tpusOf(() => this.nodes),
       ping: () => storePing(this.deps),
       now: () => this.now,
       config: configOf(size),
