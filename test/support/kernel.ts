@@ -79,10 +79,14 @@ export class Clockwork {
       this.now = next.at;
       this.events += 1;
       next.run();
-      // A tick comes after every microtask that the event set going, and needs no turn of the event loop.
-      await new Promise<void>(resolve => process.nextTick(resolve));
+      await this.rest();
     }
     if (!isOver()) this.now = Math.max(this.now, until);
+  }
+
+  /** Waits for the work of an event: a tick comes after all its microtasks, and needs no turn of the event loop. */
+  rest(): Promise<void> {
+    return new Promise(resolve => process.nextTick(resolve));
   }
 
   /** Runs the events that are due, without the events that they ask for. */
