@@ -1,15 +1,15 @@
 /**
- * The code that the instances of functions run: today's, and tomorrow's, which is today's with fields that today's does not know.
- * While a release is rolled out both work on the same documents and messages.
+ * The code of the instances of functions: today's code, and tomorrow's code with fields that today's code does not know.
+ * During a rollout both work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
-/** `tomorrow` is there in worlds in which it is rolled out. */
+/** Only worlds with a rollout have code for `tomorrow`. */
 export type Codes = {today: Code; tomorrow: Code | undefined};
 
-/** Sizes of pages and batches, so small that a wide world has more than one of each. */
+/** Pages and batches so small that a wide world has more than one of each. */
 const SMALL_PAGES: Edit[] = [
   {file: 'shared/control-plane/state/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
   {
@@ -51,10 +51,10 @@ const SMALL_PAGES: Edit[] = [
 
 const MARK = '?tomorrow';
 
-/** Numbers that tomorrow's code counts up in documents; nobody may lose count of them, and no document of today has them. */
+/** Counts that tomorrow's code keeps in documents. No document of today has them, and no code may lose them. */
 export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
 
-/** A field in each kind of document, two inside of lists and maps, and one in each message of a machine. */
+/** Adds a field to each kind of document, two fields inside of lists and maps, and one to each message of a machine. */
 const TOMORROW: Edit[] = [
   {
     file: 'shared/control-plane/state/document-schemas.ts',
@@ -128,7 +128,7 @@ export const TODAY = await load('');
 const SMALL = '?small-pages';
 const loading = new Map<string, Promise<Code>>();
 
-/** Copies of the code, each loaded when the first world needs it. */
+/** A copy of the code, loaded when the first world needs it. */
 function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
   const known = loading.get(mark);
   if (known) return known;

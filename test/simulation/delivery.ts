@@ -1,4 +1,4 @@
-/** Messages, object events and the beat on their way to the functions: lost, doubled, late, out of order, and again. */
+/** Delivers messages, object events and the minute of the Scheduler: lost, doubled, late, out of order, and again. */
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -7,7 +7,7 @@ import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
 
-/** Of ticks and of long work, as in triggers.json. */
+/** The deadline of ticks and of long work, as in triggers.json. */
 const LONG_DEADLINE_MS = 9 * MINUTE_MS;
 
 type Message = {id: string; topic: Topic; content: Document; data: Document; attempt: number};
@@ -16,7 +16,7 @@ export class Delivery {
   readonly processes: Processes;
   readonly #context: Context;
   #count = 0;
-  /** Messages that are neither handled nor lost, but for ticks and long work, which come for ever. */
+  /** Messages that are neither handled nor lost. Ticks and long work never end and do not count. */
   underway = 0;
 
   constructor(context: Context, codes: Codes) {
@@ -24,7 +24,7 @@ export class Delivery {
     this.processes = new Processes(context, codes, (topic, message) => this.send(topic as Topic, message));
   }
 
-  /** Publishes, and answers the message's id. What people say is never lost: the service has taken it. */
+  /** Publishes a message and returns its id. A message on topic `control` is never lost: its sender has an answer. */
   send(topic: Topic, content: Document, attributes: Record<string, string> = {}): string {
     const {chance, faults} = this.#context;
     this.#count += 1;
@@ -69,7 +69,7 @@ export class Delivery {
     });
   }
 
-  /** Calls `end` once: when the handler has ended, has failed, or has taken too long. */
+  /** Calls `end` once: when the handler ends, fails, or takes too long. */
   #handle(
     process: Process,
     handling: Promise<void>,
@@ -98,7 +98,7 @@ export class Delivery {
     });
   }
 
-  /** The Scheduler's minute, for ever. */
+  /** Sends the minute of the Scheduler, without end. */
   beat(): void {
     this.#context.after(MINUTE_MS, () => {
       this.#context.invariants.onMinute();

@@ -5,7 +5,7 @@ import {fileURLToPath} from 'node:url';
 export type Edit = {file: string; find: string; replace: string};
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-/** What copies of modules have in common, so that an error of one is one for the other. */
+/** Modules that all copies share: an error of one copy is an error for the other copies. */
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
 /**

@@ -5,9 +5,9 @@ import {planShards, shardMetadata, someLines, storedText} from '../support/shard
 import {KINDS} from './faults.ts';
 import {simulate} from './world.ts';
 
-/** Two streams with three shards between them, two slots, no weather: the only trouble is that functions die. */
+/** Two streams with three shards together, and two slots. The only faults are functions that die. */
 const SMALL = {without: new Set([...KINDS, 'long storm']), plan: {slots: 2, lines: [4, 2]}};
-/** When the streams are dropped and how fast they are worked on follows from the seed, so that both slots have work from this one or the next. */
+/** The search for a world in which both slots have work begins with this seed. */
 const FIRST_SEED = Number(process.env.GLEANER_EXHAUSTIVE_SEED ?? 1);
 
 async function worldOfTwo(): Promise<{seed: number; calls: number}> {
@@ -16,7 +16,7 @@ async function worldOfTwo(): Promise<{seed: number; calls: number}> {
     assert.equal(violation, undefined);
     if (seen['a node is: READY'] === 2) return {seed, calls};
   }
-  assert.fail('both slots never have work');
+  assert.fail('no world has work for both slots');
 }
 
 async function breach(seed: number, crashes: number[]): Promise<string | undefined> {
@@ -25,7 +25,7 @@ async function breach(seed: number, crashes: number[]): Promise<string | undefin
 }
 
 describe('a small world', () => {
-  it('holds when a function dies at every so-many-th call, before it was done or after (GLEANER_CALLS=1: at all of them)', async () => {
+  it('holds when a function dies before or after every fifth call (GLEANER_CALLS=1: every call)', async () => {
     const {seed, calls} = await worldOfTwo();
     assert.ok(calls > 100, `${calls} calls`);
     const every = Number(process.env.GLEANER_CALLS ?? 5);
@@ -37,7 +37,7 @@ describe('a small world', () => {
     );
   }).timeout(1_200_000);
 
-  it('holds when two functions die, at every so-many-th pair of calls (GLEANER_PAIRS=1: at all of them)', async () => {
+  it('holds when two functions die at every 4,001st pair of calls (GLEANER_PAIRS=1: every pair)', async () => {
     const {seed, calls} = await worldOfTwo();
     const every = Number(process.env.GLEANER_PAIRS ?? 4001);
     const found: string[] = [];
@@ -59,7 +59,7 @@ function choices([item, ...others]: readonly number[]): number[][] {
   return [...without, ...without.map(choice => [item, ...choice])];
 }
 
-/** Every order of the items, of which some may be alike. */
+/** Every order of the items. Items may be equal. */
 function orders(items: readonly number[]): number[][] {
   if (items.length === 0) return [[]];
   return [...new Set(items)].flatMap(item => {
@@ -68,10 +68,10 @@ function orders(items: readonly number[]): number[][] {
   });
 }
 
-/** Up to so many events come in every order with those of them that come twice (5: all of them); of more, the second ones come at the end. */
+/** Up to so many events come in every order with their repetitions. The repetitions of more events come at the end. */
 const MIXED = Number(process.env.GLEANER_MIXED ?? 3);
 
-/** Every so-many-th of the deliveries; 1 is all of them. */
+/** Tests one of so many deliveries. */
 const DELIVERIES = Number(process.env.GLEANER_DELIVERIES ?? 12);
 
 function deliveries(): number[][] {
@@ -88,7 +88,7 @@ describe('five events', () => {
   const text = someLines(6, 'line', 3);
   const object = 'datasets/my-run/stream_000.jsonl';
 
-  /** A stream whose shards are all stored, and of which no function has heard. */
+  /** A world with all shards of a stream, and no event of them delivered. */
   async function anUnheardWorld(): Promise<World> {
     const world = new World();
     world.objects.put(object, text);
@@ -103,7 +103,7 @@ describe('five events', () => {
     return world;
   }
 
-  it('or fewer may come in any order, each of them once or twice: what is counted is what is stored', async () => {
+  it('that come in any order, once, twice or never, count the stored shards', async () => {
     const all = deliveries();
     for (const delivered of all.filter((_, index) => index % DELIVERIES === 0)) {
       const world = await anUnheardWorld();

@@ -1,11 +1,11 @@
-/** What can go wrong in a world, and how often: drawn from its seed, each kind on or off by itself. */
+/** Kinds of faults and their frequency in a world. The seed turns each kind on or off. */
 import type {Chance} from '../support/kernel.ts';
 
 /** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
 export type Faults = {
   /** A message or an object event never arrives. */
   loss: number;
-  /** It arrives twice. */
+  /** A message or an object event arrives twice. */
   duplicate: number;
   /** Seconds that a delivery may take. */
   delay_s: number;
@@ -19,36 +19,36 @@ export type Faults = {
   hang: number;
   /** The process that made the call dies instead of hearing the answer. */
   crash: number;
-  /** A worker's request arrives minutes after its sender gave it up, or is gone itself. */
+  /** A worker's request arrives minutes after its sender gave up or ended. */
   late: number;
   /** A machine's network is away for minutes. */
   cut: number;
-  /** How often a node is lost in an hour. */
+  /** Losses of a node in an hour. */
   preemption: number;
-  /** A zone takes all its nodes within a minute: of every ten minutes. */
+  /** A zone preempts all its nodes within a minute; drawn about every ten minutes. */
   storm: number;
-  /** Of the nodes that are lost: with 30 seconds' notice; vanished; still READY. The rest show PREEMPTED or TERMINATED. */
+  /** Shares of lost nodes: with 30 seconds' notice; vanished; still READY. The rest show PREEMPTED or TERMINATED. */
   notice: number;
   vanish: number;
   deaf: number;
-  /** A node that is gone for Cloud TPU, whose machine works on. */
+  /** A machine that works on without its node. */
   zombie: number;
-  /** READY, and nothing ever boots. */
+  /** A READY node whose machine never boots. */
   stillborn: number;
-  /** An operation that never ends, or that ends in an error which nobody hears. */
+  /** An operation that never ends, or that fails when no function watches. */
   stuck: number;
   /** A queued resource that is suspended before it has brought a node. */
   suspension: number;
-  /** Hosts whose chips nobody can open; nodes of which Cloud TPU says something bad. */
+  /** Hosts whose chips cannot be opened; nodes with a bad health. */
   bad_host: number;
   ill: number;
-  /** A list of nodes shows them as they were up to 90 seconds ago, also those that are gone. */
+  /** A list of nodes is up to 90 seconds behind, and shows nodes that are gone. */
   stale: number;
-  /** A list leaves out half of the nodes that are there. */
+  /** A list leaves out half of the nodes. */
   omission: number;
-  /** worker-api does not answer: of every ten minutes. */
+  /** worker-api does not answer; drawn about every ten minutes. */
   outage: number;
-  /** The zone has nothing to give, is over quota, or does not answer: of every ten minutes. */
+  /** A zone has no capacity, is over quota, or does not answer; drawn about every ten minutes. */
   stockout: number;
   quota: number;
   partition: number;
@@ -60,9 +60,9 @@ export type Faults = {
   lie: number;
   /** Seconds by which the clocks of function instances differ. */
   skew_s: number;
-  /** The share by which a worker's clock runs fast or slow. It compares none of its times with anybody's. */
+  /** The share by which a worker's clock runs fast or slow. Workers compare no times with other machines. */
   drift: number;
-  /** Of the function instances, those that run tomorrow's code while the others run today's. */
+  /** The share of function instances with tomorrow's code. */
   rollout: number;
   /** An instance dies at a dangerous instant: before it publishes, or after it has ended a stream, a run or a life. */
   aim: number;
@@ -72,11 +72,11 @@ export type Faults = {
   permission: number;
   /** A node with our label fits no slot. */
   stray: number;
-  /** Somebody else has a node in a zone of the pool, perhaps under a name of ours. */
+  /** Another owner has a node in a zone of the pool, perhaps with the name of a slot. */
   foreign: number;
   /** The whole database is lost once. */
   wipe: number;
-  /** Somebody drops other content under the name of a stream. */
+  /** A person drops other content under the name of a stream. */
   overwrite: number;
   /** Messages of people, good ones and nonsense. */
   meddling: number;
@@ -126,10 +126,10 @@ const MOST: Faults = {
   meddling: 0.8,
 };
 
-/** Clocks of two instances differ by less: one may be fast, and the other slow. */
+/** Clocks of two instances differ by less. */
 export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
 
-/** A call that was made in the storm may hang for so long in the calm. */
+/** A call of the storm may hang for so long in the calm. */
 export const MOST_LATE_MINUTES = 12;
 
 export const KINDS = Object.keys(MOST) as (keyof Faults)[];
@@ -141,7 +141,7 @@ export function drawFaults(chance: Chance, without: ReadonlySet<string> = new Se
   const share = chance.pick([0, 0.15, 0.3, 0.5, 0.7, 1]);
   const faults = {...CALM};
   for (const kind of KINDS) {
-    // Drawn also when it is left out, so that leaving one kind out changes no other.
+    // A kind without faults is drawn all the same: leaving out one kind changes no other.
     const [on, level] = [chance.happens(share), chance.next()];
     if (on && !without.has(kind)) faults[kind] = level * MOST[kind];
   }

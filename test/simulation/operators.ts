@@ -7,6 +7,7 @@ import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import {anOrder, contraryOf, nonsense} from './operator-messages.ts';
 
 const MOST_MESSAGES = 8;
 
@@ -35,7 +36,7 @@ export class Operators {
         this.#planStream(run, stream, chance.integer(1, 9));
   }
 
-  /** Four runs of about fifty streams; in some worlds each stream of one run is for a slot of its own. */
+  /** Plans four runs of about fifty streams. In some worlds each stream of one run has a fixed slot. */
   #planWide(): void {
     const {chance, objects} = this.#context;
     const fixed = chance.happens(0.5) ? 3 : undefined;
@@ -73,12 +74,12 @@ export class Operators {
       this.#context.after(this.#context.minutes(1, 35), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
-        if (chance.happens(0.15)) this.#say(this.#nonsense(), 'rejected');
+        if (chance.happens(0.15)) this.#say(nonsense(this.#context), 'rejected');
         else this.#order();
       });
   }
 
-  /** A node in the pool's zone that is none of ours, under a name as we give them; not while one of ours was just there. */
+  /** Plans a node of another owner with the name of a slot, unless the slot has a node of Gleaner at that time. */
   planForeign(): void {
     const {chance, store} = this.#context;
     if (!this.#context.strikes('foreign')) return;
@@ -89,7 +90,7 @@ export class Operators {
     });
   }
 
-  /** A node with our label in a zone where its name fits no slot. */
+  /** Plans a node with Gleaner's label whose name fits no slot. */
   planStray(): void {
     if (!this.#context.strikes('stray')) return;
     const [zone = ''] = this.#context.tpus.zones.keys();
@@ -107,68 +108,14 @@ export class Operators {
     tpus.add({name, zone, state: 'READY', ...said, labels, created_at});
   }
 
-  /** Says one thing, and often the contrary soon after: the two may be delivered in either order. */
+  /** Sends an order, and often its contrary soon after. The two may arrive in either order. */
   #order(): void {
     const {chance} = this.#context;
-    const message = this.#anOrder();
+    const message = anOrder(this.#context);
     this.#say(message);
-    const contrary = this.#contraryOf(message);
+    const contrary = contraryOf(message);
     if (contrary && chance.happens(0.5))
       this.#context.after(10_000 * chance.next(), () => this.#say(contrary));
-  }
-
-  #contraryOf(message: Document): Document | undefined {
-    switch (message.action) {
-      case 'pause':
-        return {...message, action: 'resume'};
-      case 'resume':
-        return {...message, action: 'pause'};
-      case 'delete':
-        return {...message, action: 'recreate'};
-      case 'recreate':
-        return {...message, action: 'delete'};
-      case 'configure':
-        return {...message, budget_usd: 0.2};
-      case 'scale':
-        return {...message, workers_per_zone: 2};
-      default:
-        return undefined;
-    }
-  }
-
-  #anOrder(): Document {
-    const {chance, config, tpus} = this.#context;
-    const run = `run-${chance.integer(0, this.#context.isWide ? 3 : 1)}`;
-    const stream = streamId(chance.integer(0, this.#context.isWide ? 14 : 2));
-    const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
-    const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
-    return chance.pick<Document>([
-      {action: 'pause', run},
-      {action: 'pause', run},
-      {action: 'resume', run},
-      {action: 'resume', run},
-      {action: 'start', run},
-      chance.happens(0.6) ? {action: 'stop', run} : {action: 'retry', run},
-      {action: 'retry', run, stream},
-      {action: 'cancel', run, stream},
-      {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
-      {action: 'recreate', worker},
-      {action: 'delete', worker},
-      {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
-      {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
-    ]);
-  }
-
-  #nonsense(): Document {
-    return this.#context.chance.pick<Document>([
-      {action: 'dance'},
-      {action: `${'dance'.repeat(20).slice(0, 98)}💃`},
-      {action: 'pause'},
-      {action: 'pause', run: 'run-0', at: 'noon'},
-      {action: 'scale', workers_per_zone: -1},
-      {action: 'stop', run: 'run-9'},
-      {action: 'delete', worker: 'tpu-us-central1-a-99'},
-    ]);
   }
 
   #say(message: Document, outcome?: 'rejected'): void {
@@ -177,7 +124,7 @@ export class Operators {
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
-  /** A stop is final, whatever is said after it. */
+  /** Sends a message after a stop, which changes nothing: a stop is final. */
   #regret(run: string): void {
     const {chance, invariants} = this.#context;
     invariants.onStop(run);
@@ -186,7 +133,7 @@ export class Operators {
     this.#context.after(this.#context.minutes(1, 10), () => this.#say({action, run}));
   }
 
-  /** After the database was lost: an operator rebuilds at once, late or not at all, and may begin with runs instead of nodes. */
+  /** Plans the rebuild of a lost database: at once, late or never, and perhaps with a start of each run instead. */
   planRecovery(): void {
     const {chance} = this.#context;
     if (chance.happens(0.3)) return;
@@ -196,7 +143,7 @@ export class Operators {
     });
   }
 
-  /** Streams that were dropped and are not complete, unless their run was stopped. */
+  /** Dropped streams that are not complete and whose run is not stopped. */
   unfinished(): {name: string; run: string; stream: string; document: Document | undefined}[] {
     const {store, streams} = this.#context;
     return [...streams.keys()].flatMap(name => {
@@ -208,7 +155,7 @@ export class Operators {
     });
   }
 
-  /** Gives what only people can give, while a stream needs it: money, slots, the word to go on, and another try. */
+  /** Sends what unfinished streams need from an operator: a budget, slots, a resume, or a retry. */
   care(): void {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
@@ -222,7 +169,7 @@ export class Operators {
       this.#say({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
-    // Who deploys may raise what no message can.
+    // No message raises the budget of a month: its deployment does.
     config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
     for (const {name, run, stream, document} of unfinished) {
@@ -239,7 +186,7 @@ export class Operators {
     if (found?.status === 'paused') this.#say({action: 'resume', run});
   }
 
-  /** Says so, or uploads it again, each of its contents in turn: only one fits the shards that are stored. */
+  /** Retries a stream, or drops each of its contents in turn: only one content fits the stored shards. */
   #tryAgain(name: string, run: string, stream: string): void {
     const contents = this.#context.streams.get(name) ?? [];
     const tries = this.#tries.get(name) ?? 0;

@@ -1,4 +1,4 @@
-/** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
+/** The instances of the functions. An instance may die at any call, and two instances may know different facts. */
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -12,14 +12,14 @@ const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission may be taken away. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
-/** What a process was doing when it died is never done. */
+/** A process that dies never ends its work. */
 export type Process = {
   name: string;
   isDead: boolean;
   skew_ms: number;
   code: Code;
   specHashes: Map<string, string>;
-  /** Ticks run in one instance, but for a second one during a deployment. */
+  /** Ticks run in one instance, and in a second instance during a deployment. */
   ticks?: TickQueue;
 };
 
@@ -53,7 +53,7 @@ export class Processes {
     return process;
   }
 
-  /** The instance of on-tick; now and then a new one beside it, as during a deployment. */
+  /** The instance of on-tick; now and then a new instance beside it, as during a deployment. */
   tickInstance(): Process {
     const {chance, isCalm} = this.#context;
     const isDeployed = !isCalm && chance.happens(0.03);
@@ -61,7 +61,7 @@ export class Processes {
     return this.#ticking;
   }
 
-  /** While a release is rolled out, each new instance has the one code or the other; at the end all have the new one. */
+  /** During a rollout each new instance has one of two codes. In the calm all new instances have tomorrow's code. */
   #code(): Code {
     const {today, tomorrow} = this.#codes;
     if (!tomorrow) return today;
@@ -72,7 +72,7 @@ export class Processes {
     for (const process of this.#instances) process.isDead = true;
   }
 
-  /** What the process works with, on behalf of `actor`. */
+  /** The ports of the process, on behalf of `actor`. */
   deps(process: Process, actor?: Actor): Deps {
     const context = this.#context;
     const call = this.calls(process, actor);
@@ -91,7 +91,7 @@ export class Processes {
     };
   }
 
-  /** Through an instance of worker-api, as a worker's request. */
+  /** Asks an instance of worker-api, as the request of a worker does. */
   async #ping(call: Call): Promise<void> {
     await call('ping', () => {
       if (this.#context.isApiOut) throw new Error('worker-api is away');
@@ -129,7 +129,7 @@ export class Processes {
     return new Promise((_, reject) => this.#context.after(ms, () => reject(new Error('no answer'))));
   }
 
-  /** Every call of a service is a moment at which its caller may die, the service may refuse, or its answer may get lost. */
+  /** At every call of a service its caller may die, the service may refuse, or the answer may get lost. */
   calls(process: Process, actor?: Actor): Call {
     const context = this.#context;
     return (verb, effect) =>

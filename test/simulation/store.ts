@@ -1,4 +1,4 @@
-/** The Store in memory: optimistic transactions over versions, each read and each commit a moment of its own. */
+/** The Store in memory, with optimistic transactions over versions. Each read and each commit is a moment of its own. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -8,12 +8,12 @@ type Entry = {data: Document; version: number};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
 
 const ATTEMPTS = 5;
-/** Calls that a transaction waits for a lock. */
+/** Attempts of a transaction to get a lock. */
 const MOST_WAITS = 100;
-/** A transaction whose process died gives its locks up after so long. */
+/** The time after which a transaction of a dead process loses its locks. */
 const LOCK_MS = 20_000;
 
-/** Firestore ends a transaction that is older. */
+/** The longest transaction of Firestore. */
 const TRANSACTION_MS = 270_000;
 
 export class SimStore {
@@ -25,9 +25,9 @@ export class SimStore {
   /** A transaction locks each document that it reads, and another waits for it, as Firestore's do. */
   isPessimistic = false;
   readonly #locks = new Map<string, {owner: object; until: number}>();
-  /** Hears of every document that a commit changed. */
+  /** Called for every document of a commit. */
   onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
-  /** Hears of the documents of a commit when all of them are written. */
+  /** Called with the documents of a commit when all of them are written. */
   onCommitted: (paths: readonly string[]) => void = () => {};
 
   constructor(clockwork: Clockwork) {
@@ -47,7 +47,7 @@ export class SimStore {
     this.#collections.clear();
   }
 
-  /** The Store as one caller sees it, whose calls `call` lets through. */
+  /** The Store of one caller. */
   through(call: Call): Store {
     return {
       get: path => call('get', () => this.#read(path)),
@@ -125,7 +125,7 @@ export class SimStore {
     }
   }
 
-  /** Waits until no other transaction has the document; two that wait for each other lose. */
+  /** Waits until no other transaction has the document. Two transactions that wait for each other lose. */
   async #lock(call: Call, path: string, owner: object): Promise<void> {
     if (!this.isPessimistic) return;
     for (let waits = 0; ; waits++) {

@@ -1,4 +1,4 @@
-/** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
+/** The VMs of nodes: they boot, ask worker-api over a bad network, and are lost in every known manner. */
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -13,7 +13,7 @@ import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
 export const ILL = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
-/** Of nodes that work all the same. */
+/** Symptoms of nodes that work. */
 export const SYMPTOMS = [
   'LOW_MEMORY',
   'OUT_OF_MEMORY',
@@ -21,10 +21,10 @@ export const SYMPTOMS = [
   'EXECUTE_TIMED_OUT',
   'PROJECT_ABUSE',
 ];
-/** What one shows that Google mends or moves. */
+/** States of a node that Google repairs or moves. */
 export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
-/** `cut` says from when until when its network is away. */
+/** `cut` is the time without a network. */
 type Machine = {process: Process; agent: FakeAgent; cut: {from: number; to: number}};
 
 export class Vms {
@@ -84,7 +84,7 @@ export class Vms {
     void life.live();
   }
 
-  /** An extractor may hang or die alone: its process says that it lives, and nothing comes of it. */
+  /** An extractor may hang or die alone: its agent goes on with heartbeats and stores nothing. */
   #extractorCalls(machine: Process, cut: Machine['cut']): Call {
     const extractor = {...machine};
     const call = this.#functions.calls(extractor);
@@ -117,7 +117,7 @@ export class Vms {
     });
   }
 
-  /** Cloud TPU says that something is wrong with a node that works; only of maintenance it says that it comes back. */
+  /** Cloud TPU reports a bad health of a node that works. */
   #fallIll(node: FakeNode): void {
     if (!this.#isThere(node)) return;
     node.health = this.#context.chance.pick(ILL);
@@ -142,8 +142,8 @@ export class Vms {
     return this.#context.tpus.nodes.get(node.name) === node && !this.#context.isCalm;
   }
 
-  /** A zone takes all its nodes back at once. */
-  storm(zone: string): void {
+  /** Preempts all nodes of a zone within a minute. */
+  preemptZone(zone: string): void {
     for (const node of this.#context.tpus.nodes.values())
       if (node.zone === zone && node.state === 'READY')
         this.#context.after(this.#context.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
@@ -170,7 +170,7 @@ export class Vms {
     });
   }
 
-  /** The machine of the node stops; or it works on for a while and does not know that it is none any more. */
+  /** Stops the machine of a node, at once or after minutes without its node. */
   #end(node: FakeNode, why: string): void {
     const machine = this.#vms.get(node);
     if (!machine) return;
@@ -184,11 +184,11 @@ export class Vms {
     this.#context.after(isZombie ? this.#context.minutes(1, 25) : 0, end);
   }
 
-  /** A request over the network: it may not arrive, or late, its answer may not, and its function may die meanwhile. */
+  /** Sends a request over the network. The request and its answer may be late or lost, and the function may die. */
   #ask(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
     const context = this.#context;
     return new Promise(resolve => {
-      // A promise that is settled takes no second answer.
+      // A settled promise ignores a second answer.
       const answer = (given: Answer) => from.isDead || resolve(given);
       const isLate = context.strikes('late');
       context.after(isLate ? context.minutes(1, 20) : this.#functions.latency(), () => {

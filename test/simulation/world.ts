@@ -1,6 +1,6 @@
 /**
- * One world from one seed: the real functions over simulated services, people who drop streams and meddle, a storm of faults,
- * and then a calm in which everything must come to its end.
+ * One world from one seed: the real functions over simulated services, people who drop streams and send messages, a storm of faults,
+ * and a calm in which all work must end.
  */
 
 import type {Document} from '../../shared/ports.ts';
@@ -14,11 +14,11 @@ import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** Everything must have ended so long after the faults did. */
+/** All work must end within so many minutes after the last fault. */
 const CALM_MINUTES = 240;
-/** So often people look whether they have to do something. */
+/** The minutes between two looks of an operator. */
 const CARE_MINUTES = 15;
-/** A world that was at rest for so long stays so. */
+/** A world that rests for so many minutes has ended. */
 const REST_MINUTES = 10;
 
 export type Outcome = {
@@ -28,7 +28,7 @@ export type Outcome = {
   ticks: number;
   isWide: boolean;
   calls: number;
-  /** What happened, and how often. */
+  /** Counts of all that happened. */
   seen: Record<string, number>;
   trace: string[];
 };
@@ -64,7 +64,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   operators.planMessages();
   operators.planForeign();
   operators.planStray();
-  blow(context, vms);
+  changeFaults(context, vms);
   delivery.beat();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   let isLost = false;
@@ -74,14 +74,14 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
+    // A lost database restarts no instance by itself.
     if (chance.happens(0.25)) delivery.processes.killAll();
     operators.planRecovery();
-    if (context.faults.partition > 0) darken(context);
+    if (context.faults.partition > 0) cutZone(context);
   };
   if (context.strikes('wipe')) {
     context.after(chance.between(0.2, 0.8) * storm_ms, loseStore);
-    // The worst moment: all is done, and only the documents know of the nodes that are still there.
+    // The worst moment: all work is done, and only the documents know of the nodes that are left.
     store.onCommit = (path, before, after) => {
       onCommit(path, before, after);
       const isDone =
@@ -126,8 +126,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   };
 }
 
-/** Every few minutes each zone gives nodes or has none, is over quota, does not answer, or takes all its nodes back. */
-function blow(context: Context, vms: Vms): void {
+/** Draws the outages of zones and services anew every few minutes. */
+function changeFaults(context: Context, vms: Vms): void {
   if (context.isCalm) return;
   for (const [name, zone] of context.tpus.zones) {
     zone.soldOut = context.strikes('stockout');
@@ -135,17 +135,17 @@ function blow(context: Context, vms: Vms): void {
     zone.unreachable = context.strikes('partition') || zone.isDark;
     const {soldOut, overQuota, unreachable, isDark} = zone;
     context.note(() => `${name} ${JSON.stringify({soldOut, overQuota, unreachable, isDark})}`);
-    if (context.strikes('storm')) vms.storm(name);
+    if (context.strikes('storm')) vms.preemptZone(name);
   }
   context.isApiOut = context.strikes('outage');
   context.isStoreOut = context.strikes('store_outage');
   context.refused = context.strikes('permission') ? context.chance.pick(PERMISSIONS) : undefined;
   context.invariants.onOutage(context.isApiOut || context.isStoreOut);
-  context.after(context.minutes(3, 12), () => blow(context, vms));
+  context.after(context.minutes(3, 12), () => changeFaults(context, vms));
 }
 
-/** A zone with nodes does not answer until the storm is over: they are there, and no document knows them any more. */
-function darken({chance, tpus}: Context): void {
+/** Cuts a zone with nodes off until the calm: no document knows its nodes. */
+function cutZone({chance, tpus}: Context): void {
   const zone = chance.pick([
     ...[...tpus.nodes.values()].map(node => tpus.zone(node.zone)),
     ...tpus.zones.values(),
