@@ -5,7 +5,8 @@ import type {AddressInfo} from 'node:net';
 import {urlWithToken} from '../../emulator/guard.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports.ts';
-import {aRequest, useTpus} from './tpu-cases.ts';
+import {useTpus} from './tpu-cases.ts';
+import {aRequest} from './tpus-contract.ts';
 
 describe('Tpus: the queue of Cloud TPU', () => {
   const {cloud, client, listUntil} = useTpus();

@@ -3,56 +3,17 @@ import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports.ts';
 import {aConfig} from '../support/builders.ts';
-import {aRequest, useTpus} from './tpu-cases.ts';
+import {useTpus} from './tpu-cases.ts';
+import {aRequest, itKeepsTheContract} from './tpus-contract.ts';
 
 describe('Tpus: nodes of Cloud TPU', () => {
-  const {cloud, client, listUntil} = useTpus();
+  const use = useTpus();
+  const {cloud, client, listUntil} = use;
+  itKeepsTheContract(use);
+
   let tpus: Tpus;
   beforeEach(() => {
     tpus = client();
-  });
-
-  it('a created node appears in a later list as requested', async () => {
-    assert.deepEqual(await tpus.list(), {tpus: [], unreachable: []});
-    assert.equal(await tpus.create(aRequest()), 'started');
-    const [node] = await listUntil(([one]) => one?.state === 'READY');
-    assert.ok(node);
-    const {created_at, ...rest} = node;
-    assert.deepEqual(rest, {
-      name: 'tpu-us-central1-a-0',
-      zone: 'us-central1-a',
-      state: 'READY',
-      health: 'HEALTHY',
-      labels: {gleaner: 'yes', pool: 'tpu'},
-      symptoms: [],
-      queued: null,
-    });
-    assert.equal(new Date(created_at).toISOString(), created_at);
-    assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);
-  });
-
-  it('get returns nodes and queued resources as the list shows them', async () => {
-    await tpus.create(aRequest());
-    const queue = {
-      valid_until_at: new Date(Date.now() + 3_600_000).toISOString(),
-      request_id: '5f5d5f4c-30fe-4f0a-9c5e-6a2b7c8d9e0f',
-    };
-    await tpus.create(aRequest({name: 'tpu-us-central1-a-1', queue}));
-    const listed = await listUntil(found => found.filter(({state}) => state === 'READY').length === 2);
-    for (const tpu of listed) assert.deepEqual(await tpus.get(tpu.name, tpu.zone), tpu);
-  });
-
-  it('get returns undefined for a missing node', async () => {
-    assert.equal(await tpus.get('tpu-us-central1-a-0', 'us-central1-a'), undefined);
-  });
-
-  it('get throws in a zone without an answer', async () => {
-    await tpus.create(aRequest());
-    await cloud().fault('unreachable', 'us-central1-a');
-    await assert.rejects(tpus.get('tpu-us-central1-a-0', 'us-central1-a'), {
-      name: 'TpuError',
-      kind: 'transient',
-    });
   });
 
   it('a node has every property of its request', async () => {
@@ -89,35 +50,6 @@ describe('Tpus: nodes of Cloud TPU', () => {
     }
     assert.equal(accounts[0], account);
     assert.notEqual(accounts[1], account);
-  });
-
-  it('a repeated create answers that the node exists', async () => {
-    assert.equal(await tpus.create(aRequest()), 'started');
-    assert.equal(await tpus.create(aRequest()), 'exists');
-    assert.equal((await tpus.list()).tpus.length, 1);
-  });
-
-  it('a repeated delete succeeds, during the deletion and after it', async () => {
-    await tpus.create(aRequest());
-    assert.equal(await tpus.delete('tpu-us-central1-a-0', 'us-central1-a'), 'started');
-    const again = await tpus.delete('tpu-us-central1-a-0', 'us-central1-a');
-    assert.ok(['started', 'absent'].includes(again));
-    await listUntil(found => found.length === 0);
-    assert.equal(await tpus.delete('tpu-us-central1-a-0', 'us-central1-a'), 'absent');
-  });
-
-  it('a list has the nodes of all zones, and the zones without an answer', async () => {
-    await tpus.create(aRequest());
-    await tpus.create(aRequest({name: 'tpu-us-east5-b-0', zone: 'us-east5-b'}));
-    const places = (await tpus.list()).tpus.map(({name, zone}) => `${zone}/${name}`);
-    assert.deepEqual(places.sort(), ['us-central1-a/tpu-us-central1-a-0', 'us-east5-b/tpu-us-east5-b-0']);
-    await cloud().fault('unreachable', 'us-east5-b');
-    const {tpus: left, unreachable} = await tpus.list();
-    assert.deepEqual(
-      left.map(({name}) => name),
-      ['tpu-us-central1-a-0'],
-    );
-    assert.deepEqual(unreachable, ['us-east5-b']);
   });
 
   it('a preempted node stays in the list as PREEMPTED', async () => {

@@ -50,7 +50,7 @@ describe('a budget', () => {
         for (let index = 0; index < slots; index++) world.drop('my-run', index, someLines(60));
         await world.minutes(4, 0);
         assert.equal(world.agents.size, slots);
-        world.fate.chance.between = () => delete_s;
+        world.tpuFaults.chance.between = () => delete_s;
         await world.minutes(16, 0);
         assert.ok(await world.isAsleep(), await world.describe());
         const {spent_usd} = (await world.run('my-run')) ?? assert.fail();

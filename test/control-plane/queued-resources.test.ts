@@ -83,9 +83,9 @@ describe('a pool with queued resources', () => {
   it('deletes a request at its end, blocks the zone for some minutes, and then asks again', async () => {
     const world = aWorld(QUEUED, {soldOut: true});
     // Cloud TPU forgets the request.
-    world.fate.strikes = kind => kind === 'stuck';
+    world.tpuFaults.strikes = kind => kind === 'stuck';
     await world.until('the wait', () => world.tpus.states()[A0] === 'queue WAITING_FOR_RESOURCES', 9);
-    world.fate.strikes = () => false;
+    world.tpuFaults.strikes = () => false;
     await world.until('the next request', () => world.tpus.made.includes(`${A0}#2`), 60);
     const [first] = await attempts(world);
     assert.match(String(first?.cause), /the queue gave it nothing until/);

@@ -38,8 +38,8 @@ const KINDS = [
   'pause',
   'resume',
   'recreate',
-  'bad weather',
-  'good weather',
+  'lose answers',
+  'lose no answer',
 ] as const;
 
 type Happening = {kind: (typeof KINDS)[number]; which: number};
@@ -169,9 +169,9 @@ class Story {
       case 'recreate':
         if (node) world.control({action: 'recreate', worker: node.name});
         return;
-      case 'bad weather':
+      case 'lose answers':
         return world.outage.begin(0.1, seeded(which));
-      case 'good weather':
+      case 'lose no answer':
         return world.outage.end();
       default:
         kind satisfies never;

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import type {Document} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {textOf} from '../support/function-calls.ts';
 import {ONE_SLOT} from '../support/one-worker.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -121,8 +122,7 @@ describe('a run that is about to end', () => {
     world.queue.length = 0;
     await world.tick();
     const {data} = world.queue.find(({topic}) => topic === 'tasks') ?? assert.fail();
-    const {message} = data as {message: {data: string}};
-    const first = JSON.parse(Buffer.from(message.data, 'base64').toString());
+    const first = JSON.parse(textOf(data));
     assert.deepEqual([first.task, first.run], ['finish', 'my-run'], 'no resync comes before the end');
     await world.deliverNext('tasks');
     const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '001')];

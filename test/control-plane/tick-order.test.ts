@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {metadataObject} from '../../shared/domain/names.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
-import {anIdleWorker, aPausedWorld, methodsOf} from '../support/paused-fleet.ts';
+import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 
@@ -35,7 +35,7 @@ describe('the order of a tick', () => {
     world.deps = {
       ...world.deps,
       store: {
-        ...methodsOf(store),
+        ...store,
         transaction: async work => {
           const result = await store.transaction(work);
           const {status} = (await store.get('runs/poor')) ?? {};

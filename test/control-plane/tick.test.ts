@@ -6,7 +6,7 @@ import {aRun, aStream, at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
 import {seeded} from '../support/kernel.ts';
-import {anIdleWorker, aPausedWorld, methodsOf} from '../support/paused-fleet.ts';
+import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';
 
 const A0 = 'tpu-us-central1-a-0';
 
@@ -20,7 +20,7 @@ function breakTransactions(world: World, fails: () => 'before' | 'after' | undef
     if (how === 'after') throw new NoAnswer('the answer of the transaction was lost');
     return done;
   };
-  world.deps = {...world.deps, store: {...methodsOf(store), transaction}};
+  world.deps = {...world.deps, store: {...store, transaction}};
 }
 
 /** A document that no transaction can read. */
@@ -34,7 +34,7 @@ function breakDocument(world: World, path: string): void {
     },
   });
   const transaction: typeof store.transaction = work => store.transaction(tx => work(broken(tx)));
-  world.deps = {...world.deps, store: {...methodsOf(store), transaction}};
+  world.deps = {...world.deps, store: {...store, transaction}};
 }
 
 describe('a tick in which calls fail', () => {
@@ -149,7 +149,7 @@ describe('a tick in which calls fail', () => {
       if (collection === 'zones') throw new NoAnswer('the zones were not read');
       return store.query(collection, asked);
     };
-    world.deps = {...world.deps, store: {...methodsOf(store), query}};
+    world.deps = {...world.deps, store: {...store, query}};
     world.tpus.node(A0).state = 'PREEMPTED';
     await assert.rejects(world.tick(), NoAnswer);
     assert.deepEqual(world.asked(), [`delete ${A0}#2`]);

@@ -1,4 +1,4 @@
-/** A document of each kind as tests start from it: a good one, with what the test is about changed. */
+/** Valid documents of each kind, with the changes of a test. */
 
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
@@ -12,7 +12,7 @@ import type {Moment} from '../../shared/domain/worker/served-time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu} from '../../shared/ports.ts';
 
-/** When every test begins. */
+/** The beginning of every test. */
 export const T0 = Date.parse('2026-01-02T03:04:05.000Z');
 export const SPEC_HASH = 'a'.repeat(64);
 export const CRC = 'AAAAAA==';
@@ -63,7 +63,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
   };
 }
 
-/** A worker of the slot that its name says, in its second life. */
+/** A worker of the slot of its name, in its second incarnation. */
 export function aWorker(changes: Partial<Worker> = {}): Worker {
   const name = changes.name ?? 'tpu-us-central1-a-0';
   const slot = parseWorkerName(name);
@@ -71,13 +71,13 @@ export function aWorker(changes: Partial<Worker> = {}): Worker {
   return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation: 2, ...changes};
 }
 
-/** What a look shows of a slot: the node of `aWorker` in this state, without a queued resource, unless the changes say otherwise. */
+/** An observation of a slot: the node of `aWorker` in this state and no queued resource. */
 export function found(state: string | null, changes: Partial<Found> = {}): Found {
   const node = {state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], created_at: at(0)};
   return {kind: 'found', ...node, ...changes};
 }
 
-/** The same in the list of all TPUs, with the labels of that life. */
+/** The node of `aWorker` in a list of TPUs. */
 export function aTpu(changes: Partial<Tpu> = {}): Tpu {
   const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '2'};
   return {
@@ -86,7 +86,7 @@ export function aTpu(changes: Partial<Tpu> = {}): Tpu {
   };
 }
 
-/** Shard `shard` of stream my-run/007, with ten samples, of which one is rejected, unless the changes say otherwise. */
+/** Shard `shard` of stream my-run/007, with nine samples and a rejected one. */
 export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
   return {
     shard,
@@ -125,12 +125,12 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
   };
 }
 
-/** A moment at which worker-api has been answering all the time. */
+/** A moment without any outage of worker-api before it. */
 export function moment(now: number): Moment {
   return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
 }
 
-/** The least that must be set. */
+/** The settings that have no default. */
 export const ENVIRONMENT = {
   GLEANER_PROJECT: 'project',
   GLEANER_BUCKET: 'bucket',

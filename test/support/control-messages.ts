@@ -1,14 +1,14 @@
 /** Messages on topic `control`, and their records. */
 import type {World} from './control-plane-harness.ts';
 
-/** Publishes the message and delivers it with all that follows: a tick, and long work. */
+/** Publishes the message and delivers it with all messages that follow: a tick, and tasks. */
 export async function send(world: World, message: string | object) {
   const id = world.control(message);
   await world.deliverAll();
   return {id, ...(await outcomeOf(world, id))};
 }
 
-/** The same, without the tick that follows. */
+/** Publishes the message and delivers it alone. */
 export async function sendAlone(world: World, message: string | object) {
   const id = world.control(message);
   await world.deliverNext('control');

@@ -8,7 +8,7 @@ const ORDERS = Number(process.env.GLEANER_ORDERS ?? 30);
 
 type Job = () => Promise<unknown>;
 
-/** Plays one scene in many orders: the jobs interleave at every use of a port, and `then` must hold in each order. */
+/** Plays a scene in many orders: its jobs interleave at every call of a port, and `then` must hold in each order. */
 export function inEveryOrder(
   title: string,
   scene: {
@@ -32,7 +32,7 @@ export function inEveryOrder(
 
 export const tick = (world: World) => () => world.tick();
 
-/** Delivers so many messages at once, the oldest ones. */
+/** Delivers the oldest messages at once. */
 export const deliver = (world: World, count = 1): Job[] =>
   Array.from({length: count}, () => () => world.deliver());
 

@@ -3,18 +3,9 @@ import {TpuError} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
 import type {Call} from './call.ts';
-import type {Chance, Clockwork} from './kernel.ts';
+import type {TpuFaults} from './tpu-faults.ts';
 import {joined, type Listed, nodeAsListed, queuedAsListed} from './tpu-lists.ts';
 import {type NodeRequest, type QueuedResource, TpuQueue} from './tpu-queue.ts';
-
-/** Delays and faults of Cloud TPU. */
-export type Fate = {
-  readonly clockwork: Clockwork;
-  readonly chance: Pick<Chance, 'happens' | 'between'>;
-  strikes(kind: 'stale' | 'omission' | 'stuck' | 'suspension'): boolean;
-  /** Counts what happens. */
-  see(what: string): void;
-};
 
 /** `before` is the state that the node had until `changed_at`; `from` is the queued resource that brought it. */
 export type FakeNode = Tpu & {
@@ -50,16 +41,16 @@ export class FakeTpus {
   readonly zones = new Map<string, Zone>();
   /** Every request that was accepted, as `name#incarnation`. */
   readonly made: string[] = [];
-  readonly #fate: Fate;
+  readonly #faults: TpuFaults;
   #lately: FakeNode[] = [];
   onReady: (node: FakeNode) => void = () => {};
   onGone: (node: FakeNode) => void = () => {};
   onAskedFor: (request: TpuRequest) => void = () => {};
   onDeleted: (node: FakeNode | undefined) => void = () => {};
 
-  constructor(fate: Fate) {
-    this.#fate = fate;
-    this.queue = new TpuQueue(fate, this);
+  constructor(faults: TpuFaults) {
+    this.#faults = faults;
+    this.queue = new TpuQueue(faults, this);
   }
 
   zone(name: string): Zone {
@@ -94,7 +85,7 @@ export class FakeTpus {
   add({state, queued, ...tpu}: Tpu, metadata: Record<string, string> = {}): void {
     const {name, zone} = tpu;
     if (state !== null) {
-      const was = {before: 'CREATING', changed_at: this.#fate.clockwork.now};
+      const was = {before: 'CREATING', changed_at: this.#faults.clockwork.now};
       this.nodes.set(name, {...tpu, state, queued: null, ...was, metadata, from: null});
     }
     if (queued) this.queue.set(name, {...queued, request: {name, zone, labels: queued.labels, metadata}});
@@ -107,7 +98,7 @@ export class FakeTpus {
   remove(node: FakeNode): void {
     if (this.nodes.get(node.name) !== node) return;
     this.nodes.delete(node.name);
-    const {now} = this.#fate.clockwork;
+    const {now} = this.#faults.clockwork;
     const lately = this.#lately.filter(({changed_at}) => changed_at > now - STALE_MS);
     this.#lately = [...lately, {...node, before: node.state, changed_at: now}];
     this.suspend(node);
@@ -120,8 +111,8 @@ export class FakeTpus {
   }
 
   turn(node: FakeNode, state: string): void {
-    Object.assign(node, {state, before: node.state, changed_at: this.#fate.clockwork.now});
-    this.#fate.see(`a node is: ${state}`);
+    Object.assign(node, {state, before: node.state, changed_at: this.#faults.clockwork.now});
+    this.#faults.see(`a node is: ${state}`);
   }
 
   through(call: Call): Tpus {
@@ -152,7 +143,7 @@ export class FakeTpus {
     if (queue ? this.queue.has(name) : this.nodes.has(name)) return 'exists';
     if (!queue) {
       // A zone without capacity says so at once, or in an operation that no function watches.
-      if (soldOut && this.#fate.chance.happens(0.3)) return 'started';
+      if (soldOut && this.#faults.chance.happens(0.3)) return 'started';
       if (soldOut)
         throw new TpuError('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
       if (overQuota) throw new TpuError('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
@@ -169,13 +160,13 @@ export class FakeTpus {
     const node = this.nodes.get(name);
     const isThere = queued ? queued.request.zone === zone : node?.zone === zone;
     if (!isThere) return 'absent';
-    if (this.#fate.strikes('stuck')) return 'started';
+    if (this.#faults.strikes('stuck')) return 'started';
     // A node that is not of the queued resource outlives it.
     const own = node && (!queued || node.from === queued) ? node : undefined;
     this.onDeleted(own);
     if (queued) this.queue.become(queued, 'DELETING');
     if (own) this.turn(own, 'DELETING');
-    this.#fate.clockwork.after(this.#fate.chance.between(5, 90) * 1000, () => {
+    this.#faults.clockwork.after(this.#faults.chance.between(5, 90) * 1000, () => {
       if (own) this.remove(own);
       if (queued && this.queue.holds(queued)) this.queue.delete(name);
     });
@@ -183,7 +174,7 @@ export class FakeTpus {
   }
 
   make({name, zone, labels, metadata}: NodeRequest, from: QueuedResource | null): void {
-    const {chance, clockwork} = this.#fate;
+    const {chance, clockwork} = this.#faults;
     const created_at = iso(clockwork.now);
     const was = {
       before: 'CREATING',
@@ -194,8 +185,8 @@ export class FakeTpus {
     };
     const node = {name, zone, state: 'CREATING', ...was, labels, metadata, created_at, from};
     this.nodes.set(name, node);
-    this.#fate.see('a node is: CREATING');
-    if (this.#fate.strikes('stuck')) {
+    this.#faults.see('a node is: CREATING');
+    if (this.#faults.strikes('stuck')) {
       // The operation never ends, or it fails after minutes and its node is gone.
       if (chance.happens(0.5)) this.#later(node, chance.between(60, 600), () => this.remove(node));
       return;
@@ -209,7 +200,7 @@ export class FakeTpus {
   }
 
   #later(node: FakeNode, delay_s: number, then: () => void): void {
-    this.#fate.clockwork.after(delay_s * 1000, () => {
+    this.#faults.clockwork.after(delay_s * 1000, () => {
       if (this.nodes.get(node.name) === node) then();
     });
   }
@@ -222,20 +213,20 @@ export class FakeTpus {
 
   /** A list may be behind and show an earlier state, or leave out nodes. */
   #listNodes(): Listed {
-    const {tpus, unreachable} = this.#nodesAt(this.#fate.strikes('stale'));
-    if (!this.#fate.strikes('omission')) return {tpus, unreachable};
-    return {tpus: tpus.filter(() => this.#fate.chance.happens(0.5)), unreachable};
+    const {tpus, unreachable} = this.#nodesAt(this.#faults.strikes('stale'));
+    if (!this.#faults.strikes('omission')) return {tpus, unreachable};
+    return {tpus: tpus.filter(() => this.#faults.chance.happens(0.5)), unreachable};
   }
 
   #nodesAt(isStale: boolean): Listed {
-    const since = this.#fate.clockwork.now - STALE_MS;
+    const since = this.#faults.clockwork.now - STALE_MS;
     const ghosts = this.#lately.filter(node => node.changed_at > since && !this.nodes.has(node.name));
     const nodes = [...this.nodes.values(), ...(isStale ? ghosts : [])];
     return this.#answered(nodes.map(node => nodeAsListed(node, isStale && node.changed_at > since)));
   }
 
   #listQueue(): Listed {
-    const {now} = this.#fate.clockwork;
+    const {now} = this.#faults.clockwork;
     return this.#answered([...this.queue.values()].map(queued => queuedAsListed(queued, now)));
   }
 

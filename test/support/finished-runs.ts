@@ -2,7 +2,7 @@ import {World} from './control-plane-harness.ts';
 import {ONE_SLOT} from './lost-store.ts';
 import {someLines} from './shard-plan.ts';
 
-/** Every document of runs, streams and shards, without the fields that say when it was written and what it cost. */
+/** Every document of runs, streams and shards, without its times and costs. */
 export async function documentsOf(world: World) {
   const runs = await world.store.query('runs');
   const streams = (await Promise.all(runs.map(({path}) => world.store.query(`${path}/streams`)))).flat();

@@ -19,5 +19,5 @@ export function runCases(cases: readonly Case[]): void {
     });
 }
 
-/** How many of so many workers have ended their first incarnation. */
+/** The number of workers that have ended their first incarnation. */
 export const ended = async (world: World, workers: number) => workers - (await firstLives(world)).length;

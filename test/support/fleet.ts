@@ -1,4 +1,4 @@
-/** A fleet at work in a test world, and what tests ask about it. */
+/** A fleet at work in a test world, and questions of tests about it. */
 
 import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -46,7 +46,7 @@ export const firstLives = async (world: World, zone = ZONE) =>
       worker.phase !== 'gone',
   );
 
-/** How often streams of the run were charged for their machines. */
+/** The number of faults that the streams of the run are charged. */
 export async function faults(world: World): Promise<number> {
   const streams = await world.store.query(`runs/${RUN}/streams`);
   return streams.reduce((sum, {data}) => sum + Number(data.faults), 0);
@@ -60,10 +60,10 @@ export function silence(world: World, isSilent: (name: string) => boolean = () =
   for (const [name, agent] of world.agents) agent.silent ||= isSilent(name);
 }
 
-/** Minutes in which agents say that they live, and do nothing else. */
+/** Minutes in which agents send heartbeats and do nothing else. */
 export const wait = (world: World, minutes: number) => world.minutes(minutes, 0);
 
-/** Stops the creates of the zone, as five boots in a row that stayed unheard do. */
+/** Stops the creates of the zone, as five silent boots in a row do. */
 export async function stopCreates(world: World): Promise<void> {
   const now = iso(world.now);
   const {bundle} = world.deps.config;

@@ -16,10 +16,11 @@ import {aConfig, T0} from './builders.ts';
 import type {Call} from './call.ts';
 import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
-import {FakeTpus, type Fate} from './fake-tpus.ts';
+import {FakeTpus} from './fake-tpus.ts';
 import {askWorkerApi, eventOf, type Handlers, messageData, type Topic} from './function-calls.ts';
 import {Interleaver, Outage, storeThrough} from './interleaver.ts';
 import {Clockwork} from './kernel.ts';
+import {calm} from './tpu-faults.ts';
 
 export type Message = {id: string; topic: Topic; data: unknown};
 
@@ -51,14 +52,9 @@ export class FunctionWorld {
   readonly published: Message[] = [];
   readonly logs: {severity: string; message: string}[] = [];
   /** Cloud TPU has no faults and no delays, unless a test gives it some. */
-  readonly fate: Fate = {
-    clockwork: this.clockwork,
-    chance: {happens: () => false, between: () => 0},
-    strikes: () => false,
-    see() {},
-  };
+  readonly tpuFaults = calm(this.clockwork);
   readonly objects = new FakeBucket(() => this.now);
-  readonly tpus = new FakeTpus(this.fate);
+  readonly tpus = new FakeTpus(this.tpuFaults);
   readonly interleaver = new Interleaver();
   readonly outage = new Outage();
   /** worker-api answers neither agents nor pings. */

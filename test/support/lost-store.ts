@@ -27,7 +27,7 @@ export function orphanAlerts(world: World): string[] {
   return world.logs.filter(({message}) => /have no document/.test(message)).map(({message}) => message);
 }
 
-/** A world whose database was lost when some of my-run's two streams was stored. */
+/** A world whose database was lost when three shards of my-run's two streams were stored. */
 export async function aWipedWorld(): Promise<World> {
   const world = new World(ONE_SLOT);
   world.objects.put('datasets/my-run/run.json', '{"seed": 7, "priority": 3}');

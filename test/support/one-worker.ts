@@ -1,4 +1,4 @@
-/** A world with one slot, its worker at work on my-run/000, and the end that each loss of that worker must come to. */
+/** A world with one slot and its worker at work on my-run/000, and the end that must follow each loss of that worker. */
 import assert from 'node:assert/strict';
 import {World} from './control-plane-harness.ts';
 import {someLines} from './shard-plan.ts';
@@ -6,7 +6,7 @@ import {someLines} from './shard-plan.ts';
 export const A0 = 'tpu-us-central1-a-0';
 export const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
-/** A world in which A0 works on a stream of ten shards, and has stored few of them or none. */
+/** A world in which A0 works on a stream of ten shards and has stored few shards or none. */
 export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
   const world = new World(set);
   world.drop('my-run', 0, someLines(20));
@@ -14,7 +14,7 @@ export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Pro
   return world;
 }
 
-/** The same with the first shard stored and counted. */
+/** A world in which A0 has stored the first of ten shards. */
 export async function aWorldWithAShard(set: Record<string, string> = ONE_SLOT): Promise<World> {
   const world = new World(set);
   world.drop('my-run', 0, someLines(20));

@@ -1,9 +1,9 @@
-/** Another run beside the one that a test is about. */
+/** Another run beside the run of a test. */
 import assert from 'node:assert/strict';
 import type {World} from './control-plane-harness.ts';
 import {someLines} from './shard-plan.ts';
 
-/** In the same world, a run of another person ends well. */
+/** Runs and completes a run of another person in the same world. */
 export async function assertOthersGoOn(world: World): Promise<void> {
   world.drop('other', 0, someLines(5, 'other'));
   await world.untilAsleep();

@@ -27,15 +27,3 @@ export function anIdleWorker(changes: Partial<Worker>): Worker {
   const heard = {heartbeat_at: at(0), progress_at: at(0), ready_at: at(0), provider_state: 'READY'};
   return aWorker({phase: 'idle', health: 'HEALTHY', usd_per_hour: 1, ...heard, ...changes});
 }
-
-/** The Store's methods, to be replaced one by one. */
-export function methodsOf(store: World['deps']['store']): World['deps']['store'] {
-  return {
-    get: path => store.get(path),
-    query: (collection, query) => store.query(collection, query),
-    count: (collection, where) => store.count(collection, where),
-    sum: (collection, fields) => store.sum(collection, fields),
-    transaction: work => store.transaction(work),
-    close: () => store.close(),
-  };
-}

@@ -38,7 +38,7 @@ export async function aStoredWorld(texts = TEXTS): Promise<World> {
   return world;
 }
 
-/** A tick and the message that it publishes to end the run. False if the task failed and waits for another tick. */
+/** Runs a tick and its task that ends the run. False if the task failed and waits for another tick. */
 export async function endRun(world: World): Promise<boolean> {
   await world.tick();
   return deliverFinish(world);

@@ -1,7 +1,8 @@
 /** Queued resources: requests for nodes that wait until their zone has room. */
 import type {Queued, Refusal} from '../../shared/domain/worker/provider-states.ts';
 import type {TpuRequest} from '../../shared/ports.ts';
-import type {FakeTpus, Fate} from './fake-tpus.ts';
+import type {FakeTpus} from './fake-tpus.ts';
+import type {TpuFaults} from './tpu-faults.ts';
 
 /** The part of a request that its node keeps. */
 export type NodeRequest = Pick<TpuRequest, 'name' | 'zone' | 'labels' | 'metadata'>;
@@ -11,12 +12,12 @@ const MINUTE_S = 60;
 
 /** The queued resources of all zones, by name. */
 export class TpuQueue extends Map<string, QueuedResource> {
-  readonly #fate: Fate;
+  readonly #faults: TpuFaults;
   readonly #tpus: FakeTpus;
 
-  constructor(fate: Fate, tpus: FakeTpus) {
+  constructor(faults: TpuFaults, tpus: FakeTpus) {
     super();
-    this.#fate = fate;
+    this.#faults = faults;
     this.#tpus = tpus;
   }
 
@@ -24,12 +25,12 @@ export class TpuQueue extends Map<string, QueuedResource> {
     const queued = {state: '', initiator: 'USER', error: null, request, valid_until_at};
     this.set(request.name, queued);
     this.become(queued, 'ACCEPTED');
-    this.#after(this.#fate.chance.between(1, 40), () => this.#provide(queued));
+    this.#after(this.#faults.chance.between(1, 40), () => this.#provide(queued));
   }
 
   become(queued: QueuedResource, state: string): void {
     queued.state = state;
-    this.#fate.see(`a queued resource is: ${state}`);
+    this.#faults.see(`a queued resource is: ${state}`);
   }
 
   /** Whether no other request has its name by now. */
@@ -43,7 +44,7 @@ export class TpuQueue extends Map<string, QueuedResource> {
     if (!this.holds(queued) || ['DELETING', 'SUSPENDING', 'SUSPENDED'].includes(queued.state)) return;
     this.become(queued, 'SUSPENDING');
     queued.initiator = 'SERVICE';
-    this.#after(this.#fate.chance.between(0, 3) * MINUTE_S, () => {
+    this.#after(this.#faults.chance.between(0, 3) * MINUTE_S, () => {
       if (queued.state !== 'SUSPENDING') return;
       this.become(queued, 'SUSPENDED');
       const node = this.#tpus.nodes.get(name);
@@ -53,21 +54,21 @@ export class TpuQueue extends Map<string, QueuedResource> {
 
   /** Tries again and again until the zone has room or the request is over. */
   #provide(queued: QueuedResource): void {
-    const {chance, clockwork} = this.#fate;
+    const {chance, clockwork} = this.#faults;
     const {name, zone} = queued.request;
     if (!this.holds(queued) || !['ACCEPTED', 'WAITING_FOR_RESOURCES'].includes(queued.state)) return;
     const {soldOut, overQuota} = this.#tpus.zone(zone);
     if (overQuota) this.#fail(queued, 'quota');
     else if (clockwork.now > Date.parse(queued.valid_until_at ?? '')) this.#fail(queued, 'no-capacity');
-    else if (this.#fate.strikes('suspension')) this.suspend(queued);
+    else if (this.#faults.strikes('suspension')) this.suspend(queued);
     else if (soldOut) {
       this.become(queued, 'WAITING_FOR_RESOURCES');
       // A stuck request is forgotten.
-      if (!this.#fate.strikes('stuck')) this.#after(chance.between(20, 90), () => this.#provide(queued));
+      if (!this.#faults.strikes('stuck')) this.#after(chance.between(20, 90), () => this.#provide(queued));
     } else if (this.#tpus.nodes.has(name)) this.#fail(queued, 'bad-request');
     else {
       this.become(queued, 'PROVISIONING');
-      if (!this.#fate.strikes('stuck')) this.#tpus.make(queued.request, queued);
+      if (!this.#faults.strikes('stuck')) this.#tpus.make(queued.request, queued);
     }
   }
 
@@ -77,6 +78,6 @@ export class TpuQueue extends Map<string, QueuedResource> {
   }
 
   #after(delay_s: number, then: () => void): void {
-    this.#fate.clockwork.after(delay_s * 1000, then);
+    this.#faults.clockwork.after(delay_s * 1000, then);
   }
 }

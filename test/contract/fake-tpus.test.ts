@@ -1,0 +1,36 @@
+import type {Tpus} from '../../shared/ports.ts';
+import {callAtOnce} from '../support/call.ts';
+import {FakeTpus} from '../support/fake-tpus.ts';
+import {Clockwork} from '../support/kernel.ts';
+import {calm} from '../support/tpu-faults.ts';
+import {itKeepsTheContract, type TpuCloud} from './tpus-contract.ts';
+
+const FLAGS = {unreachable: 'unreachable', stockout: 'soldOut', quota: 'overQuota'} as const;
+
+describe('Tpus: in memory', () => {
+  let clockwork: Clockwork;
+  let fake: FakeTpus;
+  let tpus: Tpus;
+  beforeEach(() => {
+    clockwork = new Clockwork(Date.now());
+    fake = new FakeTpus(calm(clockwork));
+    tpus = fake.through(callAtOnce);
+  });
+
+  const listUntil: TpuCloud['listUntil'] = async isReached => {
+    for (let settled = 0; settled < 9; settled++) {
+      const {tpus: found} = await tpus.list();
+      if (isReached(found)) return found;
+      clockwork.runDue();
+    }
+    throw new Error('The list never is as wanted');
+  };
+
+  itKeepsTheContract({
+    client: () => tpus,
+    listUntil,
+    fault: async (kind, zone) => {
+      fake.zone(zone)[FLAGS[kind]] = true;
+    },
+  });
+});
