@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const [A0, A1] = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
-const TWO_SLOTS = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2'};
 
 /** Two TPUs, and a run whose streams 005 and 006 are theirs, one each. */
 async function aFixedWorld(lines: [number, number]): Promise<World> {

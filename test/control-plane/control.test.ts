@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {outcomeOf, send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {aWorkingWorld} from '../support/one-worker.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a control message that is rejected', () => {

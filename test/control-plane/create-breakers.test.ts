@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/state/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, ZONE, zoneOf} from '../support/fleet.ts';
+import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
+import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';

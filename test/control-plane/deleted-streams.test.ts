@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
 describe('a stream object that is deleted', () => {
   it('under a worker is recorded once, in its stream and in the events, and at the end in its run', async () => {

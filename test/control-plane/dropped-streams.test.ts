@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {World} from '../support/control-plane-harness.ts';
-import {ONE_SLOT} from '../support/one-worker.ts';
 import {rejections} from '../support/other-run.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';

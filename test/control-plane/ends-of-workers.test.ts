@@ -11,9 +11,9 @@ import {
   silence,
   wait,
   workersOf,
-  ZONE,
 } from '../support/fleet.ts';
 import {type Case, ended, runCases} from '../support/fleet-cases.ts';
+import {ZONE} from '../support/places.ts';
 
 const CASES: Case[] = [
   {

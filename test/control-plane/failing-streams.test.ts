@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const IN_PRODUCTION = {GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'};

@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict';
 import {aTpu} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, B0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const B0 = 'tpu-europe-west4-b-0';
 
 describe('a node with our label and without a document', () => {
   const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};

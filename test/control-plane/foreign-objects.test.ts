@@ -1,8 +1,8 @@
 /** Objects that are not what their names say, or whose names say nothing. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {ONE_SLOT} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('objects that are no streams', () => {

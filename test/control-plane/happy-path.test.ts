@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
 import {seeded} from '../support/kernel.ts';
+import {A0, A1} from '../support/places.ts';
 import {BAD_LINE, someLines} from '../support/shard-plan.ts';
-
-const A0 = 'tpu-us-central1-a-0';
-const A1 = 'tpu-us-central1-a-1';
 
 describe('a run from its streams to its end', () => {
   it('stores every sample of the dropped streams once, and leaves no TPU and no message', async () => {

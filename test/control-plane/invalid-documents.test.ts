@@ -3,10 +3,8 @@ import {workerRecords} from '../../shared/control-plane/state/documents.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, ONE_SLOT} from '../support/one-worker.ts';
+import {A0, A1, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const A1 = 'tpu-us-central1-a-1';
 
 describe('a document with an invalid field', () => {
   const spoil = (world: World, path: string, change: Document) =>

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type {World} from '../support/control-plane-harness.ts';
-import {A0, aWorkingWorld} from '../support/one-worker.ts';
+import {aWorkingWorld} from '../support/one-worker.ts';
+import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('the totals of a run that has ended', () => {

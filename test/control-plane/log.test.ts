@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../shared/control-plane/state/log.ts';
 import {at, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-const A0 = 'tpu-us-central1-a-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 const LABELS = 'logging.googleapis.com/labels';
 
 describe('the log', () => {

@@ -4,7 +4,8 @@ import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aStoringFleet, ONE_SLOT, orphanAlerts, ZONE} from '../support/lost-store.ts';
+import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
+import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** One worker that has stored some shards of a long stream. */

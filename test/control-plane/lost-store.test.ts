@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aStoringFleet, orphanAlerts, ZONE} from '../support/lost-store.ts';
+import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
+import {A0, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('an empty database', () => {

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/state/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aWipedWorld, ONE_SLOT} from '../support/lost-store.ts';
+import {aWipedWorld} from '../support/lost-store.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('work under a lost database', () => {

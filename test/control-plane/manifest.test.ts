@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {World} from '../support/control-plane-harness.ts';
-import {ONE_SLOT} from '../support/lost-store.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 type Frozen = {name: string; spec: {seed: number}; spec_hash: string};

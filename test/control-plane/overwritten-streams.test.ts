@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aWorldWithAShard, ONE_SLOT, untilAShard} from '../support/one-worker.ts';
+import {aWorldWithAShard, untilAShard} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';

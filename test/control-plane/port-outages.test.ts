@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
 import {aTpu} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0, A1, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const A0 = 'tpu-us-central1-a-0';
-const A1 = 'tpu-us-central1-a-1';
-const TWO_SLOTS = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2'};
 
 /** Makes every call of this port fail until the returned function is called. */
 function cutOff<K extends 'bus' | 'tpus' | 'objects'>(world: World, port: K): () => void {

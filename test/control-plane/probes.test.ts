@@ -1,16 +1,7 @@
 /** Probes of the silence brake, and the workers that it holds. */
 import assert from 'node:assert/strict';
-import {
-  aFleet,
-  brakeOf,
-  firstLives,
-  RUN,
-  silence,
-  stopCreates,
-  wait,
-  workersOf,
-  ZONE,
-} from '../support/fleet.ts';
+import {aFleet, brakeOf, firstLives, RUN, silence, stopCreates, wait, workersOf} from '../support/fleet.ts';
+import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const NO_CHURN = {GLEANER_SHORT_LIFE_S: '1'};

@@ -1,11 +1,9 @@
 /** Zones and hosts that give less than they are asked for. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {A0, B0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-const A0 = 'tpu-us-central1-a-0';
-const B0 = 'tpu-europe-west4-b-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 const LINES = someLines(12);
 
 function aWorld(set: Record<string, string>): World {

@@ -3,11 +3,9 @@ import assert from 'node:assert/strict';
 import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
 import {aTpu, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0, B0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-const A0 = 'tpu-us-central1-a-0';
-const B0 = 'tpu-europe-west4-b-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 const QUEUED = {...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource', GLEANER_QUEUE_S: '1800'};
 const LINES = someLines(12);
 

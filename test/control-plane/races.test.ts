@@ -3,11 +3,9 @@ import assert from 'node:assert/strict';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, dropAfter, inEveryOrder, tick} from '../support/every-order.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {deliverFinish, endRun, isFinish} from '../support/stored-run.ts';
-
-const A0 = 'tpu-us-central1-a-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
 describe('at the same time', () => {
   inEveryOrder('the end of a run and a further stream: the stream is worked on', {

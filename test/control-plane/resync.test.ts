@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type {Document} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {textOf} from '../support/function-calls.ts';
-import {ONE_SLOT} from '../support/one-worker.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** Another run has the only TPU; a few resyncs have seen all that was dropped. */

@@ -1,10 +1,9 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, A1, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const A1 = 'tpu-us-central1-a-1';
 
 describe('a worker that does not know that it was replaced', () => {
   it('is told to exit where it is of an earlier incarnation, and changes nothing', async () => {

@@ -3,10 +3,9 @@ import {parseValue, tpuMessage, workerRequest} from '../../shared/contracts/sche
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-const A0 = 'tpu-us-central1-a-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 const KINDS = [
   paths.run('my-run'),
   paths.stream('my-run', '000'),

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import {runRecords} from '../../shared/control-plane/state/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {World} from '../support/control-plane-harness.ts';
-import {aFleet, faults, RUN, workersOf, ZONE} from '../support/fleet.ts';
+import {aFleet, faults, RUN, workersOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
+import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** Every worker falls silent as soon as it is at work, until the run is paused. */

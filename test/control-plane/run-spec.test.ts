@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {ONE_SLOT} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('run.json', () => {

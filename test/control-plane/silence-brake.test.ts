@@ -15,9 +15,9 @@ import {
   silence,
   wait,
   workersOf,
-  ZONE,
 } from '../support/fleet.ts';
 import {type Case, ended, runCases} from '../support/fleet-cases.ts';
+import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';

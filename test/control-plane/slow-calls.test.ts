@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-const A0 = 'tpu-us-central1-a-0';
 const ONE_SLOT = {
   GLEANER_ZONES: 'us-central1-a',
   GLEANER_WORKERS_PER_ZONE: '1',

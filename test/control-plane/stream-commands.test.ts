@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {aWorkingWorld} from '../support/one-worker.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('cancel and retry of streams', () => {

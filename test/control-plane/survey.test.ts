@@ -10,7 +10,7 @@ import {goneStreams, runsAnywhere} from '../../shared/control-plane/streams/gone
 import {shardObject} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
-import {ONE_SLOT} from '../support/lost-store.ts';
+import {ONE_SLOT} from '../support/places.ts';
 
 describe('a survey of the bucket', () => {
   it('names the missing shard and counts the shards behind it', async () => {

@@ -4,8 +4,7 @@ import {runRecords, streamRecords, workerRecords} from '../../shared/control-pla
 import {metadataObject} from '../../shared/domain/names.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
 import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';
-
-const A0 = 'tpu-us-central1-a-0';
+import {A0} from '../support/places.ts';
 
 describe('the order of a tick', () => {
   it('has budgets and deletes before creates, creates before long work, and reads no metadata.json itself', async () => {

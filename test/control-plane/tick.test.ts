@@ -7,8 +7,7 @@ import type {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
 import {seeded} from '../support/kernel.ts';
 import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';
-
-const A0 = 'tpu-us-central1-a-0';
+import {A0} from '../support/places.ts';
 
 /** Lets `fails` say for every transaction of the functions whether it fails, and whether its commit was written all the same. */
 function breakTransactions(world: World, fails: () => 'before' | 'after' | undefined): void {

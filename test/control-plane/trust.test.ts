@@ -6,7 +6,8 @@ import {recordEvent} from '../../shared/control-plane/state/event-log.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
 import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {aWorkingWorld} from '../support/one-worker.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */

@@ -1,7 +1,7 @@
 /** Several objects of one stream index, and contents that changed, under a lost database. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {ONE_SLOT} from '../support/lost-store.ts';
+import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a stream with several objects under a lost database', () => {

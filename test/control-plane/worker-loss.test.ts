@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import type {Store} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, A1, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const A1 = 'tpu-us-central1-a-1';
 
 describe('a TPU that is lost', () => {
   const losses: {name: string; lose: (world: World) => void; cause: RegExp}[] = [

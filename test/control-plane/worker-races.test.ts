@@ -3,10 +3,8 @@ import assert from 'node:assert/strict';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, inEveryOrder, tick} from '../support/every-order.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const A0 = 'tpu-us-central1-a-0';
-const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
 describe('at the same time', () => {
   inEveryOrder('a tick and the first words of an agent: its TPU is kept', {

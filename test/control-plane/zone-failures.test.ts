@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {A0, assertRecovered, aWorldWithAShard, ONE_SLOT} from '../support/one-worker.ts';
+import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, B0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-
-const B0 = 'tpu-europe-west4-b-0';
 
 describe('a zone without capacity', () => {
   it('is passed over for the next zone, and tried again later', async () => {

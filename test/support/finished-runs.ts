@@ -1,5 +1,5 @@
 import {World} from './control-plane-harness.ts';
-import {ONE_SLOT} from './lost-store.ts';
+import {ONE_SLOT} from './places.ts';
 import {someLines} from './shard-plan.ts';
 
 /** Every document of runs, streams and shards, without its times and costs. */

@@ -4,9 +4,9 @@ import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {World} from './control-plane-harness.ts';
+import {ZONE} from './places.ts';
 import {someLines} from './shard-plan.ts';
 
-export const ZONE = 'us-central1-a';
 export const RUN = 'my-run';
 
 /** So many workers in each zone, each at work on a long stream of its own. */

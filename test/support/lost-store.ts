@@ -1,11 +1,8 @@
 /** Worlds whose database is lost while nodes and shards are there. */
 
 import {World} from './control-plane-harness.ts';
+import {ONE_SLOT, ZONE} from './places.ts';
 import {someLines} from './shard-plan.ts';
-
-export const ZONE = 'us-central1-a';
-export const A0 = `tpu-${ZONE}-0`;
-export const ONE_SLOT = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '1'};
 
 /** A world with `size` workers in one zone. Each works on its own stream and has stored a shard of it. */
 export async function aStoringFleet(size: number, settings: Record<string, string> = {}): Promise<World> {

@@ -1,10 +1,8 @@
 /** A world with one slot and its worker at work on my-run/000, and the end that must follow each loss of that worker. */
 import assert from 'node:assert/strict';
 import {World} from './control-plane-harness.ts';
+import {A0, ONE_SLOT} from './places.ts';
 import {someLines} from './shard-plan.ts';
-
-export const A0 = 'tpu-us-central1-a-0';
-export const ONE_SLOT = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'};
 
 /** A world in which A0 works on a stream of ten shards and has stored few shards or none. */
 export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
