@@ -152,7 +152,10 @@ export class FakeAgent {
   async #storeNext(left: Plan[]): Promise<void> {
     for (let plan = left[0]; plan; plan = left[0]) {
       const isStored = await this.isStored(plan);
-      if (typeof isStored === 'object') return void (await this.release('failed', isStored));
+      if (typeof isStored === 'object') {
+        await this.release('failed', isStored);
+        return;
+      }
       if (!isStored && plan.final) await this.storeMetadata();
       if (!isStored) await this.store(plan);
       left.shift();
