@@ -1,8 +1,10 @@
 /** A control plane over a store file: counted ports, a clock that scenes step, and messages that scenes deliver. */
+
 import type {TaskMessage} from '../../shared/contracts/schemas.ts';
 import {handleControlMessage} from '../../shared/control-plane/handlers/control-message.ts';
 import {handleTaskMessage} from '../../shared/control-plane/handlers/task-message.ts';
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
+import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
@@ -22,6 +24,7 @@ export function depsOf(
     ping: async () => {},
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     ticks: new TickQueue({now: given.now, sleep: async () => {}}),
+    activeRuns: new ActiveRuns(),
     specHashes: new Map(),
     startupScript: async () => '',
     ...given,

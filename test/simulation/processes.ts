@@ -1,5 +1,7 @@
 /** The instances of the functions. Any of them may die at any call, and two of them may know different things. */
+
 import type {Request, Response} from '@google-cloud/functions-framework';
+import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -18,6 +20,7 @@ export type Process = {
   isDead: boolean;
   skew_ms: number;
   code: Code;
+  activeRuns: ActiveRuns;
   specHashes: Map<string, string>;
   /** Ticks run in one instance, but for a second one during a deployment. */
   ticks?: TickQueue;
@@ -48,7 +51,14 @@ export class Processes {
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process: Process = {name, isDead: false, skew_ms, specHashes: new Map(), code};
+    const process: Process = {
+      name,
+      isDead: false,
+      skew_ms,
+      activeRuns: new ActiveRuns(),
+      specHashes: new Map(),
+      code,
+    };
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
@@ -86,6 +96,7 @@ export class Processes {
       log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
       config: context.config,
       ticks: this.#ticksOf(process),
+      activeRuns: process.activeRuns,
       specHashes: process.specHashes,
       startupScript: async () => '#!/bin/bash\n',
     };

@@ -1,5 +1,7 @@
 /** The VMs of the nodes: they boot, speak to worker-api over a bad network, and are taken away in every known manner. */
+
 import type {Request, Response} from '@google-cloud/functions-framework';
+import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import {type Answer, SimAgent} from './agent.ts';
@@ -54,6 +56,7 @@ export class Vms {
       name: `${node.name}#${incarnation}`,
       isDead: false,
       skew_ms: 0,
+      activeRuns: new ActiveRuns(),
       specHashes: new Map(),
       code,
     };

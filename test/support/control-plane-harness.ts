@@ -1,4 +1,5 @@
 /** The real functions and rules in a small world without clocks: its bucket, TPUs, messages and agents do one thing at a time. */
+
 import assert from 'node:assert/strict';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
 import {onControl} from '../../functions/on-control.ts';
@@ -8,6 +9,7 @@ import {onTick} from '../../functions/on-tick.ts';
 import {onTpu} from '../../functions/on-tpu.ts';
 import {workerApi} from '../../functions/worker-api.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
+import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
@@ -98,6 +100,7 @@ export class World {
       log: (severity, message) => void this.logs.push({severity, message}),
       config: aConfig(this.settings),
       ticks: aTickQueue(),
+      activeRuns: new ActiveRuns(),
       specHashes: new Map(),
       startupScript: async () => '#!/bin/bash\n',
     };
