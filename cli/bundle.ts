@@ -4,14 +4,15 @@ import {join, relative} from 'node:path';
 import {create} from 'tar';
 import {WORKER_FOLDER} from './python.ts';
 
-const PACKAGES = ['gleaner_worker', 'gleaner_reader'];
+/** The modules of both packages, the lock files, and the script that makes the environment. */
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$|^python-environment\.sh$/;
 
-/** Packs the worker bundle for a TPU VM: packages and lock files. The same files give the same bytes. */
+/** Packs the worker bundle for a TPU VM. The same files give the same bytes. */
 export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
   const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
-    .filter(entry => entry.isFile() && /\.(py|lock)$/.test(entry.name))
+    .filter(entry => entry.isFile())
     .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
-    .filter(name => PACKAGES.includes(name.split('/')[0] as string) || name.endsWith('.lock'))
+    .filter(name => PACKED.test(name))
     .sort();
   const stream = create({cwd: WORKER_FOLDER, gzip: true, portable: true, noMtime: true}, files);
   const chunks: Buffer[] = [];

@@ -53,6 +53,7 @@ export async function printEnvironment(where: Where): Promise<void> {
     CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: base,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: base,
+    CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER: base,
     CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: tokenFile(info.dir),
     CLOUDSDK_CORE_PROJECT: info.project,
     CLOUDSDK_CORE_DISABLE_PROMPTS: '1',

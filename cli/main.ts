@@ -1,4 +1,4 @@
-import {Command, InvalidArgumentError, Option} from 'commander';
+import {Argument, Command, InvalidArgumentError, Option} from 'commander';
 import {LocalCloudError} from '../emulator/errors.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
 import {printable} from '../shared/contracts/printable.ts';
@@ -115,6 +115,19 @@ program
   .addOption(dir('folder of a local cloud; a stopped cloud permits only --dry-run'))
   .addOption(json())
   .action(async (run, options) => (await import('./rebuild.ts')).rebuild(run, options));
+
+program
+  .command('tick')
+  .description('ask for a tick now; or pause, resume or show the job that asks for one every minute')
+  .addArgument(
+    new Argument('[action]', 'what to do').choices(['now', 'pause', 'resume', 'state']).default('now'),
+  )
+  .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
+  .option('--dry-run', 'change nothing: print the gcloud command')
+  .addOption(port())
+  .addOption(dir('folder of a running local cloud'))
+  .addOption(json())
+  .action(async (action, options) => (await import('./tick.ts')).tick(action, options));
 
 /** Port with a lower bound: 0 for a server, which may use any free port, and 1 for a client. */
 function portNumber(text: string, least: number): number {

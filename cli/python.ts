@@ -17,7 +17,7 @@ const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEB
 
 let environment: Promise<string> | undefined;
 
-/** Path of the Python in the worker's environment, created by the function of `startup.sh` that TPU VMs use. */
+/** Path of the Python in the worker's environment, created by the function `make_environment` that TPU VMs use. */
 export function workerPython(say: (line: string) => void): Promise<string> {
   environment ??= makeEnvironment(say);
   return environment;

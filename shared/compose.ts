@@ -1,6 +1,7 @@
 import {readFile} from 'node:fs/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Config} from './contracts/config.ts';
+import {ActiveRuns} from './control-plane/state/active-runs.ts';
 import type {Deps} from './control-plane/state/deps.ts';
 import {jsonLog} from './control-plane/state/log.ts';
 import {TickQueue} from './control-plane/state/tick-queue.ts';
@@ -28,6 +29,7 @@ export function composeDeps(config: Config): Deps {
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
     ticks: new TickQueue({now: Date.now, sleep}),
+    activeRuns: new ActiveRuns(),
     specHashes: new Map(),
     startupScript,
   };

@@ -11,6 +11,7 @@ export type Part = {name: string; tiers: readonly Tier[]; run: (run: Run, tier: 
 
 export const isTier = (text: string): text is Tier => TIERS.some(tier => tier === text);
 
+const SHELL_SCRIPTS = ['worker-startup/startup.sh', 'worker-startup/python-environment.sh', '.ci/run'];
 const BIN = `${ROOT}node_modules/.bin/`;
 const LOCK = `${ROOT}test/worker/requirements.lock`;
 const BEFORE_MERGE: Tier[] = ['fast', 'full'];
@@ -130,7 +131,7 @@ async function pyright(run: Run): Promise<Counts> {
 
 async function shellcheck(run: Run): Promise<Counts> {
   if (spawnSync('shellcheck', ['--version']).error === undefined)
-    return wholly(await run('shellcheck', ['worker-startup/startup.sh', '.ci/run']));
+    return wholly(await run('shellcheck', SHELL_SCRIPTS));
   if (process.env.CI) throw new Error('shellcheck is missing, and CI needs it');
   await run('echo', ['skipped: shellcheck is not installed']);
   return {passed: 0, failed: 0, skipped: 1};

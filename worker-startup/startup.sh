@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Boots a Gleaner worker: makes a Python environment from a lock file with hashes, fetches the worker bundle by its sha256, and
+# Boots a Gleaner worker: fetches the worker bundle by its sha256, makes a Python environment from a lock file with hashes, and
 # starts the agent.
 #
 # The script is the same for every VM and reads all settings of the VM from its metadata server. Every boot may run the script.
-# `source` only defines its functions; the `gleaner` command uses `make_environment DIR LOCK_FILE`.
+# A node's metadata holds this file alone; `python-environment.sh` comes with the bundle.
+# `source` only defines the functions of both files; the `gleaner` command uses `make_environment DIR LOCK_FILE`.
 #
 # Environment (all optional):
 #   GLEANER_HOME           folder of all files (default /opt/gleaner)
@@ -16,7 +17,6 @@
 set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks this option; commands that must succeed end with `|| fail`
 
-readonly APT_LOCK_WAIT_S="${APT_LOCK_WAIT_S:-300}"
 readonly HEARTBEAT_S=5
 
 say() {
@@ -27,8 +27,6 @@ fail() {
   say "$*"
   exit 1
 }
-
-# --- the VM's metadata ---------------------------------------------------------------------------------------------
 
 # metadata PATH: prints one value. Waits for the start of the server; status 22 stands for an absent value.
 # curl reads the address and tokens from standard input, because other users of a machine see the arguments of a command.
@@ -66,8 +64,6 @@ read_metadata() {
   done
 }
 
-# --- heartbeats to worker-api ----------------------------------------------------------------------------------------
-
 # beat PID: sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
 beat() {
   local parent=$1 token answer body
@@ -100,62 +96,8 @@ stop_beating() {
   BEAT_PID=''
 }
 
-# --- Python and its packages -----------------------------------------------------------------------------------------
-
 sha256_of() {
   if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1
-}
-
-# find_python: prints the path of the first Python from 3.11 on.
-find_python() {
-  local name
-  for name in python3.11 python3.12 python3.13 python3.14 python3; do
-    # sys.executable is the program itself, where the name may be a shim of a version manager.
-    if command -v "$name" >/dev/null &&
-      "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
-      return
-    fi
-  done
-  return 1
-}
-
-# apt_install PACKAGE...: installs packages. Waits for the locks of another apt, which may run for minutes at boot.
-apt_install() {
-  say "Installing $*"
-  local deadline=$((SECONDS + APT_LOCK_WAIT_S))
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
-  # apt itself waits for the lock of dpkg, but not for the lock of its lists.
-  until { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; do
-    ((SECONDS < deadline)) || fail "Failed to install $* in $APT_LOCK_WAIT_S s: see apt's message above"
-    sleep 2
-  done
-}
-
-ensure_python() {
-  find_python || {
-    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it'
-    apt_install python3.11 python3.11-venv python3-pip
-    find_python || fail 'Failed to find Python 3.11 or later, also after installing python3.11'
-  }
-}
-
-# ensure_uv PYTHON LOCK: installs the locked uv where it is missing, and prints its path.
-ensure_uv() {
-  local python=$1 lock=$2 folder unfinished
-  folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
-  if [[ ! -x $folder/bin/uv ]]; then
-    unfinished="$folder.unfinished.$$"
-    clear_unfinished "$folder"
-    if ! "$python" -m pip --version >/dev/null 2>&1; then
-      command -v apt-get >/dev/null || fail "Failed to install uv: $python has no pip; install pip"
-      apt_install python3-pip
-    fi
-    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore \
-      --no-deps --require-hashes --target "$unfinished" --requirement "$lock" >&2 ||
-      fail 'Failed to install uv with pip: see the message above'
-    publish "$unfinished" "$folder"
-  fi
-  printf '%s\n' "$folder/bin/uv"
 }
 
 # publish FROM TO: renames a finished folder atomically. Keeps a folder TO that another process has published first.
@@ -174,39 +116,6 @@ clear_unfinished() {
     [[ ! -e $left ]] || kill -0 "${left##*.}" 2>/dev/null || rm -rf "$left"
   done
 }
-
-# make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
-# Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
-make_environment() {
-  local dir=$1 lock=$2 wanted python uv unfinished uv_lock
-  [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
-  export UV_CACHE_DIR="${UV_CACHE_DIR:-${GLEANER_HOME:-/opt/gleaner}/uv-cache}"
-  wanted=$(sha256_of "$lock")
-  if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
-    mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
-    uv_lock="$(dirname "$lock")/uv-requirements.lock"
-    [[ -f $uv_lock ]] || uv_lock="$(dirname "${BASH_SOURCE[0]}")/uv-requirements.lock"
-    [[ -f $uv_lock ]] || fail "Failed to make $dir: there is no uv-requirements.lock beside $lock"
-    python=$(ensure_python) || exit 1
-    uv=$(ensure_uv "$python" "$uv_lock") || exit 1
-    say "Making $dir from $lock with $python"
-    clear_unfinished "$dir"
-    unfinished="$dir.unfinished.$$"
-    "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
-      fail "Failed to make $unfinished: see uv's message above"
-    # The first attempt uses only the cache and no network. The hashes check every cached package.
-    "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
-      "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
-      fail "Failed to install what $lock names: see uv's message above"
-    printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
-    [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
-    publish "$unfinished" "$dir"
-    rm -rf "$dir.unfinished.old.$$"
-  fi
-  printf '%s\n' "$dir/bin/python"
-}
-
-# --- the bundle ------------------------------------------------------------------------------------------------------
 
 # fetch_bundle: fetches the worker bundle by its sha256 where it is missing, and prints its folder.
 fetch_bundle() {
@@ -255,15 +164,11 @@ platform() {
   fi
 }
 
-# --- memory ----------------------------------------------------------------------------------------------------------
-
 # keep_memory: makes malloc keep freed memory for the next shard, which has the same size. Fresh pages for each shard cost a tenth
 # of the speed on a VM (docs/benchmarks.md).
 keep_memory() {
   export MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=$((1 << 40))
 }
-
-# --- main ------------------------------------------------------------------------------------------------------------
 
 main() {
   local command bundle lock python platform
@@ -279,6 +184,9 @@ main() {
   start_beating
   platform=$(platform) || exit 1
   bundle=$(fetch_bundle) || exit 1
+  [[ -f $bundle/python-environment.sh ]] || fail "Failed to start: the worker bundle $BUNDLE holds no python-environment.sh"
+  # shellcheck source=/dev/null
+  source "$bundle/python-environment.sh"
   lock="$bundle/requirements.lock"
   [[ $platform != tpu ]] || lock="$bundle/requirements-tpu.lock"
   python=$(make_environment "${GLEANER_ENVIRONMENTS:-$GLEANER_HOME}/env-$(sha256_of "$lock" | cut -c 1-16)" "$lock") || exit 1
@@ -294,7 +202,10 @@ main() {
   exec "$python" -m gleaner_worker.agent
 }
 
-# `source` (also in `bash -c 'source …'`) only defines the functions of this file.
+# `source` (also in `bash -c 'source …'`) only defines functions.
 if [[ ${BASH_SOURCE[0]:-$0} == "$0" ]]; then
   main "$@"
+else
+  # shellcheck source=/dev/null
+  source "$(dirname "${BASH_SOURCE[0]}")/python-environment.sh"
 fi

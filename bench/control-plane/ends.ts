@@ -6,13 +6,14 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {manifestObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Document, Store, Transaction} from '../../shared/ports.ts';
+import {depsOf} from '../../test/support/deps.ts';
 import {SceneBucket} from './bucket.ts';
 import {fillEnding, metadataTexts, RUN} from './ending-documents.ts';
 import {metered, noUsage} from './meter.ts';
 import {configOf, NOW, nodesOf, type Size} from './scene.ts';
 import type {Ended} from './scene-work.ts';
 import {Stopwatch} from './stopwatch.ts';
-import {depsOf, tpusOf} from './world.ts';
+import {tpusOf} from './world.ts';
 
 const MOST_TICKS = 60;
 

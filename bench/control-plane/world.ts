@@ -1,32 +1,19 @@
 /** A control plane over a store file: counted ports, a clock that scenes step, and messages that scenes deliver. */
+
 import type {TaskMessage} from '../../shared/contracts/schemas.ts';
 import {handleControlMessage} from '../../shared/control-plane/handlers/control-message.ts';
 import {handleTaskMessage} from '../../shared/control-plane/handlers/task-message.ts';
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
-import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document, Store, Tpu, Tpus} from '../../shared/ports.ts';
+import {depsOf} from '../../test/support/deps.ts';
 import {SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';
 import {configOf, NOW, nodesOf, putAll, RUNS, type Size, streamNames, workersOf} from './scene.ts';
 
 type Options = {latency_ms: number};
-
-/** Ports that do nothing, and the given ones. */
-export function depsOf(
-  given: Pick<Deps, 'store' | 'objects' | 'bus' | 'tpus' | 'now' | 'config'> & Partial<Deps>,
-): Deps {
-  return {
-    ping: async () => {},
-    log: (severity, message) => severity === 'ERROR' && console.error(message),
-    ticks: new TickQueue({now: given.now, sleep: async () => {}}),
-    specHashes: new Map(),
-    startupScript: async () => '',
-    ...given,
-  };
-}
 
 /** Cloud TPU that shows these nodes and accepts every request. */
 export function tpusOf(nodes: () => Tpu[]): Tpus {

@@ -24,69 +24,93 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
   };
 }
 
-/** Selects the sums as `sum_0` and so on, in the order of the fields. */
+/**
+ * Selects the sums as `sum_0` and so on, in the order of the fields. The JSON of a number counts; the JSON of any other value starts with
+ * a character that no number has, and counts as 0.
+ */
 export function sumFields(collection: CollectionPath, fields: readonly string[]): Sql {
-  const sums = fields.map(
-    (_, index) => `sum(case when ${TYPE} in ('integer', 'real') then ${NUMBER} end) as sum_${index}`,
-  );
-  return {
-    sql: `select ${sums.join(', ')} from documents where collection = ?`,
-    values: [...fields.flatMap(field => [jsonPath(field), jsonPath(field)]), collection],
-  };
+  const sums = fields.map((field, index) => `total(data -> ${jsonPath(field)}) as sum_${index}`);
+  return {sql: `select ${sums.join(', ')} from documents where collection = ?`, values: [collection]};
 }
 
 const NOTHING: Sql = {sql: '', values: []};
 const ID_ORDER: Sql = {sql: ' order by id', values: []};
 
 /** `json_type` is null for a missing field, and 'null' for a field that holds null. */
-const TYPE = 'json_type(data, ?)';
+function typeOf(field: string): string {
+  return `json_type(data, ${jsonPath(field)})`;
+}
+
+function textOf(field: string): string {
+  return `json_extract(data, ${jsonPath(field)})`;
+}
+
 /**
  * The text of a number beyond 2^53 may have no decimal point. Read as a 64-bit integer, the number would not equal its original double.
  */
-const NUMBER = 'cast(json_extract(data, ?) as real)';
-const TEXT = 'json_extract(data, ?)';
+function numberOf(field: string): string {
+  return `cast(${textOf(field)} as real)`;
+}
+
+/** The expressions of an index that serves filters on this field. SQLite compares them with those of a query as texts. */
+export function indexOn(field: string): string {
+  return `collection, ${textOf(field)}, ${typeOf(field)}`;
+}
 
 /** Compares a value only with values of its own type. */
 function matching({field, op, value}: Filter): Sql {
   if (op === 'in') {
-    const choices = (value as Value[]).map(choice => matching({field, op: '==', value: choice}));
+    const choices = value as Value[];
+    if (choices.every(choice => typeof choice === 'string'))
+      return {
+        sql: `${textOf(field)} in (${choices.map(() => '?')}) and ${typeOf(field)} = 'text'`,
+        values: choices,
+      };
+    const each = choices.map(choice => matching({field, op: '==', value: choice}));
     return {
-      sql: choices.map(({sql}) => `(${sql})`).join(' or '),
-      values: choices.flatMap(({values}) => values),
+      sql: each.map(({sql}) => `(${sql})`).join(' or '),
+      values: each.flatMap(({values}) => values),
     };
   }
-  const path = jsonPath(field);
   const operator = op === '==' ? '=' : op;
-  if (value === null) return {sql: `${TYPE} = 'null'`, values: [path]};
+  if (value === null) return {sql: `${typeOf(field)} = 'null'`, values: []};
   if (typeof value === 'string')
-    return {sql: `${TYPE} = 'text' and ${TEXT} ${operator} ?`, values: [path, path, value]};
+    return {sql: `${textOf(field)} ${operator} ? and ${typeOf(field)} = 'text'`, values: [value]};
   if (typeof value === 'number')
-    return {sql: `${TYPE} in ('integer', 'real') and ${NUMBER} ${operator} ?`, values: [path, path, value]};
+    return {
+      sql: `${typeOf(field)} in ('integer', 'real') and ${numberOf(field)} ${operator} ?`,
+      values: [value],
+    };
+  if (op === '==')
+    return {sql: `${textOf(field)} = ${Number(value)} and ${typeOf(field)} = '${value}'`, values: []};
   return {
-    sql: `case ${TYPE} when 'false' then 0 when 'true' then 1 end ${operator} ?`,
-    values: [path, Number(value)],
+    sql: `case ${typeOf(field)} when 'false' then 0 when 'true' then 1 end ${operator} ?`,
+    values: [Number(value)],
   };
 }
 
 function present(field: string): Sql {
-  return {sql: `${TYPE} is not null`, values: [jsonPath(field)]};
+  return {sql: `${typeOf(field)} is not null`, values: []};
 }
 
 /** Orders null, booleans, numbers, text, then lists and maps. Lists and maps keep the order of ids. */
 function ordering(field: string, direction: 'asc' | 'desc' = 'asc'): Sql {
-  const path = jsonPath(field);
-  const rank = `case ${TYPE} when 'null' then 0 when 'false' then 1 when 'true' then 2 when 'integer' then 3
+  const type = typeOf(field);
+  const rank = `case ${type} when 'null' then 0 when 'false' then 1 when 'true' then 2 when 'integer' then 3
     when 'real' then 3 when 'text' then 4 when 'array' then 5 else 6 end`;
-  const value = `case ${TYPE} when 'integer' then ${NUMBER} when 'real' then ${NUMBER} when 'text' then ${TEXT} end`;
+  const number = numberOf(field);
+  const value = `case ${type} when 'integer' then ${number} when 'real' then ${number} when 'text' then ${textOf(field)} end`;
   return {
     sql: ` order by ${rank} ${direction}, ${value} ${direction}, id ${direction}`,
-    values: [path, path, path, path, path],
+    values: [],
   };
 }
 
+/** The path of the field as a literal: an index is used only where no part of its expression is a parameter. */
 function jsonPath(field: string): string {
-  return `$${field
+  const path = field
     .split('.')
     .map(name => `."${name}"`)
-    .join('')}`;
+    .join('');
+  return `'$${path.replaceAll("'", "''")}'`;
 }

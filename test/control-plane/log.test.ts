@@ -16,7 +16,7 @@ describe('the log', () => {
   );
   const written = () => JSON.parse(lines.splice(0).join(''));
 
-  it('is one JSON line an entry, with what is searched for as labels of text', () => {
+  it('writes each entry as one JSON line with searchable labels', () => {
     log('WARNING', 'a lease\nran out', {
       run: 'my-run',
       stream: '007',
@@ -37,14 +37,14 @@ describe('the log', () => {
     assert.deepEqual(written(), {severity: 'INFO', time: at(0), message: 'nothing'});
   });
 
-  it('is printable, and one line, whatever it names', () => {
+  it('writes any text as one printable line', () => {
     const message = '\u001b[2J\u009b2J\u202e\u2028\u2029 red';
     log('ERROR', message);
     assert.match(lines[0] ?? '', /^[\x20-\x7e]+\n$/);
     assert.equal(written().message, message);
   });
 
-  it('says for which call of which function, and belongs to its trace', async () => {
+  it('labels a line with its function, its message and its trace', async () => {
     const [trace, span] = ['4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7'];
     const call = {function: 'on-control', message_id: '17', traceparent: `00-${trace}-${span}-01`};
     await duringCall(call, async () => {
@@ -66,7 +66,7 @@ describe('the log', () => {
     assert.equal(written()[LABELS], undefined);
   });
 
-  it('of two calls at once keeps them apart', async () => {
+  it('keeps the labels of two simultaneous calls apart', async () => {
     const call = (message_id: string) =>
       duringCall({function: 'on-object', message_id}, async () => {
         await new Promise(resolve => setImmediate(resolve));

@@ -31,6 +31,7 @@ describe('gcloud on the local cloud', function () {
       CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
+      CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER: `${cloud.url}/`,
       // Low thresholds: gcloud transfers small files in the way of large files.
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED: 'true',
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_THRESHOLD: '10M',
@@ -121,9 +122,18 @@ describe('gcloud on the local cloud', function () {
     assert.deepEqual(event.data.message?.attributes, {who: 'me'});
     await assert.rejects(
       gcloud('pubsub topics publish weather --message=x'),
-      /NOT_FOUND.*weather.*control, tpu/,
+      /NOT_FOUND.*weather.*control, tick, tpu/,
     );
     assert.match(await gcloud('pubsub topics list'), /topics\/control/);
+  });
+
+  it('runs the job of the tick', async () => {
+    const before = seen().filter(event => event.function === 'on-tick').length;
+    await gcloud('scheduler jobs run gleaner-tick --location=us-central1');
+    await until(
+      'the tick arrived',
+      () => seen().filter(event => event.function === 'on-tick').length > before,
+    );
   });
 
   it('creates, lists, describes and deletes TPUs, and shows the reason of a refusal', async () => {

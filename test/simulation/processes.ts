@@ -3,6 +3,7 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
+import {type Memory, newMemory} from '../support/deps.ts';
 import {askWorkerApi} from '../support/function-calls.ts';
 import type {Code, Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
@@ -18,7 +19,7 @@ export type Process = {
   isDead: boolean;
   skew_ms: number;
   code: Code;
-  specHashes: Map<string, string>;
+  memory: Memory;
   /** Ticks run in one instance, and in a second instance during a deployment. */
   ticks?: TickQueue;
 };
@@ -48,7 +49,7 @@ export class Processes {
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
-    const process: Process = {name, isDead: false, skew_ms, specHashes: new Map(), code};
+    const process: Process = {name, isDead: false, skew_ms, memory: newMemory(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
@@ -86,7 +87,7 @@ export class Processes {
       log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
       config: context.config,
       ticks: this.#ticksOf(process),
-      specHashes: process.specHashes,
+      ...process.memory,
       startupScript: async () => '#!/bin/bash\n',
     };
   }

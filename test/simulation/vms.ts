@@ -2,6 +2,7 @@
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
+import {newMemory} from '../support/deps.ts';
 import {type Answer, FakeAgent} from '../support/fake-agent.ts';
 import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
 import {askWorkerApi} from '../support/function-calls.ts';
@@ -56,7 +57,7 @@ export class Vms {
       name: `${node.name}#${incarnation}`,
       isDead: false,
       skew_ms: 0,
-      specHashes: new Map(),
+      memory: newMemory(),
       code,
     };
     const drift = 1 + faults.drift * chance.between(-1, 1);

@@ -14,6 +14,7 @@ import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Store} from '../../shared/ports.ts';
 import {aConfig, T0} from './builders.ts';
 import type {Call} from './call.ts';
+import {depsOf, newMemory} from './deps.ts';
 import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
 import {FakeTpus} from './fake-tpus.ts';
@@ -61,6 +62,7 @@ export class FunctionWorld {
   isApiOut = false;
   /** worker-api answers agents and refuses the pings of the tick. */
   isPingRefused = false;
+  readonly #memory = newMemory();
   deps: Deps;
   store: Store;
 
@@ -85,7 +87,8 @@ export class FunctionWorld {
       await this.interleaver.pause();
       return this.outage.around(verb, effect);
     };
-    return {
+    return depsOf({
+      ...this.#memory,
       store: storeThrough(call, this.interleaver, this.store),
       objects: this.objects.through(call),
       tpus: this.tpus.through(call),
@@ -102,9 +105,7 @@ export class FunctionWorld {
       log: (severity, message) => void this.logs.push({severity, message}),
       config: aConfig(this.settings),
       ticks: aTickQueue(),
-      specHashes: new Map(),
-      startupScript: async () => '#!/bin/bash\n',
-    };
+    });
   }
 
   /** The same cloud under another configuration. */
@@ -117,8 +118,7 @@ export class FunctionWorld {
   async wipe(): Promise<void> {
     await this.store.close();
     this.store = openSqliteStore(':memory:', () => 0);
-    const {specHashes} = this.deps;
-    this.deps = {...this.#compose(), specHashes};
+    this.deps = this.#compose();
   }
 
   #publish(topic: string, text: string): string {

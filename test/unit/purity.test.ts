@@ -5,7 +5,7 @@ import {fileURLToPath} from 'node:url';
 
 const DOMAIN = fileURLToPath(new URL('../../shared/domain/', import.meta.url));
 
-/** What a rule must not do, as code; comments and the text of strings are taken out before the search. */
+/** Code that a rule must not contain. Comments and the text of strings are removed before the search. */
 const FORBIDDEN: [RegExp, string][] = [
   [/\bDate\s*\.\s*now\b/, 'reads the clock'],
   [/\bnew\s+Date\b(?!\s*\(\s*[^\s)])/, 'reads the clock'],
@@ -20,7 +20,7 @@ const FORBIDDEN: [RegExp, string][] = [
   [/^(let|var)\s/m, 'keeps state between calls'],
 ];
 
-/** Everything in the text of a rule that makes it more than a rule. `file` is its path in the domain. */
+/** Impure parts of the text of a rule. `file` is its path in the domain. */
 function impurities(text: string, file = 'rule.ts'): string[] {
   const found: string[] = [];
   const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, ' ');

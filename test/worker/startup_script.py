@@ -82,7 +82,7 @@ def start(cloud, storage, home, **env):
     )
 
 
-def a_bundle(storage, cloud, change=lambda tar: None):
+def a_bundle(storage, cloud, change=lambda tar: None, leave_out=None):
     """A bundle whose agent prints its environment."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -96,7 +96,9 @@ def a_bundle(storage, cloud, change=lambda tar: None):
             member = tarfile.TarInfo(name)
             member.size = len(text)
             tar.addfile(member, io.BytesIO(text))
-        tar.add(os.path.join(WORKER, "uv-requirements.lock"), "uv-requirements.lock")
+        for name in ("uv-requirements.lock", "python-environment.sh"):
+            if name != leave_out:
+                tar.add(os.path.join(WORKER, name), name)
         change(tar)
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     storage.put(BUCKET, f"bundles/{digest}.tar.gz", buffer.getvalue())

@@ -9,15 +9,17 @@ import tarfile
 import pytest
 
 from build import BUCKET
+from environment import WORKER
 from startup_script import SCRIPT, a_bundle, bash, start
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_script_has_no_finding_of_shellcheck():
+@pytest.mark.parametrize("name", ["startup.sh", "python-environment.sh"])
+def test_a_script_has_no_finding_of_shellcheck(name):
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
-    result = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True)
+    result = subprocess.run(["shellcheck", os.path.join(WORKER, name)], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout
 
 
@@ -154,6 +156,14 @@ def test_a_bundle_with_a_path_outside_is_not_unpacked(cloud, storage, home, chan
     assert result.returncode != 0
     assert reason in result.stderr
     assert not (home / f"bundle-{digest}").exists()
+
+
+def test_a_bundle_without_the_script_of_the_environment_is_refused(cloud, storage, home):
+    a_bundle(storage, cloud, leave_out="python-environment.sh")
+    result = start(cloud, storage, home)
+    assert result.returncode != 0
+    assert "holds no python-environment.sh" in result.stderr
+    assert "agent" not in result.stdout
 
 
 def test_an_unwanted_vm_stops_its_setup(cloud, storage, home):

@@ -1,5 +1,6 @@
 import type {Config} from '../../contracts/config.ts';
 import type {Bus, Now, Objects, Store, Tpus} from '../../ports.ts';
+import type {ActiveRuns} from './active-runs.ts';
 import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
 
@@ -16,6 +17,7 @@ export type Deps = {
   config: Config;
   /** The ticks of this instance. */
   ticks: TickQueue;
+  activeRuns: ActiveRuns;
   /** Cache of spec hashes by run. */
   specHashes: Map<string, string>;
   /** Text of `worker-startup/startup.sh`, part of every node's metadata. */

@@ -95,18 +95,38 @@ async function registerNewest(deps: Deps, parent: Run, {stream, object, generati
 }
 
 /** Pending streams to read for one choice: each costs a read, and the worker needs a single stream. */
-const PAGE = 3;
+const PAGE = 2;
 
-/** Yields the stream that is leased to the worker already, then pending streams in the order of service of their runs. */
+/** Age up to which requests share the list of active runs. A grant reads its run again in its transaction, whatever the age. */
+const SHARED_MS = 2000;
+
+/** Yields streams of the shared list of active runs. Then yields those of runs that became active since, so no worker waits for them. */
 async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: string): AsyncGenerator<Open> {
+  const began_ms = deps.now();
+  const shared = await deps.activeRuns.readSince(began_ms - SHARED_MS, deps);
+  yield* candidatesOf(deps, worker, servedFirst(shared, worker, loaded), asker);
+  const known = new Set(shared.map(({run}) => run));
+  const present = await deps.activeRuns.readSince(began_ms, deps);
+  const others = present.filter(({run}) => !known.has(run));
+  yield* candidatesOf(deps, worker, servedFirst(others, worker, loaded), asker);
+}
+
+/** The runs that may serve the worker, in their order of service. */
+function servedFirst(active: readonly Run[], worker: Worker, loaded: Loaded): Run[] {
+  return (
+    active
+      .filter(run => isRunnable(run) && run.pool === worker.pool && !whyNotCarried(run, worker.usd_per_hour))
+      .map(found => ({found, ...candidateOf(found, '')}))
+      .sort(byPreference(loaded))
+      .map(({found}) => found)
+      // Runs without a pending stream at the last tick come last: each would cost a search.
+      .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)))
+  );
+}
+
+/** Yields the stream that is leased to the worker already, then pending streams of each run. */
+async function* candidatesOf(deps: Deps, worker: Worker, runs: Run[], asker: string): AsyncGenerator<Open> {
   const invalid = (error: Error) => deps.log('ERROR', error.message);
-  const active = await deps.store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
-  const runs = runRecords
-    .parseAll(active, invalid)
-    .filter(run => isRunnable(run) && run.pool === worker.pool && !whyNotCarried(run, worker.usd_per_hour))
-    .map(found => ({found, ...candidateOf(found, '')}))
-    .sort(byPreference(loaded))
-    .map(({found}) => found);
   const work = parseWork(worker.work);
   const parent = runs.find(({run}) => run === work?.run);
   if (parent && work) {
@@ -137,6 +157,10 @@ async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: st
   }
 }
 
+function isServedOut({affinity, streams_pending, streams_in_progress}: Run): boolean {
+  return affinity === 'any' && streams_pending === 0 && streams_in_progress > 0;
+}
+
 /** Reads pending streams of the run from the place of the asker on. Too few streams there: reads from the first stream on too. */
 async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[]> {
   const streams = paths.streams(run.run);
@@ -153,13 +177,14 @@ async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[
 }
 
 async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run, stream}: Stream) {
-  const [parent, current, worker] = [
-    await runRecords.get(tx, run),
-    await streamRecords.get(tx, run, stream),
-    await workerRecords.get(tx, request.worker),
-  ];
+  const holder = requesterOf(request);
+  // The stream comes first: a lost race costs a single read.
+  const current = await streamRecords.get(tx, run, stream);
+  if (!current || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
+  const parent = await runRecords.get(tx, run);
+  const worker = await workerRecords.get(tx, request.worker);
   const now = deps.now();
-  if (!parent || !isRunnable(parent) || !current || !worker || worker.incarnation !== request.incarnation)
+  if (!parent || !isRunnable(parent) || !worker || worker.incarnation !== request.incarnation)
     return undefined;
   const refused = whyModelRefused(String(parent.spec?.model), deps.config.ceilings);
   if (refused) {
@@ -168,8 +193,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     return undefined;
   }
   if (whyNotCarried(parent, worker.usd_per_hour)) return undefined;
-  const holder = requesterOf(request);
-  if (!isAlive(worker) || !(isClaimable(current) || isLeasedTo(current, holder))) return undefined;
+  if (!isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
   if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;

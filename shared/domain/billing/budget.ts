@@ -79,7 +79,9 @@ function wholeBudget(
 ): {why: string | undefined; left_usd: number} {
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
   const of_month = {
-    spent_usd: (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
+    // Without a ceiling the sum over all workers is not needed.
+    spent_usd:
+      max_budget_usd === null ? 0 : (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
     leaving_usd,
   };
   const why =

@@ -13,7 +13,7 @@ import {decideConfigure, decideScale} from '../../../shared/domain/settings.ts';
 import type {Phase} from '../../../shared/domain/worker/worker.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 
-/** What each action makes of a run in each status; null is a refusal, which changes nothing. */
+/** Status of a run after each action, by its status before. null: the message is refused and changes nothing. */
 const TABLE: Record<RunAction, Record<RunStatus, RunStatus | null>> = {
   start: {active: 'active', paused: 'active', completed: 'completed', failed: 'failed', cancelled: null},
   resume: {active: 'active', paused: 'active', completed: null, failed: null, cancelled: null},
@@ -51,21 +51,21 @@ describe('control actions', () => {
       });
 
   for (const action of Object.keys(TABLE) as RunAction[])
-    it(`${action} of a run that nobody knows says what to do first`, () => {
+    it(`${action} of an unknown run names the stream to drop first`, () => {
       const decision = decideRunAction(action, 'my-run', undefined, at(0), T0);
       assert.ok(
         decision.kind === 'rejected' && decision.reason.includes('drop datasets/my-run/stream_000.jsonl'),
       );
     });
 
-  it('of a run that nobody knows names an object that would be taken', () => {
+  it('start of the unknown run default names a stream object without a run folder', () => {
     const decision = decideRunAction('start', 'default', undefined, at(0), T0);
     assert.ok(
       decision.kind === 'rejected' && decision.reason.includes('drop datasets/stream_000.jsonl first'),
     );
   });
 
-  it('nothing brings a stopped run back', () => {
+  it('a stopped run stays stopped after every action', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
       const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), at(0), T0);
       assert.ok(decision.kind === 'rejected' || decision.next.status === 'cancelled');
@@ -82,24 +82,24 @@ describe('control actions', () => {
     gone: false,
   };
   for (const [phase, then] of Object.entries(phases) as [Phase, boolean][])
-    it(`recreate of a worker that is ${phase} ${then ? 'is ordered' : 'is so already'}`, () => {
+    it(`recreate of a worker in phase ${phase} ${then ? 'marks the worker' : 'leaves the worker unmarked'}`, () => {
       const order = decideRecreate('tpu-us-central1-a-0', aWorker({phase}), at(0));
       assert.ok(order.kind === 'applied' && order.next.recreate === then);
     });
 
-  it('recreate of a worker that nobody knows is refused by name', () => {
+  it('recreate of an unknown worker is refused, and the reason names the worker', () => {
     const order = decideRecreate('tpu-us-central1-a-9', undefined, at(0));
     assert.ok(order.kind === 'rejected' && order.reason.includes('tpu-us-central1-a-9'));
   });
 });
 
-/** A message about one document, published at this second, and the field that it decides. */
-type Word<T> = {second: number; decide: (document: T, said_at: string) => Decision<T>};
+/** A message about one document, published at this second. */
+type Message<T> = {second: number; decide: (document: T, said_at: string) => Decision<T>};
 
-/** Delivers the words in this order; answers the document and the reasons of refusals. */
-function deliver<T>(document: T, words: readonly Word<T>[]): {document: T; refusals: string[]} {
+/** Applies the messages in this order. Returns the document and the reasons of refusals. */
+function deliver<T>(document: T, messages: readonly Message<T>[]): {document: T; refusals: string[]} {
   const refusals: string[] = [];
-  for (const {second, decide} of words) {
+  for (const {second, decide} of messages) {
     const decision = decide(document, at(second));
     if (decision.kind === 'applied') document = decision.next;
     else refusals.push(decision.reason);
@@ -126,7 +126,7 @@ describe('messages that are delivered out of order', () => {
     assert.match(refusals.join(), /^outdated: .*budget_usd of 2026-01-02T03:04:07.000Z$/);
   });
 
-  it('an older message sets the fields that no later one has set, and names the others as outdated', () => {
+  it('an older message sets the fields that no later message has set, and names its other fields as outdated', () => {
     const {document} = deliver(aRun(), [{second: 2, decide: budget({budget_usd: 500})}]);
     const decision = budget({budget_usd: 50, priority: 7})(document, at(1));
     assert.ok(decision.kind === 'applied');
@@ -152,8 +152,8 @@ describe('messages that are delivered out of order', () => {
     assert.deepEqual(document.said, {status_at: at(2)}, 'the later message stays noted');
   });
 
-  it('of a delete and a later recreate, delivered in either order, the recreate counts', () => {
-    const words = [
+  it('a recreate that is published after a delete counts in both orders of delivery', () => {
+    const messages = [
       {
         second: 1,
         decide: (worker: ReturnType<typeof aWorker>, said_at: string) => decideDelete('w', worker, said_at),
@@ -163,7 +163,7 @@ describe('messages that are delivered out of order', () => {
         decide: (worker: ReturnType<typeof aWorker>, said_at: string) => decideRecreate('w', worker, said_at),
       },
     ];
-    for (const order of [words, words.toReversed()])
+    for (const order of [messages, messages.toReversed()])
       assert.equal(deliver(aWorker({phase: 'working'}), order).document.held, false);
   });
 
@@ -185,7 +185,7 @@ describe('messages that are delivered out of order', () => {
   });
 
   it('each field of the pool has the value of the message published last, in every order of delivery', () => {
-    const words = [
+    const messages = [
       {second: 1, settings: {workers_per_zone: 1, budget_usd: 10}},
       {second: 2, settings: {workers_per_zone: 2, zones: ['us-east1-c']}},
       {second: 3, settings: {budget_usd: 30}},
@@ -194,10 +194,10 @@ describe('messages that are delivered out of order', () => {
       decide: (pool: ReturnType<typeof aConfig>['pool'], said_at: string) =>
         decideScale(pool, settings, undefined, aConfig().ceilings, said_at),
     }));
-    const [one, two, three] = words;
+    const [one, two, three] = messages;
     assert.ok(one && two && three);
     for (const order of [
-      words,
+      messages,
       [one, three, two],
       [two, one, three],
       [two, three, one],
@@ -209,7 +209,7 @@ describe('messages that are delivered out of order', () => {
     }
   });
 
-  it('if_version refuses a later message too, while the version is another', () => {
+  it('a message with the wrong if_version is refused, also if it is the newest message', () => {
     const decision = decideScale(aConfig().pool, {workers_per_zone: 3}, 4, aConfig().ceilings, at(9));
     assert.ok(decision.kind === 'rejected' && /version 0, not 4/.test(decision.reason));
   });

@@ -1,0 +1,45 @@
+import {tickJob} from '../emulator/scheduler.ts';
+import {openSchedule} from '../shared/google/schedule.ts';
+import {connect, type Where} from './connect.ts';
+import {CliError} from './errors.ts';
+import {print, quoted} from './output.ts';
+
+/** Actions on the job of Cloud Scheduler, and the verbs of gcloud for them. */
+export const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;
+
+export type TickAction = keyof typeof TICK_ACTIONS;
+
+type Options = Where & {location: string; dryRun?: boolean; json?: boolean};
+
+const SAYS: Record<TickAction, string> = {
+  now: 'a tick was asked for',
+  pause: 'the minutely tick is paused: events still start ticks, and nothing makes up for a lost event',
+  resume: 'the minutely tick runs again',
+  state: 'the minutely tick',
+};
+
+/** Runs, pauses or resumes the job that asks for a tick every minute, or prints its state. */
+export async function tick(action: TickAction, options: Options): Promise<void> {
+  const connection = await connect(options);
+  try {
+    const {project, storage_endpoint: endpoint, pubsub_endpoint, token} = connection;
+    const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${tickJob} --location=${quoted(options.location)} --project=${quoted(project)}`;
+    if (options.dryRun) return print(options.json, {command}, [command]);
+    if (pubsub_endpoint === null)
+      throw new CliError('the local cloud of this folder does not run: start it with `gleaner local up`');
+    const job = `projects/${project}/locations/${options.location}/jobs/${tickJob}`;
+    const schedule = openSchedule({job, endpoint, token});
+    try {
+      if (action === 'now') await schedule.runNow();
+      else if (action !== 'state') await schedule[action]();
+      const state = await schedule.state();
+      print(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
+    } catch (error) {
+      throw new CliError((error as Error).message, {cause: error});
+    } finally {
+      await schedule.close();
+    }
+  } finally {
+    await connection.close();
+  }
+}

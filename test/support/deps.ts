@@ -1,0 +1,25 @@
+/** The parts of Deps that tests and benchmarks have in common. */
+import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
+import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
+
+/** The facts that an instance of a function keeps between its calls. */
+export type Memory = Pick<Deps, 'activeRuns' | 'specHashes'>;
+
+export function newMemory(): Memory {
+  return {activeRuns: new ActiveRuns(), specHashes: new Map()};
+}
+
+/** Ports that do nothing, a new memory, and the given ports. */
+export function depsOf(
+  given: Pick<Deps, 'store' | 'objects' | 'bus' | 'tpus' | 'now' | 'config'> & Partial<Deps>,
+): Deps {
+  return {
+    ping: async () => {},
+    log: (severity, message) => severity === 'ERROR' && console.error(message),
+    ticks: new TickQueue({now: given.now, sleep: async () => {}}),
+    startupScript: async () => '#!/bin/bash\n',
+    ...newMemory(),
+    ...given,
+  };
+}

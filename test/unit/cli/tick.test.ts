@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import {gleaner} from '../../e2e/home.ts';
+import {Scratch} from '../../emulator/a-cloud.ts';
+
+describe('gleaner tick', () => {
+  const scratch = new Scratch();
+  after(() => scratch.end());
+
+  it('runs, pauses, resumes and shows the job, and a dry run changes nothing', async () => {
+    const cloud = await scratch.cloud();
+    const at = ['--port', new URL(cloud.url).port, '--json'];
+    const stateAfter = async (...args: string[]) => {
+      const {code, stdout} = await gleaner(['tick', ...args, ...at]);
+      assert.equal(code, 0);
+      return JSON.parse(stdout);
+    };
+    assert.equal((await stateAfter('state')).state, 'ENABLED');
+    assert.equal((await stateAfter('pause')).state, 'PAUSED');
+    const {command} = await stateAfter('resume', '--dry-run');
+    assert.match(
+      command,
+      /^gcloud scheduler jobs resume gleaner-tick --location=us-central1 --project=[\w-]+$/,
+    );
+    assert.equal((await stateAfter()).state, 'PAUSED');
+    assert.equal((await stateAfter('resume')).state, 'ENABLED');
+  });
+
+  it('exits with 1 for a region without the job', async () => {
+    const cloud = await scratch.cloud();
+    const {code, stderr} = await gleaner(['tick', '--location', 'x', '--port', new URL(cloud.url).port]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^gleaner: Failed to run .*Job not found/);
+  });
+});

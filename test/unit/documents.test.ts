@@ -1,0 +1,87 @@
+/** The paths and links in README.md and docs name files of the repository. */
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {existsSync, readFileSync} from 'node:fs';
+import {posix} from 'node:path';
+import {ROOT} from '../support/process.ts';
+
+/** Extensions of source files. JSON and JSONL are also names of objects in the bucket, so they count in a folder of the repository alone. */
+const SOURCE = /\.(ts|mjs|py|sh|lock|md|tf)$/;
+/** A pattern, a place-holder or a command is no path. */
+const NO_PATH = /[\s*{}<>$…:=,"'()]/;
+
+function filesOf(...patterns: string[]): string[] {
+  const args = ['ls-files', '--cached', '--others', '--exclude-standard', '--', ...patterns];
+  const listed = execFileSync('git', args, {cwd: ROOT, encoding: 'utf8'}).trim().split('\n');
+  return listed.filter(file => existsSync(ROOT + file));
+}
+
+/** Rows about work that is not written yet end with `later`. First cells quote the seeds. */
+function linesAboutFiles(document: string, text: string): string[] {
+  const lines = text.split('\n');
+  if (document !== 'docs/from-the-seeds.md') return lines;
+  return lines.filter(line => !line.endsWith('| later |')).map(line => line.replace(/^\|[^|]*\|/, '|'));
+}
+
+/** Paths in backticks. Blocks of code are left out. */
+function pathsIn(document: string, text: string, folders: ReadonlySet<string>): string[] {
+  const prose = text.replace(/^```[\s\S]*?^```/gm, '');
+  const quoted = linesAboutFiles(document, prose).flatMap(line =>
+    [...line.matchAll(/`([^`]+)`/g)].map(([, path = '']) => path),
+  );
+  const isPath = (path: string) => SOURCE.test(path) || folders.has(path.slice(0, path.indexOf('/')));
+  return quoted.filter(path => !NO_PATH.test(path) && isPath(path));
+}
+
+/** True if a file or folder of the repository has this path, or a path that ends with it. */
+function isIn(files: readonly string[], path: string): boolean {
+  const bare = path.replace(/\/$/, '');
+  return files.some(file => `/${file}/`.includes(`/${bare}/`));
+}
+
+/** Targets of relative links, as paths in the repository. */
+function linksIn(document: string, text: string): string[] {
+  const targets = [...text.matchAll(/\]\(([^)\s#]+)(?:#[^)]*)?\)/g)].map(([, target = '']) => target);
+  return targets
+    .filter(target => !target.includes('://'))
+    .map(target => posix.join(posix.dirname(document), target).replace(/\/$/, ''));
+}
+
+describe('the documents', () => {
+  const files = filesOf();
+  const folders = new Set(
+    files.flatMap(file => (file.includes('/') ? file.slice(0, file.indexOf('/')) : [])),
+  );
+  const read = (document: string) => readFileSync(ROOT + document, 'utf8');
+
+  for (const document of filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md'))
+    it(`the links of ${document} lead to files of the repository`, () => {
+      const broken = linksIn(document, read(document)).filter(path => !isIn(files, path));
+      assert.deepEqual(broken, []);
+    });
+
+  // A decision record names the files of its day.
+  for (const document of filesOf('README.md', 'CONTRIBUTING.md', ':(glob)docs/*.md'))
+    it(`the paths in ${document} exist in the repository`, () => {
+      const missing = pathsIn(document, read(document), folders).filter(path => !isIn(files, path));
+      assert.deepEqual(missing, []);
+    });
+
+  const text = [
+    'Read `shared/gone.ts`, `gone.sh`, `shared/ports.ts` and `domain/names.ts`.',
+    '`run.json`, `datasets/RUN/` and `shared/*.ts` are no files of the repository.',
+    '```sh',
+    '`shared/quoted.ts`',
+    '```',
+    '[link](docs/gone.md#part), [site](https://example.com/a.md)',
+  ].join('\n');
+
+  it('the reader of paths finds missing paths, and no objects or patterns', () => {
+    const missing = pathsIn('README.md', text, folders).filter(path => !isIn(files, path));
+    assert.deepEqual(missing, ['shared/gone.ts', 'gone.sh']);
+  });
+
+  it('the reader of links finds missing files, and no addresses', () => {
+    assert.deepEqual(linksIn('docs/rules.md', text), ['docs/docs/gone.md']);
+  });
+});

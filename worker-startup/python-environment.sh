@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# Makes the Python environment that a lock file describes.
+#
+# `startup.sh` sources this file: on a VM from the worker bundle, elsewhere from its own folder. `startup.sh` defines `say`, `fail`,
+# `sha256_of`, `publish` and `clear_unfinished`.
+
+readonly APT_LOCK_WAIT_S="${APT_LOCK_WAIT_S:-300}"
+
+# find_python: prints the path of the first Python from 3.11 on.
+find_python() {
+  local name
+  for name in python3.11 python3.12 python3.13 python3.14 python3; do
+    # sys.executable is the program itself, where the name may be a shim of a version manager.
+    if command -v "$name" >/dev/null &&
+      "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
+      return
+    fi
+  done
+  return 1
+}
+
+# apt_install PACKAGE...: installs packages. Waits for the locks of another apt, which may run for minutes at boot.
+apt_install() {
+  say "Installing $*"
+  local deadline=$((SECONDS + APT_LOCK_WAIT_S))
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
+  # apt itself waits for the lock of dpkg, but not for the lock of its lists.
+  until { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; do
+    ((SECONDS < deadline)) || fail "Failed to install $* in $APT_LOCK_WAIT_S s: see apt's message above"
+    sleep 2
+  done
+}
+
+ensure_python() {
+  find_python || {
+    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it'
+    apt_install python3.11 python3.11-venv python3-pip
+    find_python || fail 'Failed to find Python 3.11 or later, also after installing python3.11'
+  }
+}
+
+# ensure_uv PYTHON LOCK: installs the locked uv where it is missing, and prints its path.
+ensure_uv() {
+  local python=$1 lock=$2 folder unfinished
+  folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
+  if [[ ! -x $folder/bin/uv ]]; then
+    unfinished="$folder.unfinished.$$"
+    clear_unfinished "$folder"
+    if ! "$python" -m pip --version >/dev/null 2>&1; then
+      command -v apt-get >/dev/null || fail "Failed to install uv: $python has no pip; install pip"
+      apt_install python3-pip
+    fi
+    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore \
+      --no-deps --require-hashes --target "$unfinished" --requirement "$lock" >&2 ||
+      fail 'Failed to install uv with pip: see the message above'
+    publish "$unfinished" "$folder"
+  fi
+  printf '%s\n' "$folder/bin/uv"
+}
+
+# make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
+# Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
+make_environment() {
+  local dir=$1 lock=$2 wanted python uv unfinished uv_lock
+  [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
+  export UV_CACHE_DIR="${UV_CACHE_DIR:-${GLEANER_HOME:-/opt/gleaner}/uv-cache}"
+  wanted=$(sha256_of "$lock")
+  if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
+    mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
+    uv_lock="$(dirname "$lock")/uv-requirements.lock"
+    [[ -f $uv_lock ]] || uv_lock="$(dirname "${BASH_SOURCE[0]}")/uv-requirements.lock"
+    [[ -f $uv_lock ]] || fail "Failed to make $dir: there is no uv-requirements.lock beside $lock"
+    python=$(ensure_python) || exit 1
+    uv=$(ensure_uv "$python" "$uv_lock") || exit 1
+    say "Making $dir from $lock with $python"
+    clear_unfinished "$dir"
+    unfinished="$dir.unfinished.$$"
+    "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
+      fail "Failed to make $unfinished: see uv's message above"
+    # The first attempt uses only the cache and no network. The hashes check every cached package.
+    "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
+      "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
+      fail "Failed to install what $lock names: see uv's message above"
+    printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
+    [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
+    publish "$unfinished" "$dir"
+    rm -rf "$dir.unfinished.old.$$"
+  fi
+  printf '%s\n' "$dir/bin/python"
+}
