@@ -9,7 +9,7 @@ const START_MB = 700;
 const MIN_MB = 16;
 const INTERVAL_MS = 2000;
 
-export function freeMb(dir: string): number {
+function freeMb(dir: string): number {
   const existing = existsSync(dir) ? dir : dirname(dir);
   if (existing !== dir) return freeMb(existing);
   const {bavail, bsize} = statfsSync(dir);

@@ -5,9 +5,9 @@ import {CliError} from './errors.ts';
 import {print, quoted} from './output.ts';
 
 /** Actions on the job of Cloud Scheduler, and the verbs of gcloud for them. */
-export const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;
+const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;
 
-export type TickAction = keyof typeof TICK_ACTIONS;
+type TickAction = keyof typeof TICK_ACTIONS;
 
 type Options = Where & {location: string; dryRun?: boolean; json?: boolean};
 

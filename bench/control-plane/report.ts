@@ -57,7 +57,7 @@ function linesOfEnd(end: Ended): string {
   ].join('\n  ');
 }
 
-export function lineOfCheck({scene, figure, value, most, is_over}: Check): string {
+function lineOfCheck({scene, figure, value, most, is_over}: Check): string {
   const number = value.toLocaleString('en', {maximumFractionDigits: 2});
   const of = `${scene}: ${figure}`;
   return `${of.padEnd(64)} ${number.padStart(9)}  at most ${most.toLocaleString('en').padStart(6)}  ${is_over ? 'over' : 'ok'}`;
