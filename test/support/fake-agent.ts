@@ -4,7 +4,7 @@ import type {Objects} from '../../shared/ports.ts';
 import {metadataOf, type Plan, planShards, type Source, shardMetadata, storedText} from './shard-plan.ts';
 
 export type Answer = {status: number; body: Record<string, unknown>};
-export type Api = (request: object) => Promise<Answer>;
+type Api = (request: object) => Promise<Answer>;
 export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
 
 type Lease = {run: string; stream: string; epoch: number};

@@ -28,7 +28,7 @@ export type Message = {id: string; topic: Topic; data: unknown};
 const handlers: Handlers = {object: onObject, control: onControl, tpu: onTpu, tick: onTick, tasks: onTask};
 
 /** Short limits: each runs out within a few minutes of the world's time. */
-export const QUICK = {
+const QUICK = {
   GLEANER_HEARTBEAT_S: '20',
   GLEANER_LEASE_S: '90',
   GLEANER_SILENT_S: '120',

@@ -2,7 +2,7 @@
 import {crc32} from 'node:zlib';
 import {workerIdOf} from '../../shared/domain/names.ts';
 
-export const LINES_PER_SHARD = 2;
+const LINES_PER_SHARD = 2;
 /** A line that an agent rejects. */
 export const BAD_LINE = 'not JSON';
 /** The most plans that are kept. */
