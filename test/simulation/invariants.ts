@@ -10,8 +10,10 @@ import {Nodes} from './invariants/nodes.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
+import {Tasks} from './invariants/tasks.ts';
 import {type BegunTick, Ticks} from './invariants/ticks.ts';
 import {type Actor, type Said, Violations} from './invariants/violations.ts';
+import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
 export class Invariants {
@@ -27,6 +29,8 @@ export class Invariants {
   readonly #money: Money;
   readonly #operatorIntent: OperatorIntent;
   readonly #ticks: Ticks;
+  readonly #tasks: Tasks;
+  readonly #wakes: Wakes;
 
   constructor(context: Context) {
     this.#context = context;
@@ -40,6 +44,8 @@ export class Invariants {
     this.#money = new Money(context, this.#violations);
     this.#operatorIntent = new OperatorIntent(context, this.#violations);
     this.#ticks = new Ticks(context, this.#violations, this.#money);
+    this.#tasks = new Tasks(context, this.#violations);
+    this.#wakes = new Wakes(context, this.#violations);
   }
 
   get violation(): string | undefined {
@@ -73,6 +79,8 @@ export class Invariants {
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
         }
+        if (this.#isByEvent && before?.generation !== after.generation)
+          this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
         break;
       case 'workers':
@@ -92,21 +100,37 @@ export class Invariants {
         if (before) break;
         this.#context.see(`a life ends: ${after.cause_kind}`);
         this.#leases.onEndOfLife(id, after);
+        this.#failureAttribution.onEndOfLife(id, after);
+        this.#zones.onEndOfLife(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
         break;
       case 'control':
         this.#operatorIntent.onControl(id, before, after);
+        if (after.outcome === 'applied') this.#wakes.expectTick(`control message ${id} was applied`);
+        break;
+      case 'pools':
+        this.#zones.onPool(after);
+        break;
+      case 'tasks':
+        this.#tasks.onTask(path, before, after);
         break;
     }
     if (!before) this.#operatorIntent.onMade(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
+  /** True if the present call is made for an object event. */
+  get #isByEvent(): boolean {
+    const {actor} = this.#violations;
+    return actor !== undefined && 'topic' in actor && actor.topic === 'object';
+  }
+
   /** All documents of a transaction are written. */
   onCommitted(paths: readonly string[]): void {
     this.#leases.onCommitted(paths);
+    this.#zones.onCommitted();
   }
 
   onObject(object: ObjectInfo): void {
@@ -127,6 +151,8 @@ export class Invariants {
     const what = said.outcome === undefined ? '' : `${said.outcome}: `;
     this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(said, answer);
+    if (said.action === 'release' && status === 200)
+      this.#wakes.expectTick(`${said.worker} gave its stream back`);
   }
 
   onAskedFor(request: TpuRequest): void {
@@ -142,6 +168,7 @@ export class Invariants {
   }
 
   onTickBegun(): BegunTick {
+    this.#wakes.onTickBegun();
     return this.#ticks.onTickBegun();
   }
 
@@ -156,6 +183,8 @@ export class Invariants {
   onMinute(): void {
     this.#money.onMinute();
     this.#ticks.onMinute();
+    this.#wakes.onMinute();
+    this.#progress.onMinute();
   }
 
   /** A bug of ours, and no fault of the weather. */
@@ -189,6 +218,7 @@ export class Invariants {
   atTheEnd(underway: number): void {
     this.#progress.atTheEnd();
     this.#ticks.atTheEnd();
+    this.#tasks.atTheEnd();
     this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     this.#nodes.atTheEnd();
     this.#money.atTheEnd();

@@ -39,6 +39,15 @@ export class FailureAttribution {
     this.#violations.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
   }
 
+  /** A machine is replaced for its own fault, and not for that of its stream. */
+  onEndOfLife(name: string, {cause}: Document): void {
+    const [, said] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
+    this.#violations.check(
+      said === undefined || /disk is full|TPU initialization failed/.test(said),
+      () => `${name} is replaced for a failure of its stream: ${said}`,
+    );
+  }
+
   /** The silent worker that the stream is charged for ends now. */
   #isCharge(last_error: string): boolean {
     const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];

@@ -4,7 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
 import type {Said, Violations} from './violations.ts';
 
@@ -118,6 +118,7 @@ export class Leases {
       () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
     );
     if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
+    if (said?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
     this.#violations.check(
       !moved,
       () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
@@ -129,6 +130,18 @@ export class Leases {
           other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
         this.#violations.check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
       }
+  }
+
+  /** A worker is given the content that lies in the bucket: it can read no other. */
+  #checkGeneration(path: string): void {
+    const {clockwork, objects, storm, store} = this.#context;
+    const {object, generation} = store.peek(path) ?? {};
+    const info = objects.info(String(object));
+    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    this.#violations.check(
+      !info || info.generation === generation || Date.parse(info.created_at) > since,
+      () => `${path} is leased with generation ${generation}, and ${object} has ${info?.generation}`,
+    );
   }
 
   /** What was waiting for a minute when the worker asked, in a run with a higher priority, goes first. */

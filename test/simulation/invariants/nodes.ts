@@ -40,9 +40,10 @@ export class Nodes {
   onWorker(name: string, before: Document, after: Document): void {
     const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
     this.#violations.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
-    const hasEnded = !['deleting', 'gone'].includes(String(before.phase)) && after.phase === 'deleting';
-    if (hasEnded) this.#ended.add(paths.attempt(name, old));
+    const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
+    if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
     const isNew = isBorn(before, after);
+    if (isNew) this.#checkEmpty(name, life);
     this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
@@ -60,6 +61,17 @@ export class Nodes {
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+  }
+
+  /** A slot is filled when its earlier node is gone. */
+  #checkEmpty(name: string, life: number): void {
+    const {storm, tpus} = this.#context;
+    const node = tpus.nodes.get(name);
+    const isOurs = node?.labels['managed-by'] === 'gleaner';
+    this.#violations.check(
+      !isOurs || storm.hang > 0 || this.#wiped_at > 0,
+      () => `${name}#${life} is created, and its node is ${node?.state}`,
+    );
   }
 
   /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */

@@ -1,5 +1,5 @@
 /** What people said is done once, and is final where they were told so, until the Store is lost. */
-import {outputsPrefix, paths} from '../../../shared/domain/names.ts';
+import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES} from '../faults.ts';
@@ -48,8 +48,16 @@ export class OperatorIntent {
 
   onControl(id: string, before: Document | undefined, after: Document): void {
     this.#onOrdered(after);
-    const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
     const isNonsense = this.#expected.get(id) === 'rejected';
+    const {action, run, stream} = isNonsense ? {} : JSON.parse(String(after.message));
+    this.#violations.check(
+      !/^outdated/.test(String(after.reason)) || (action !== 'stop' && action !== 'cancel'),
+      () => `control message ${id} is final, and is outdated: ${after.message}`,
+    );
+    this.#violations.check(
+      !/^there is no run/.test(String(after.reason)) || stream !== undefined || !this.#hasOldStream(run),
+      () => `control message ${id} names a run with streams: ${after.reason}`,
+    );
     this.#context.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
     this.#violations.check(before === undefined, () => `control message ${id} was done twice`);
   }
@@ -106,6 +114,13 @@ export class OperatorIntent {
       !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
       () => `${path} was cancelled, and is ${after.status}`,
     );
+  }
+
+  /** True if the run had a stream before a message to it was handled. */
+  #hasOldStream(run: string): boolean {
+    const {clockwork, objects, faults} = this.#context;
+    const since = clockwork.now - (faults.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
   /** Whether a run had a shard before the calls began that have led here. */

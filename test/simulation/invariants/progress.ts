@@ -5,6 +5,11 @@ import type {Context} from '../context.ts';
 import {good, type Plan, planShards, storedText} from '../streams.ts';
 import type {Violations} from './violations.ts';
 
+/** Before people care for the first time. */
+const FOUND_WITHIN_MINUTES = 14;
+
+const SUMMED = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
+
 /** The shards that a stream object has to give, of the content with this checksum. */
 function planOf({contents}: Context, object: string, crc32c: unknown): Plan[] {
   return planShards(contents.get(`${object}#${crc32c}`) ?? '');
@@ -26,6 +31,7 @@ export class Progress {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #written = new Set<string>();
+  #calmMinutes = 0;
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
@@ -103,9 +109,37 @@ export class Progress {
     );
   }
 
+  /** In the calm, a stream without a document is found soon, though its events were lost. */
+  onMinute(): void {
+    const {isCalm, objects, store, streams} = this.#context;
+    this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
+    if (this.#calmMinutes !== FOUND_WITHIN_MINUTES) return;
+    for (const name of streams.keys()) {
+      const [, run = '', file = ''] = name.split('/');
+      const isClosed = store.peek(paths.run(run))?.stopped_at != null;
+      this.#violations.check(
+        isClosed || !objects.info(name) || store.peek(paths.stream(run, file.slice(7, 10))) !== undefined,
+        () => `${name} has no document after ${FOUND_WITHIN_MINUTES} minutes of calm`,
+      );
+    }
+  }
+
   /** Whatever was dropped, and not stopped, is complete. */
   atTheEnd(): void {
     for (const object of this.#context.streams.keys()) this.#checkComplete(object);
+    for (const {id, data} of this.#context.store.collection('runs')) this.#checkTotals(id, data);
+  }
+
+  /** The totals of a run that has ended are those of its streams, also of shards that came after its end. */
+  #checkTotals(run: string, document: Document): void {
+    const streams = this.#context.store.collection(paths.streams(run));
+    for (const field of SUMMED) {
+      const sum = streams.reduce((total, {data}) => total + Number(data[field]), 0);
+      this.#violations.check(
+        document[field] === sum,
+        () => `run ${run}, which is ${document.status}, has ${field} ${document[field]}, its streams ${sum}`,
+      );
+    }
   }
 
   #checkComplete(object: string): void {

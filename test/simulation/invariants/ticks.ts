@@ -57,7 +57,12 @@ export class Ticks {
 
   /** Nodes without money, nodes that were taken away, and nodes that nobody wants. */
   #toDo(): Set<string> {
-    return new Set([...this.#money.withoutMoney(), ...this.#taken(), ...this.#unwanted()]);
+    return new Set([
+      ...this.#money.withoutMoney(),
+      ...this.#taken(),
+      ...this.#unwanted(),
+      ...this.#unheeded(),
+    ]);
   }
 
   #up(): Worker[] {
@@ -79,6 +84,20 @@ export class Ticks {
       const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
       const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
+    });
+  }
+
+  /** Workers that an operator wants to be made again, and workers that have not heard that their run was paused or stopped. */
+  #unheeded(): string[] {
+    const {store} = this.#context;
+    return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
+      if (recreate) return [`${name}#${incarnation} is to be made again`];
+      const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
+      if (status === 'cancelled')
+        return [`${name} works on ${work} in epoch ${epoch}, and its run was stopped`];
+      return status === 'paused' && !drains
+        ? [`${name} works on ${work} in epoch ${epoch}, and its run is paused`]
+        : [];
     });
   }
 
