@@ -8,7 +8,8 @@ import type {Violations} from './violations.ts';
 const LATELY_MS = 10 * 60_000;
 
 /** Results of a rebuild: refused, of one run, of every run. */
-const REBUILT = /^refused: |^rebuilt (?<run>\S+): (?<streams>\d+) streams? |^\d+ runs have a rebuild task each: /;
+const REBUILT =
+  /^refused: |^rebuilt (?<run>\S+): (?<streams>\d+) streams? |^\d+ runs have a rebuild task each: /;
 
 export class Tasks {
   readonly #context: Context;

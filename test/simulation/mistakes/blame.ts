@@ -236,8 +236,8 @@ export const BLAME: Mistake[] = [
     edits: [
       {
         file: 'shared/control-plane/workers/tpu-operations.ts',
-        find: 'incarnation} ${phase_since_at}`',
-        replace: 'pool}`',
+        find: 'function queueOf({name, incarnation, phase_since_at, valid',
+        replace: 'function queueOf({name, pool: incarnation, zone: phase_since_at, valid',
       },
     ],
   },
