@@ -33,8 +33,8 @@ const LIMITS = {
   GLEANER_QUEUE_S: '900',
 };
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
-/** Every so-many-th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
-const WIDE_EVERY = 40;
+/** Every 32nd world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
+const WIDE_EVERY = 32;
 export const WIDE_SLOTS = 7;
 
 /** What a world may be made smaller by, besides leaving out kinds of faults. */
@@ -86,6 +86,8 @@ export class Context {
   /** worker-api answers neither workers nor the tick. */
   isApiOut = false;
   isStoreOut = false;
+  /** Zones without a network. */
+  readonly cutZones = new Set<string>();
   /** The verb of a service that is refused now. */
   refused: string | undefined;
   /** The present call has ended a stream, a run or a life. */

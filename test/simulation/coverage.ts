@@ -84,7 +84,7 @@ export const EXPECTED: Record<string, string[]> = {
     'failed: stop',
   ],
   ceilings: ['as many workers as are allowed'],
-  'two at once': ['a handler and its redelivery', 'a second machine of a slot'],
+  'two at once': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
   "tomorrow's code counts": COUNTED_TOMORROW,
 };
 

@@ -80,6 +80,8 @@ export type Faults = {
   overwrite: number;
   /** Messages of people, good ones and nonsense. */
   meddling: number;
+  /** The network of a zone is away: of every ten minutes. Its nodes live on, and no word of them arrives. */
+  zone_cut: number;
 };
 
 const MOST: Faults = {
@@ -97,7 +99,7 @@ const MOST: Faults = {
   storm: 0.5,
   notice: 0.4,
   vanish: 0.3,
-  deaf: 0.3,
+  deaf: 0.6,
   zombie: 0.3,
   stillborn: 0.2,
   stuck: 0.15,
@@ -105,7 +107,7 @@ const MOST: Faults = {
   bad_host: 0.3,
   ill: 0.5,
   stale: 0.5,
-  omission: 0.2,
+  omission: 0.4,
   outage: 0.3,
   stockout: 0.4,
   quota: 0.2,
@@ -123,11 +125,32 @@ const MOST: Faults = {
   foreign: 0.5,
   wipe: 0.8,
   overwrite: 0.3,
-  meddling: 0.8,
+  meddling: 0.9,
+  zone_cut: 0.3,
 };
 
 /** Clocks of two instances differ by less: one may be fast, and the other slow. */
 export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
+
+/** Faults that may lose or delay the wake that an event causes. */
+const OF_WAKES: (keyof Faults)[] = [
+  'loss',
+  'delay_s',
+  'refusal',
+  'silence',
+  'latency_ms',
+  'hang',
+  'crash',
+  'aim',
+  'store_outage',
+  'permission',
+  'wipe',
+];
+
+/** True if no fault of a world loses or delays a wake. */
+export function keepsWakes(faults: Faults): boolean {
+  return OF_WAKES.every(kind => faults[kind] === 0);
+}
 
 /** A call that was made in the storm may hang for so long in the calm. */
 export const MOST_LATE_MINUTES = 12;

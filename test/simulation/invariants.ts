@@ -78,7 +78,7 @@ export class Invariants {
           this.#progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
-        }
+        } else this.#progress.onStreamMade(path, after);
         if (this.#isByEvent && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
@@ -115,6 +115,8 @@ export class Invariants {
         break;
       case 'tasks':
         this.#tasks.onTask(path, before, after);
+        if (id === 'rebuild' && before?.status === 'open' && /rebuild task each/.test(String(after.result)))
+          this.#nodes.onRebuild();
         break;
     }
     if (!before) this.#operatorIntent.onMade(path, after);

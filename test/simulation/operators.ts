@@ -117,9 +117,9 @@ export class Operators {
       case 'recreate':
         return {...message, action: 'delete'};
       case 'configure':
-        return {...message, budget_usd: 0.2};
+        return {action: 'configure', run: String(message.run), budget_usd: 0.2};
       case 'scale':
-        return {...message, workers_per_zone: 2};
+        return {action: 'scale', workers_per_zone: 2};
       default:
         return undefined;
     }
@@ -135,13 +135,17 @@ export class Operators {
       {action: 'pause', run},
       {action: 'pause', run},
       {action: 'resume', run},
-      {action: 'resume', run},
       {action: 'start', run},
-      chance.happens(0.6) ? {action: 'stop', run} : {action: 'retry', run},
+      {action: 'stop', run},
+      {action: 'stop', run},
+      {action: 'retry', run},
       {action: 'retry', run, stream},
+      {action: 'cancel', run, stream},
       {action: 'cancel', run, stream},
       {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
       {action: 'recreate', worker},
+      {action: 'recreate', worker},
+      {action: 'delete', worker},
       {action: 'delete', worker},
       {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
       {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
@@ -172,7 +176,8 @@ export class Operators {
     invariants.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
-    this.#context.after(this.#context.minutes(1, 10), () => this.#say({action, run}));
+    const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);
+    this.#context.after(delay_ms, () => this.#say({action, run}));
   }
 
   /** After the database was lost: an operator rebuilds at once, late or not at all, and may begin with runs instead of nodes. */

@@ -30,6 +30,8 @@ export class Processes {
   #instances: Process[] = [];
   #count = 0;
   #ticking: Process | undefined;
+  /** Instances in the middle of a tick. */
+  readonly #inTick = new Set<Process>();
   calls_made = 0;
 
   constructor(context: Context, codes: Codes, publish: (topic: string, message: Document) => string) {
@@ -121,7 +123,10 @@ export class Processes {
     queue.request = (source, tick) =>
       request(source, async () => {
         const begun = invariants.onTickBegun();
-        await tick();
+        if ([...this.#inTick].some(other => other !== process && !other.isDead))
+          this.#context.see('two at once: two ticks');
+        this.#inTick.add(process);
+        await tick().finally(() => this.#inTick.delete(process));
         invariants.onTickEnded(begun);
       });
     process.ticks = queue;

@@ -134,6 +134,8 @@ function blow(context: Context, vms: Vms): void {
     zone.unreachable = context.strikes('partition') || zone.isDark;
     context.note(() => `${name} ${JSON.stringify(zone)}`);
     if (context.strikes('storm')) vms.storm(name);
+    if (context.strikes('zone_cut')) context.cutZones.add(name);
+    else context.cutZones.delete(name);
   }
   context.isApiOut = context.strikes('outage');
   context.isStoreOut = context.strikes('store_outage');

@@ -44,6 +44,7 @@ export class Nodes {
     if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
     const isNew = isBorn(before, after);
     if (isNew) this.#checkEmpty(name, life);
+    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, life);
     this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
@@ -63,6 +64,18 @@ export class Nodes {
     this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
   }
 
+  /** A worker is gone when its node is gone. A create that hangs may make the node later. */
+  #checkGone(name: string, life: number): void {
+    const {storm, tpus} = this.#context;
+    const node = tpus.nodes.get(name);
+    const isOurs = node?.labels['managed-by'] === 'gleaner' && node.state === 'READY';
+    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= life;
+    this.#violations.check(
+      !isOwn || storm.hang > 0,
+      () => `${name}#${life} is gone, and its node is ${node?.state}`,
+    );
+  }
+
   /** A slot is filled when its earlier node is gone. */
   #checkEmpty(name: string, life: number): void {
     const {storm, tpus} = this.#context;
@@ -75,10 +88,15 @@ export class Nodes {
   }
 
   /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
-  onWorkerMade(name: string, {zone, phase}: Document): void {
+  onWorkerMade(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
     this.#context.see('a node without a document is deleted');
     const {clockwork, store, tpus} = this.#context;
+    const last = Number(tpus.nodes.get(name)?.metadata['gleaner-incarnation'] ?? 0);
+    this.#violations.check(
+      Number(incarnation) >= last,
+      () => `${name}#${last} is deleted as incarnation ${incarnation}`,
+    );
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
@@ -95,6 +113,22 @@ export class Nodes {
     this.#violations.check(
       !areMany || this.#violations.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
+    );
+  }
+
+  /** A rebuild of every run waits for the ends of the nodes that a lost Store knew: their workers may store further shards. */
+  onRebuild(): void {
+    const {storm, store, tpus} = this.#context;
+    if (storm.omission > 0 || storm.stale > 0) return;
+    const left = [...tpus.nodes.values()].filter(({name, labels, created_at}) => {
+      const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
+      const worker = store.peek(paths.worker(name));
+      const isKnown = worker && worker.phase !== 'deleting';
+      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+    });
+    this.#violations.check(
+      left.length === 0,
+      () => `runs are rebuilt, and orphans are left: ${left.map(({name}) => name)}`,
     );
   }
 

@@ -2,6 +2,7 @@
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
+import {MOST_LATE_MINUTES} from '../faults.ts';
 import {good, type Plan, planShards, storedText} from '../streams.ts';
 import type {Violations} from './violations.ts';
 
@@ -61,6 +62,20 @@ export class Progress {
     this.#violations.check(
       !isOver || left === 0,
       () => `run ${run} is ${status} with ${left} streams unfinished`,
+    );
+  }
+
+  /** A stream that is made again knows the largest epoch of its shards, so the next grant is above it. */
+  onStreamMade(path: string, stream: Document): void {
+    const {clockwork, objects, storm} = this.#context;
+    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const old = objects
+      .list(shardPrefix(stream))
+      .filter(({name, created_at}) => name.endsWith('.safetensors') && Date.parse(created_at) < since);
+    const epoch = Math.max(0, ...old.map(({metadata}) => Number(metadata.epoch)));
+    this.#violations.check(
+      Number(stream.epoch) >= epoch,
+      () => `${path} is made with epoch ${stream.epoch}, and its shards have epoch ${epoch}`,
     );
   }
 

@@ -1,6 +1,6 @@
-/** In the calm, an event that can change the plan brings a tick soon, and a burst of events brings few. */
+/** An event that can change the plan brings a tick soon where no wake is lost, and a burst of events brings few ticks. */
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES} from '../faults.ts';
+import {keepsWakes, MOST_LATE_MINUTES} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
 /** Longer than a wake waits after a tick, and shorter than the Scheduler's minute. */
@@ -36,7 +36,7 @@ export class Wakes {
 
   /** Something has happened that can change the plan. */
   expectTick(why: string): void {
-    if (!this.#isCalm(0)) return;
+    if (!this.#isCalm(0) && !keepsWakes(this.#context.storm)) return;
     const {now} = this.#context.clockwork;
     this.#context.after(SOON_MS, () =>
       this.#violations.check(
