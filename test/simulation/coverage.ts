@@ -1,4 +1,4 @@
-/** What worlds can show, and whether they did: a state or a fault that no world reaches is one that nothing here tests. */
+/** States and faults that worlds must show: the simulator does not test a state that no world reaches. */
 import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';

@@ -1,11 +1,11 @@
-/** What can go wrong in a world, and how often: drawn from its seed, each kind on or off by itself. */
+/** Faults of a world and their frequencies. The seed draws each kind by itself. */
 import type {Chance} from './kernel.ts';
 
 /** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
 export type Faults = {
   /** A message or an object event never arrives. */
   loss: number;
-  /** It arrives twice. */
+  /** A message or an object event arrives twice. */
   duplicate: number;
   /** Seconds that a delivery may take. */
   delay_s: number;
@@ -35,11 +35,11 @@ export type Faults = {
   zombie: number;
   /** READY, and nothing ever boots. */
   stillborn: number;
-  /** An operation that never ends, or that ends in an error which nobody hears. */
+  /** An operation never ends, or ends in an error that no caller hears. */
   stuck: number;
   /** A queued resource that is suspended before it has brought a node. */
   suspension: number;
-  /** Hosts whose chips nobody can open; nodes of which Cloud TPU says something bad. */
+  /** Hosts without usable chips; nodes that Cloud TPU calls unhealthy. */
   bad_host: number;
   ill: number;
   /** A list of nodes shows them as they were up to 90 seconds ago, also those that are gone. */
@@ -60,7 +60,7 @@ export type Faults = {
   lie: number;
   /** Seconds by which the clocks of function instances differ. */
   skew_s: number;
-  /** The share by which a worker's clock runs fast or slow. It compares none of its times with anybody's. */
+  /** The share by which a worker's clock runs fast or slow. A worker compares no time with another clock. */
   drift: number;
   /** Of the function instances, those that run tomorrow's code while the others run today's. */
   rollout: number;
@@ -72,15 +72,15 @@ export type Faults = {
   permission: number;
   /** A node with our label fits no slot. */
   stray: number;
-  /** Somebody else has a node in a zone of the pool, perhaps under a name of ours. */
+  /** Another owner has a node in a zone of the pool, perhaps under a name of ours. */
   foreign: number;
   /** The whole database is lost once. */
   wipe: number;
-  /** Somebody drops other content under the name of a stream. */
+  /** An operator drops other content under the name of a stream. */
   overwrite: number;
-  /** Messages of people, good ones and nonsense. */
+  /** Messages of operators, valid and invalid. */
   meddling: number;
-  /** The network of a zone is away: of every ten minutes. Its nodes live on, and no word of them arrives. */
+  /** The network of a zone is away: of every ten minutes. Its nodes live on, and their requests do not arrive. */
   zone_cut: number;
 };
 

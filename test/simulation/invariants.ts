@@ -1,4 +1,4 @@
-/** What must hold at every moment, and what must have come about at the end: who watches what. */
+/** Invariants of a world: each commit, call and minute goes to the invariants that check it. */
 import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -143,7 +143,7 @@ export class Invariants {
     this.#progress.onDeleted(name);
   }
 
-  /** A worker's word has come. */
+  /** A request of a worker has arrived. */
   onAsked(said: Said): void {
     this.#leases.onAsked(said);
     this.#failureAttribution.onAsked(said);
@@ -189,7 +189,7 @@ export class Invariants {
     this.#progress.onMinute();
   }
 
-  /** A bug of ours, and no fault of the weather. */
+  /** An error of the code, not of a simulated fault. */
   onFailure(error: Error): void {
     const isOurs =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;

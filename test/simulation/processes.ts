@@ -12,7 +12,7 @@ const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission may be taken away. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
-/** What a process was doing when it died is never done. */
+/** An instance of a function. A dead instance never finishes its calls. */
 export type Process = {
   name: string;
   isDead: boolean;
@@ -74,7 +74,7 @@ export class Processes {
     for (const process of this.#instances) process.isDead = true;
   }
 
-  /** What the process works with, on behalf of `actor`. */
+  /** The dependencies of the process, on behalf of `actor`. */
   deps(process: Process, actor?: Actor): Deps {
     const context = this.#context;
     const call = this.calls(process, actor);

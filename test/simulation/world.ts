@@ -28,7 +28,7 @@ export type Outcome = {
   ticks: number;
   isWide: boolean;
   calls: number;
-  /** What happened, and how often. */
+  /** Counts of faults, states and messages. */
   seen: Record<string, number>;
   trace: string[];
 };
@@ -72,7 +72,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    // Nothing restarts an instance because the database is lost, and perhaps nobody has noticed.
+    // A lost database restarts no instance, and perhaps no operator has noticed.
     if (chance.happens(0.25)) delivery.processes.killAll();
     operators.planRecovery();
     if (context.faults.partition > 0) darken(context);

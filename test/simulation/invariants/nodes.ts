@@ -151,8 +151,8 @@ export class Nodes {
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
-    const isOthers = node?.labels['managed-by'] === 'somebody';
-    this.#violations.check(!isOthers, () => `${node?.name} is deleted, and is not ours`);
+    const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
+    this.#violations.check(isOurs, () => `${node?.name} is deleted, and is not ours`);
   }
 
   onWipe(): void {

@@ -1,4 +1,4 @@
-/** What is stored is stored once, what is counted is stored, and what is called complete is whole. */
+/** Progress: a shard is stored once, a counted shard is stored, and a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
@@ -6,7 +6,7 @@ import {MOST_LATE_MINUTES} from '../faults.ts';
 import {good, type Plan, planShards, storedText} from '../streams.ts';
 import type {Violations} from './violations.ts';
 
-/** Before people care for the first time. */
+/** Before the first care of operators in the calm. */
 const FOUND_WITHIN_MINUTES = 14;
 
 const SUMMED = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
@@ -79,7 +79,7 @@ export class Progress {
     );
   }
 
-  /** What a stream has come to is not taken back. */
+  /** The progress of a stream only grows. */
   onStreamChange(path: string, before: Document, after: Document): void {
     for (const field of ['epoch', 'total_shards'] as const)
       this.#violations.check(
@@ -100,7 +100,7 @@ export class Progress {
     const lacking = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
     this.#violations.check(
       !lacking,
-      () => `${path} counts shard ${lacking?.shard}, of which its content has none`,
+      () => `${path} counts shard ${lacking?.shard}, and its content has no such shard`,
     );
     const epochOf = (shard: number) => Number(this.#context.objects.info(nameOf(shard))?.metadata.epoch);
     const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
@@ -139,7 +139,7 @@ export class Progress {
     }
   }
 
-  /** Whatever was dropped, and not stopped, is complete. */
+  /** A dropped stream is complete at the end, unless its run was stopped. */
   atTheEnd(): void {
     for (const object of this.#context.streams.keys()) this.#checkComplete(object);
     for (const {id, data} of this.#context.store.collection('runs')) this.#checkTotals(id, data);
@@ -183,7 +183,7 @@ export class Progress {
 
   /**
    * The parked streams that have shards of two contents: an upload that hung came in when the stream had other content already, of
-   * which another shard was stored. Somebody has to move those of one content away.
+   * which another shard was stored. An operator has to move the shards of one content away.
    */
   #stuckOf(run: string): Set<string> {
     const {objects, store} = this.#context;
@@ -196,7 +196,7 @@ export class Progress {
     return new Set(stuck.map(({id}) => id));
   }
 
-  /** Nobody here writes a metadata.json, so the result is what the shards say, and counts every stream as unread. */
+  /** The worlds write no metadata.json, so the result follows from the shards and counts every stream as unread. */
   #checkResult(run: string): void {
     const {store, objects} = this.#context;
     const streams = store.collection(paths.streams(run)).map(({data}) => data);
