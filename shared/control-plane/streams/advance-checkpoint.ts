@@ -126,8 +126,8 @@ async function countShards(
     });
     isNew ||= count > 0;
     if (left > 0) continue;
-    // The run of a stream without a lease may have ended.
-    if (isNew && counted?.lease === null) await addLateShards(deps, run);
+    // The run of a stream without a lease may have ended. An earlier delivery may have counted the shard and failed here.
+    if (counted?.lease === null) await addLateShards(deps, run);
     if (counted?.status === 'completed') await clearPartials(deps, run, stream);
     return {advanced: counted, isNew};
   }

@@ -112,7 +112,7 @@ export const LOSE: Mistake[] = [
     edits: [
       {
         file: 'shared/control-plane/streams/advance-checkpoint.ts',
-        find: 'if (isNew && counted?.lease === null) await addLateShards(deps, run);',
+        find: 'if (counted?.lease === null) await addLateShards(deps, run);',
         replace: '',
       },
     ],
