@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import {someLines} from '../support/agent.ts';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
+import {A0, aWorkingWorld, ONE_SLOT} from '../support/one-worker.ts';
 
 describe('cancel and retry of streams', () => {
   it('cancel parks a stream and its worker leaves it; retry revives it, alone or with all that is parked', async () => {
     const world = await aWorkingWorld();
     const cancel = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
     assert.deepEqual([cancel.outcome, (await world.stream('my-run', '000'))?.status], ['applied', 'failed']);
+    assert.equal((await world.worker(A0))?.work, null);
     await world.untilAsleep();
     assert.ok(!(await world.stream('my-run', '000'))?.finished);
     assert.equal((await world.run('my-run'))?.status, 'failed');
