@@ -23,8 +23,8 @@ const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
 /** So long a repair is waited for: see LIMITS. */
 const REPAIR_S = 600;
 
-/** So long many nodes without a document may wait, from the first tick that sees them. */
-const ORPHANS_WAIT_MINUTES = 65;
+/** Minutes of calm in which many nodes without a document may wait: an hour from the first tick that sees them. */
+const ORPHANS_WAIT_MINUTES = 60 + MOST_LATE_MINUTES + 5;
 
 export class Ticks {
   readonly #context: Context;
