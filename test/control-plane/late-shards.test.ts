@@ -79,6 +79,31 @@ describe('the totals of a run that has ended', () => {
     assert.equal(run?.total_shards, stream?.total_shards);
   });
 
+  const ends: {name: string; end: (world: World) => Promise<void>}[] = [
+    {name: 'its worker gave its stream back', end: world => world.agent(A0).preempted()},
+    {
+      name: 'the node of its worker was preempted',
+      end: async world => {
+        world.tpus.node(A0).state = 'PREEMPTED';
+        world.agents.delete(A0);
+        await world.tick();
+      },
+    },
+  ];
+  for (const {name, end} of ends)
+    it(`have the shards that were counted between a stop and the moment in which ${name}`, async () => {
+      const world = await aWorldWithLateShards();
+      const late = world.queue.splice(0);
+      world.control({action: 'stop', run: 'my-run'});
+      await world.deliverNext('control');
+      for (const event of late) await world.handle(event);
+      await end(world);
+      const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+      assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
+      assert.ok((stream?.total_shards ?? 0) > 0);
+      assert.equal(run?.total_shards, stream?.total_shards);
+    });
+
   it('have the shards that are counted while its end is written', async () => {
     const world = await aWorldWithLateShards();
     const late = world.queue.splice(0);

@@ -31,7 +31,11 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
   const objects = await deps.objects.list(outputPrefix(run, stream), {
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
-  if (objects.length === 0) return known;
+  if (objects.length === 0) {
+    // Shards that were counted under a lease after the end of the run.
+    if (known.lease === null) await addLateShards(deps, run);
+    return known;
+  }
   return (await countShards(deps, run, stream, objects)).advanced;
 }
 
