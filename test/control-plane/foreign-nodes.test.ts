@@ -89,6 +89,22 @@ describe('a node of another owner', () => {
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
 
+  it('does not hide our request in the queue behind it, which has no document and is deleted', async () => {
+    const world = new World(ONE_SLOT);
+    const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
+    const queued = {
+      state: 'WAITING_FOR_RESOURCES',
+      initiator: 'USER',
+      error: null,
+      valid_until_at: null,
+      labels,
+    };
+    world.tpus.add(aTpu({name: A0, labels: {}, queued}));
+    await world.minutes(1, 0);
+    assert.equal(world.asked().length, 1);
+    assert.match(world.asked().join(), new RegExp(`^delete ${A0}`));
+  });
+
   it('in the place of a preempted node is one loss of its zone', async () => {
     const world = await aWorldWithAShard();
     world.tpus.node(A0).state = 'PREEMPTED';

@@ -41,6 +41,70 @@ describe('the totals of a run that has ended', () => {
     assert.equal((await world.run('my-run'))?.total_shards, total_shards);
   });
 
+  /** Lets the next sum of the Store fail, as in an outage. */
+  function failNextSum(world: World): void {
+    const {sum} = world.deps.store;
+    world.deps.store.sum = () => {
+      world.deps.store.sum = sum;
+      return Promise.reject(new Error('the Store is away'));
+    };
+  }
+
+  it('have the shards that an event counted before it failed and came again', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverAll();
+    await world.tick();
+    const before = await totals(world);
+    for (const event of late) {
+      failNextSum(world);
+      await world.handle(event).catch(() => {});
+      await world.handle(event);
+    }
+    assert.ok((await totals(world)) > before);
+  });
+
+  it('have the shards that were counted between a stop and the end of their lease, in spite of a failure', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverNext('control');
+    for (const event of late) await world.handle(event);
+    failNextSum(world);
+    await world.tick().catch(() => {});
+    await world.tick();
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
+    assert.ok((stream?.total_shards ?? 0) > 0);
+    assert.equal(run?.total_shards, stream?.total_shards);
+  });
+
+  const ends: {name: string; end: (world: World) => Promise<void>}[] = [
+    {name: 'its worker gave its stream back', end: world => world.agent(A0).preempted()},
+    {
+      name: 'the node of its worker was preempted',
+      end: async world => {
+        world.tpus.node(A0).state = 'PREEMPTED';
+        world.agents.delete(A0);
+        await world.tick();
+      },
+    },
+  ];
+  for (const {name, end} of ends)
+    it(`have the shards that were counted between a stop and the moment in which ${name}`, async () => {
+      const world = await aWorldWithLateShards();
+      const late = world.queue.splice(0);
+      world.control({action: 'stop', run: 'my-run'});
+      await world.deliverNext('control');
+      for (const event of late) await world.handle(event);
+      await end(world);
+      const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+      assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
+      assert.ok((stream?.total_shards ?? 0) > 0);
+      assert.equal(run?.total_shards, stream?.total_shards);
+    });
+
   it('have the shards that are counted while its end is written', async () => {
     const world = await aWorldWithLateShards();
     const late = world.queue.splice(0);

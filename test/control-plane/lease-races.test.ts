@@ -33,6 +33,20 @@ describe('a worker', () => {
     assert.deepEqual([stream?.status, stream?.faults], ['in_progress', 0]);
   });
 
+  it('gets no stream if its slot has another incarnation before the grant', async () => {
+    const {world, ask} = await aReadyWorld();
+    const {store} = world.deps;
+    const {query} = store;
+    store.query = async (collection, options) => {
+      store.query = query;
+      const worker = await world.worker(A0);
+      await store.transaction(async tx => tx.set(`workers/${A0}`, {...worker, incarnation: 2}));
+      return query(collection, options);
+    };
+    assert.equal((await ask()).lease, undefined);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+  });
+
   it('is not told to drain for a late heartbeat about a paused run', async () => {
     const {world, ask, beat, release} = await aReadyWorld();
     const {lease: first} = await ask();

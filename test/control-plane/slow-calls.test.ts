@@ -112,6 +112,23 @@ describe('a slow tick', () => {
     );
   });
 
+  it('keeps a worker that spoke while Cloud TPU was asked for its missing node', async () => {
+    const world = await atWork();
+    const agent = world.zombify(A0);
+    const {deps} = world;
+    let asked = 0;
+    const get = async () => {
+      asked += 1;
+      await agent.beat();
+      return undefined;
+    };
+    world.deps = {...deps, tpus: {...deps.tpus, list: () => deps.tpus.list(), get}};
+    for (let minute = 0; minute < 20 && asked === 0; minute++) await world.minute(0);
+    assert.equal(asked, 1);
+    const worker = (await world.worker(A0)) ?? assert.fail();
+    assert.deepEqual([worker.phase, worker.last_death], ['working', null]);
+  });
+
   it('deletes a worker whose run has no money left, although the worker gave its stream back since', async () => {
     const world = await atWork({budget_usd: 5 * USD_PER_MINUTE});
     world.now += 5 * 60_000;

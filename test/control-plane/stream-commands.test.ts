@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
-import {ONE_SLOT} from '../support/places.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('cancel and retry of streams', () => {
@@ -10,6 +10,7 @@ describe('cancel and retry of streams', () => {
     const world = await aWorkingWorld();
     const cancel = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
     assert.deepEqual([cancel.outcome, (await world.stream('my-run', '000'))?.status], ['applied', 'failed']);
+    assert.equal((await world.worker(A0))?.work, null);
     await world.untilAsleep();
     assert.ok(!(await world.stream('my-run', '000'))?.finished);
     assert.equal((await world.run('my-run'))?.status, 'failed');

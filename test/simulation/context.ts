@@ -1,4 +1,4 @@
-/** What every part of a world shares: its seed, its clock, its services, its faults, and what was seen and noted. */
+/** The parts of a world share its seed, clock, services, faults, counts and trace. */
 import type {Config} from '../../shared/contracts/config.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import {aConfig, T0} from '../support/builders.ts';
@@ -34,11 +34,11 @@ const LIMITS = {
   GLEANER_QUEUE_S: '900',
 };
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
-/** Every so-many-th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
-const WIDE_EVERY = 40;
+/** Every 32nd world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
+const WIDE_EVERY = 32;
 export const WIDE_SLOTS = 7;
 
-/** What a world may be made smaller by, besides leaving out kinds of faults. */
+/** Parts that a smaller world leaves out, beside kinds of faults. */
 export const SIMPLER = [
   'queue',
   'budget',
@@ -50,12 +50,12 @@ export const SIMPLER = [
 ];
 
 export type Options = {
-  /** Kinds of faults, and things of `SIMPLER`, that this world does not have. */
+  /** Kinds of faults and parts of `SIMPLER` that this world lacks. */
   without?: ReadonlySet<string>;
   trace?: boolean;
   /** The calls of services, counted over all functions, at which the caller dies: N before it is done, N + 0.5 after. */
   crashes?: ReadonlySet<number>;
-  /** One run of one zone, instead of what the seed draws: so many slots, and streams of so many lines. */
+  /** Replaces the draws of the seed by a run in a single zone: a number of slots, and the lines of each stream. */
   plan?: {slots: number; lines: readonly number[]};
 };
 
@@ -69,11 +69,11 @@ export class Context {
   readonly invariants: Invariants;
   /** The deployment began with a budget for a month, which people may have raised since. */
   readonly hasMonthBudget: boolean;
-  /** The stream objects that were dropped, each with every content that it was given. */
+  /** The stream objects that were dropped, each with all its contents. */
   readonly streams = new Map<string, string[]>();
-  /** What a stream object held, by its name and checksum. */
+  /** Contents of stream objects, by name and checksum. */
   readonly contents = new Map<string, string>();
-  /** What happened, and how often: faults, states, messages. See coverage.ts. */
+  /** Counts of faults, states and messages. See coverage.ts. */
   readonly seen = new Map<string, number>();
   readonly trace: string[] = [];
   readonly options: Options;
@@ -87,6 +87,8 @@ export class Context {
   /** worker-api answers neither workers nor the tick. */
   isApiOut = false;
   isStoreOut = false;
+  /** Zones without a network. */
+  readonly cutZones = new Set<string>();
   /** The verb of a service that is refused now. */
   refused: string | undefined;
   /** The present call has ended a stream, a run or a life. */
@@ -188,7 +190,7 @@ export class Context {
     this.contents.set(`${name}#${crc32c}`, text);
   }
 
-  /** The runs of which a stream was dropped. */
+  /** The runs with a dropped stream. */
   runs(): Set<string> {
     return new Set([...this.streams.keys()].map(name => name.split('/')[1] ?? ''));
   }

@@ -1,4 +1,4 @@
-/** Kinds of faults and their frequency in a world. The seed turns each kind on or off. */
+/** Faults of a world and their frequencies. The seed draws each kind by itself. */
 import type {Chance} from '../support/kernel.ts';
 
 /** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
@@ -35,11 +35,11 @@ export type Faults = {
   zombie: number;
   /** A READY node whose machine never boots. */
   stillborn: number;
-  /** An operation that never ends, or that fails when no function watches. */
+  /** An operation never ends, or ends in an error that no caller hears. */
   stuck: number;
   /** A queued resource that is suspended before it has brought a node. */
   suspension: number;
-  /** Hosts whose chips cannot be opened; nodes with a bad health. */
+  /** Hosts without usable chips; nodes that Cloud TPU calls unhealthy. */
   bad_host: number;
   ill: number;
   /** A list of nodes is up to 90 seconds behind, and shows nodes that are gone. */
@@ -60,7 +60,7 @@ export type Faults = {
   lie: number;
   /** Seconds by which the clocks of function instances differ. */
   skew_s: number;
-  /** The share by which a worker's clock runs fast or slow. Workers compare no times with other machines. */
+  /** The share by which a worker's clock runs fast or slow. A worker compares no time with another clock. */
   drift: number;
   /** The share of function instances with tomorrow's code. */
   rollout: number;
@@ -72,14 +72,16 @@ export type Faults = {
   permission: number;
   /** A node with our label fits no slot. */
   stray: number;
-  /** Another owner has a node in a zone of the pool, perhaps with the name of a slot. */
+  /** Another owner has a node in a zone of the pool, perhaps under a name of ours. */
   foreign: number;
   /** The whole database is lost once. */
   wipe: number;
-  /** A person drops other content under the name of a stream. */
+  /** An operator drops other content under the name of a stream. */
   overwrite: number;
-  /** Messages of people, good ones and nonsense. */
+  /** Messages of operators, valid and invalid. */
   meddling: number;
+  /** The network of a zone is away: of every ten minutes. Its nodes live on, and their requests do not arrive. */
+  zone_cut: number;
 };
 
 const MOST: Faults = {
@@ -97,7 +99,7 @@ const MOST: Faults = {
   storm: 0.5,
   notice: 0.4,
   vanish: 0.3,
-  deaf: 0.3,
+  deaf: 0.6,
   zombie: 0.3,
   stillborn: 0.2,
   stuck: 0.15,
@@ -105,7 +107,7 @@ const MOST: Faults = {
   bad_host: 0.3,
   ill: 0.5,
   stale: 0.5,
-  omission: 0.2,
+  omission: 0.4,
   outage: 0.3,
   stockout: 0.4,
   quota: 0.2,
@@ -123,13 +125,34 @@ const MOST: Faults = {
   foreign: 0.5,
   wipe: 0.8,
   overwrite: 0.3,
-  meddling: 0.8,
+  meddling: 0.9,
+  zone_cut: 0.3,
 };
 
 /** Clocks of two instances differ by less. */
 export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
 
-/** A call of the storm may hang for so long in the calm. */
+/** Faults that may lose or delay the wake that an event causes. */
+const OF_WAKES: (keyof Faults)[] = [
+  'loss',
+  'delay_s',
+  'refusal',
+  'silence',
+  'latency_ms',
+  'hang',
+  'crash',
+  'aim',
+  'store_outage',
+  'permission',
+  'wipe',
+];
+
+/** True if no fault of a world loses or delays a wake. */
+export function keepsWakes(faults: Faults): boolean {
+  return OF_WAKES.every(kind => faults[kind] === 0);
+}
+
+/** A call that was made in the storm may hang for so long in the calm. */
 export const MOST_LATE_MINUTES = 12;
 
 export const KINDS = Object.keys(MOST) as (keyof Faults)[];

@@ -1,4 +1,4 @@
-/** What must hold at every moment, and what must have come about at the end: who watches what. */
+/** Invariants of a world: each commit, call and minute goes to the invariants that check it. */
 import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -10,8 +10,10 @@ import {Nodes} from './invariants/nodes.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
+import {Tasks} from './invariants/tasks.ts';
 import {type BegunTick, Ticks} from './invariants/ticks.ts';
 import {type Actor, type Said, Violations} from './invariants/violations.ts';
+import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
 export class Invariants {
@@ -27,6 +29,8 @@ export class Invariants {
   readonly #money: Money;
   readonly #operatorIntent: OperatorIntent;
   readonly #ticks: Ticks;
+  readonly #tasks: Tasks;
+  readonly #wakes: Wakes;
 
   constructor(context: Context) {
     this.#context = context;
@@ -40,6 +44,8 @@ export class Invariants {
     this.#money = new Money(context, this.#violations);
     this.#operatorIntent = new OperatorIntent(context, this.#violations);
     this.#ticks = new Ticks(context, this.#violations, this.#money);
+    this.#tasks = new Tasks(context, this.#violations);
+    this.#wakes = new Wakes(context, this.#violations);
   }
 
   get violation(): string | undefined {
@@ -72,7 +78,9 @@ export class Invariants {
           this.#progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
-        }
+        } else this.#progress.onStreamMade(path, after);
+        if (this.#isByEvent && before?.generation !== after.generation)
+          this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
         break;
       case 'workers':
@@ -92,21 +100,39 @@ export class Invariants {
         if (before) break;
         this.#context.see(`a life ends: ${after.cause_kind}`);
         this.#leases.onEndOfLife(id, after);
+        this.#failureAttribution.onEndOfLife(id, after);
+        this.#zones.onEndOfLife(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
         break;
       case 'control':
         this.#operatorIntent.onControl(id, before, after);
+        if (after.outcome === 'applied') this.#wakes.expectTick(`control message ${id} was applied`);
+        break;
+      case 'pools':
+        this.#zones.onPool(after);
+        break;
+      case 'tasks':
+        this.#tasks.onTask(path, before, after);
+        if (id === 'rebuild' && before?.status === 'open' && /rebuild task each/.test(String(after.result)))
+          this.#nodes.onRebuild();
         break;
     }
     if (!before) this.#operatorIntent.onMade(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
+  /** True if the present call is made for an object event. */
+  get #isByEvent(): boolean {
+    const {actor} = this.#violations;
+    return actor !== undefined && 'topic' in actor && actor.topic === 'object';
+  }
+
   /** All documents of a transaction are written. */
   onCommitted(paths: readonly string[]): void {
     this.#leases.onCommitted(paths);
+    this.#zones.onCommitted();
   }
 
   onObject(object: ObjectInfo): void {
@@ -117,7 +143,7 @@ export class Invariants {
     this.#progress.onDeleted(name);
   }
 
-  /** A worker's word has come. */
+  /** A request of a worker has arrived. */
   onAsked(said: Said): void {
     this.#leases.onAsked(said);
     this.#failureAttribution.onAsked(said);
@@ -127,6 +153,8 @@ export class Invariants {
     const what = said.outcome === undefined ? '' : `${said.outcome}: `;
     this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(said, answer);
+    if (said.action === 'release' && status === 200)
+      this.#wakes.expectTick(`${said.worker} gave its stream back`);
   }
 
   onAskedFor(request: TpuRequest): void {
@@ -142,6 +170,7 @@ export class Invariants {
   }
 
   onTickBegun(): BegunTick {
+    this.#wakes.onTickBegun();
     return this.#ticks.onTickBegun();
   }
 
@@ -156,9 +185,11 @@ export class Invariants {
   onMinute(): void {
     this.#money.onMinute();
     this.#ticks.onMinute();
+    this.#wakes.onMinute();
+    this.#progress.onMinute();
   }
 
-  /** A bug of ours, and no fault of the weather. */
+  /** An error of the code, not of a simulated fault. */
   onFailure(error: Error): void {
     const isOurs =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
@@ -189,6 +220,7 @@ export class Invariants {
   atTheEnd(underway: number): void {
     this.#progress.atTheEnd();
     this.#ticks.atTheEnd();
+    this.#tasks.atTheEnd();
     this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     this.#nodes.atTheEnd();
     this.#money.atTheEnd();

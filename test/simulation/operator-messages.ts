@@ -12,13 +12,17 @@ export function anOrder({chance, config, isWide, tpus}: Context): Document {
     {action: 'pause', run},
     {action: 'pause', run},
     {action: 'resume', run},
-    {action: 'resume', run},
     {action: 'start', run},
-    chance.happens(0.6) ? {action: 'stop', run} : {action: 'retry', run},
+    {action: 'stop', run},
+    {action: 'stop', run},
+    {action: 'retry', run},
     {action: 'retry', run, stream},
+    {action: 'cancel', run, stream},
     {action: 'cancel', run, stream},
     {action: 'rebuild', ...(chance.happens(0.5) ? {run} : {})},
     {action: 'recreate', worker},
+    {action: 'recreate', worker},
+    {action: 'delete', worker},
     {action: 'delete', worker},
     {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
     {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
@@ -37,9 +41,9 @@ export function contraryOf(message: Document): Document | undefined {
     case 'recreate':
       return {...message, action: 'delete'};
     case 'configure':
-      return {...message, budget_usd: 0.2};
+      return {action: 'configure', run: String(message.run), budget_usd: 0.2};
     case 'scale':
-      return {...message, workers_per_zone: 2};
+      return {action: 'scale', workers_per_zone: 2};
     default:
       return undefined;
   }

@@ -1,4 +1,4 @@
-/** People in a simulated world: they drop, repeat and overwrite streams, and send good messages and nonsense. */
+/** Operators drop streams, repeat and overwrite them, and send valid and invalid messages. */
 
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
@@ -9,7 +9,7 @@ import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import {anOrder, contraryOf, nonsense} from './operator-messages.ts';
 
-const MOST_MESSAGES = 8;
+const MOST_MESSAGES = 10;
 
 export class Operators {
   readonly #context: Context;
@@ -64,14 +64,15 @@ export class Operators {
   }
 
   #drop(name: string, text: string): void {
-    this.#context.note(() => `somebody drops ${name}`);
+    this.#context.note(() => `an operator drops ${name}`);
     this.#context.drop(name, text);
   }
 
   planMessages(): void {
     const {chance, faults} = this.#context;
-    for (let count = 0; chance.happens(faults.meddling) && count < MOST_MESSAGES; count++)
-      this.#context.after(this.#context.minutes(1, 35), () => {
+    const another = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
+    for (let count = 0; chance.happens(another) && count < MOST_MESSAGES; count++)
+      this.#context.after(this.#context.minutes(1, 25), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
         if (chance.happens(0.15)) this.#say(nonsense(this.#context), 'rejected');
@@ -119,7 +120,7 @@ export class Operators {
   }
 
   #say(message: Document, outcome?: 'rejected'): void {
-    this.#context.note(() => `somebody says ${JSON.stringify(message)}`);
+    this.#context.note(() => `an operator says ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#regret(String(message.run));
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
@@ -130,7 +131,8 @@ export class Operators {
     invariants.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
-    this.#context.after(this.#context.minutes(1, 10), () => this.#say({action, run}));
+    const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);
+    this.#context.after(delay_ms, () => this.#say({action, run}));
   }
 
   /** Plans the rebuild of a lost database: at once, late or never, and perhaps with a start of each run instead. */

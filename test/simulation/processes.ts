@@ -13,7 +13,7 @@ const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission may be taken away. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
-/** A process that dies never ends its work. */
+/** An instance of a function. A dead instance never finishes its calls. */
 export type Process = {
   name: string;
   isDead: boolean;
@@ -31,6 +31,8 @@ export class Processes {
   #instances: Process[] = [];
   #count = 0;
   #ticking: Process | undefined;
+  /** Instances in the middle of a tick. */
+  readonly #inTick = new Set<Process>();
   calls_made = 0;
 
   constructor(context: Context, codes: Codes, publish: (topic: string, message: Document) => string) {
@@ -73,7 +75,7 @@ export class Processes {
     for (const process of this.#instances) process.isDead = true;
   }
 
-  /** The ports of the process, on behalf of `actor`. */
+  /** The dependencies of the process, on behalf of `actor`. */
   deps(process: Process, actor?: Actor): Deps {
     const context = this.#context;
     const call = this.calls(process, actor);
@@ -119,7 +121,10 @@ export class Processes {
     queue.request = (source, tick) =>
       request(source, async () => {
         const begun = invariants.onTickBegun();
-        await tick();
+        if ([...this.#inTick].some(other => other !== process && !other.isDead))
+          this.#context.see('two at once: two ticks');
+        this.#inTick.add(process);
+        await tick().finally(() => this.#inTick.delete(process));
         invariants.onTickEnded(begun);
       });
     process.ticks = queue;

@@ -25,8 +25,8 @@ export const SYMPTOMS = [
 /** States of a node that Google repairs or moves. */
 export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
-/** `cut` is the time without a network. */
-type Machine = {process: Process; agent: FakeAgent; cut: {from: number; to: number}};
+/** `cut` says from when until when its network is away, beside the network of its zone. */
+type Machine = {process: Process; agent: FakeAgent; cut: {zone: string; from: number; to: number}};
 
 export class Vms {
   readonly #context: Context;
@@ -63,7 +63,7 @@ export class Vms {
     const drift = 1 + faults.drift * chance.between(-1, 1);
     if (drift !== 1) context.see('fault: drift');
     const from = context.strikes('cut') ? clockwork.now + context.minutes(1, 20) : Number.POSITIVE_INFINITY;
-    const cut = {from, to: from + context.minutes(1, 8)};
+    const cut = {zone: node.zone, from, to: from + context.minutes(1, 8)};
     const sleep = (ms: number) =>
       new Promise<void>(resolve => context.after(ms * drift, () => process.isDead || resolve()));
     const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
@@ -134,9 +134,10 @@ export class Vms {
     this.#context.see(`a node is said to be: ${symptom}`);
   }
 
-  #isCut({from, to}: Machine['cut']): boolean {
+  #isCut({zone, from, to}: Machine['cut']): boolean {
     const {now} = this.#context.clockwork;
-    return from <= now && now < to && !this.#context.isCalm;
+    const isOwn = from <= now && now < to;
+    return (isOwn || this.#context.cutZones.has(zone)) && !this.#context.isCalm;
   }
 
   #isThere(node: FakeNode): boolean {

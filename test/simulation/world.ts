@@ -28,7 +28,7 @@ export type Outcome = {
   ticks: number;
   isWide: boolean;
   calls: number;
-  /** Counts of all that happened. */
+  /** Counts of faults, states and messages. */
   seen: Record<string, number>;
   trace: string[];
 };
@@ -74,7 +74,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    // A lost database restarts no instance by itself.
+    // A lost database restarts no instance, and perhaps no operator has noticed.
     if (chance.happens(0.25)) delivery.processes.killAll();
     operators.planRecovery();
     if (context.faults.partition > 0) cutZone(context);
@@ -136,6 +136,8 @@ function changeFaults(context: Context, vms: Vms): void {
     const {soldOut, overQuota, unreachable, isDark} = zone;
     context.note(() => `${name} ${JSON.stringify({soldOut, overQuota, unreachable, isDark})}`);
     if (context.strikes('storm')) vms.preemptZone(name);
+    if (context.strikes('zone_cut')) context.cutZones.add(name);
+    else context.cutZones.delete(name);
   }
   context.isApiOut = context.strikes('outage');
   context.isStoreOut = context.strikes('store_outage');

@@ -31,7 +31,11 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
   const objects = await deps.objects.list(outputPrefix(run, stream), {
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
-  if (objects.length === 0) return known;
+  if (objects.length === 0) {
+    // Shards that were counted under a lease after the end of the run.
+    if (known.lease === null) await addLateShards(deps, run);
+    return known;
+  }
   return (await countShards(deps, run, stream, objects)).advanced;
 }
 
@@ -126,8 +130,8 @@ async function countShards(
     });
     isNew ||= count > 0;
     if (left > 0) continue;
-    // The run of a stream without a lease may have ended.
-    if (isNew && counted?.lease === null) await addLateShards(deps, run);
+    // The run of a stream without a lease may have ended. An earlier delivery may have counted the shard and failed here.
+    if (counted?.lease === null) await addLateShards(deps, run);
     if (counted?.status === 'completed') await clearPartials(deps, run, stream);
     return {advanced: counted, isNew};
   }

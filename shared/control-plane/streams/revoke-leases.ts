@@ -60,6 +60,8 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
     names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
+  // A failure after the last revoke leaves no worker for the next tick, so the totals are written before it too.
+  await addLateShards(deps, run);
   let isRevoked = false;
   await forEachConcurrently(batches, batch =>
     deps.store.transaction(async tx => {

@@ -56,7 +56,7 @@ export async function decideTurns(
   now: number,
 ): Promise<Turn[]> {
   const changed = current
-    .filter(({slot, worker}) => isStillPlanned(slot, worker))
+    .filter(({slot, worker}) => isStillPlanned(slot, worker, plan))
     .map(({slot, worker: before}) => ({
       slot,
       before,

@@ -94,9 +94,10 @@ export function isOver(before: Worker, after: Worker): boolean {
 
 /**
  * True if the plan still applies to the slot. An unwanted worker that changed its phase since the snapshot waits for the next tick. A
- * dismissed incarnation is deleted in any phase.
+ * dismissed incarnation is deleted in any phase. A worker that spoke while Cloud TPU found no node of it is not absent.
  */
-export function isStillPlanned({wanted, seen}: Slot, worker: Worker): boolean {
+export function isStillPlanned({name, wanted, seen}: Slot, worker: Worker, {nodes}: Terms): boolean {
+  if (nodes.absent.has(name) && worker.heartbeat_at !== (seen?.heartbeat_at ?? null)) return false;
   if (wanted === 'wanted' || worker.phase === (seen?.phase ?? 'gone')) return true;
   return wanted === 'dismissed' && worker.incarnation === seen?.incarnation;
 }

@@ -1,4 +1,4 @@
-/** Whose fault it is: what may count against a stream, what parks it, and what clears it. */
+/** Attribution of failures: charges against a stream, the limit that fails it, and the events that clear them. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/stream/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -7,14 +7,14 @@ import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
 import type {Said, Violations} from './violations.ts';
 
-/** What README and DESIGN promise, and not what the code says. */
+/** The limits that README and DESIGN promise, repeated here so that the code cannot move them. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
 
 export class FailureAttribution {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** What was said of a stream when all its shards were there already. */
+  /** Requests about streams whose shards were all stored already. */
   readonly #ofWhole = new WeakSet<Said>();
 
   constructor(context: Context, violations: Violations) {
@@ -37,6 +37,15 @@ export class FailureAttribution {
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, said, known);
     this.#violations.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
+  }
+
+  /** A machine is replaced for its own fault, and not for that of its stream. */
+  onEndOfLife(name: string, {cause}: Document): void {
+    const [, said] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
+    this.#violations.check(
+      said === undefined || /disk is full|TPU initialization failed/.test(said),
+      () => `${name} is replaced for a failure of its stream: ${said}`,
+    );
   }
 
   /** The silent worker that the stream is charged for ends now. */
@@ -67,9 +76,9 @@ function breachOf(
   if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || isCharge || hasRestarted))
     return 'is blamed for what it cannot have done';
   const isGivenBack = before.lease !== null && after.status === 'pending';
-  if (isGivenBack && isOwn && failures === 0) return 'has failed, and nobody counts it';
+  if (isGivenBack && isOwn && failures === 0) return 'has failed, and no failure is counted';
   if (isGivenBack && isMachines && !isBadHost && faults === 0)
-    return 'has cost a machine, and nobody counts it';
+    return 'has cost a machine, and no fault is counted';
   if (after.total_shards > before.total_shards && after.faults > 0)
     return 'stored a shard, and is blamed still';
   const isTooMuch = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;

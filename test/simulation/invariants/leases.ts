@@ -1,10 +1,10 @@
-/** Who has which stream, who may take it away, and what its worker is told of it. */
+/** Leases: a stream has a single holder, loses it for a reason, and its worker hears so. */
 import {paths} from '../../../shared/domain/names.ts';
 
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
 import type {Said, Violations} from './violations.ts';
 
@@ -68,10 +68,10 @@ export class Leases {
     }
   }
 
-  /** A worker's word changes its own lease alone, and only the one that it has now. */
+  /** The request of a worker changes its own present lease alone. */
   #checkActor(path: string, held: Lease, after: Document): void {
     const {said} = this.#violations;
-    // Whoever looks first at a final shard, or at one that does not belong there, ends the stream.
+    // The first reader of a final shard, or of a shard of other content, ends the stream.
     if (!said?.lease || said.action === 'lease' || after.status === 'completed') return;
     const isOwn =
       said.worker === held.worker &&
@@ -85,11 +85,11 @@ export class Leases {
     );
   }
 
-  /** A worker that lives, and claimed its lease lately, loses it by its own word or a person's alone. */
+  /** A living worker that claimed its lease lately loses it by its own request or an operator's alone. */
   #checkTaken(path: string, held: Lease): void {
     const {clockwork, config, store} = this.#context;
     if (this.#violations.said || this.#violations.isOrdered) return;
-    // Whoever stopped it may have died before the workers were told: the tick tells them.
+    // The function that stopped the run may have died before it notified the workers: the tick notifies them.
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isTheirs = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
@@ -118,6 +118,7 @@ export class Leases {
       () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
     );
     if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
+    if (said?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
     this.#violations.check(
       !moved,
       () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
@@ -131,7 +132,19 @@ export class Leases {
       }
   }
 
-  /** What was waiting for a minute when the worker asked, in a run with a higher priority, goes first. */
+  /** A worker is given the content that lies in the bucket: it can read no other. */
+  #checkGeneration(path: string): void {
+    const {clockwork, objects, storm, store} = this.#context;
+    const {object, generation} = store.peek(path) ?? {};
+    const info = objects.info(String(object));
+    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    this.#violations.check(
+      !info || info.generation === generation || Date.parse(info.created_at) > since,
+      () => `${path} is leased with generation ${generation}, and ${object} has ${info?.generation}`,
+    );
+  }
+
+  /** A stream of a run with a higher priority goes first if it was pending for a minute before the request. */
   #checkPriority(path: string, priority: number, said: Said): void {
     const {store} = this.#context;
     const since = (this.#askedAt.get(said) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
@@ -148,10 +161,10 @@ export class Leases {
     );
   }
 
-  /** A worker's word changes no other worker's document. */
+  /** The request of a worker changes no document of another worker. */
   onWorker(name: string, before: Document | undefined, after: Document): void {
     const {said} = this.#violations;
-    // Whoever looks first at a shard that does not belong into its stream takes that from whoever has it.
+    // The first reader of a shard of other content revokes the lease of the stream.
     const same = said?.lease && `${said.lease.run}/${said.lease.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
     this.#violations.check(
@@ -160,7 +173,7 @@ export class Leases {
     );
   }
 
-  /** Where money is no object, whoever is not needed any more finishes the shard that it has in hand. */
+  /** Without a budget, an unwanted worker finishes its shard. */
   onEndOfLife(name: string, {cause_kind, last_phase, work}: Document): void {
     const pool = poolOf(this.#context);
     const isFree = pool.budget_usd === null && pool.version === 0 && !this.#context.hasMonthBudget;

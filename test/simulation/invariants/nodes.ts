@@ -40,9 +40,11 @@ export class Nodes {
   onWorker(name: string, before: Document, after: Document): void {
     const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
     this.#violations.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
-    const hasEnded = !['deleting', 'gone'].includes(String(before.phase)) && after.phase === 'deleting';
-    if (hasEnded) this.#ended.add(paths.attempt(name, old));
+    const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
+    if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
     const isNew = isBorn(before, after);
+    if (isNew) this.#checkEmpty(name, life);
+    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, life);
     this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
@@ -62,11 +64,39 @@ export class Nodes {
     this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
   }
 
+  /** A worker is gone when its node is gone. A create that hangs may make the node later. */
+  #checkGone(name: string, life: number): void {
+    const {storm, tpus} = this.#context;
+    const node = tpus.nodes.get(name);
+    const isOurs = node?.labels['managed-by'] === 'gleaner' && node.state === 'READY';
+    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= life;
+    this.#violations.check(
+      !isOwn || storm.hang > 0,
+      () => `${name}#${life} is gone, and its node is ${node?.state}`,
+    );
+  }
+
+  /** A slot is filled when its earlier node is gone. */
+  #checkEmpty(name: string, life: number): void {
+    const {storm, tpus} = this.#context;
+    const node = tpus.nodes.get(name);
+    const isOurs = node?.labels['managed-by'] === 'gleaner';
+    this.#violations.check(
+      !isOurs || storm.hang > 0 || this.#wiped_at > 0,
+      () => `${name}#${life} is created, and its node is ${node?.state}`,
+    );
+  }
+
   /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
-  onWorkerMade(name: string, {zone, phase}: Document): void {
+  onWorkerMade(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
     this.#context.see('a node without a document is deleted');
     const {clockwork, store, tpus} = this.#context;
+    const last = Number(tpus.nodes.get(name)?.metadata['gleaner-incarnation'] ?? 0);
+    this.#violations.check(
+      Number(incarnation) >= last,
+      () => `${name}#${last} is deleted as incarnation ${incarnation}`,
+    );
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
@@ -83,6 +113,22 @@ export class Nodes {
     this.#violations.check(
       !areMany || this.#violations.isOrdered,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
+    );
+  }
+
+  /** A rebuild of every run waits for the ends of the nodes that a lost Store knew: their workers may store further shards. */
+  onRebuild(): void {
+    const {storm, store, tpus} = this.#context;
+    if (storm.omission > 0 || storm.stale > 0) return;
+    const left = [...tpus.nodes.values()].filter(({name, labels, created_at}) => {
+      const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
+      const worker = store.peek(paths.worker(name));
+      const isKnown = worker && worker.phase !== 'deleting';
+      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+    });
+    this.#violations.check(
+      left.length === 0,
+      () => `runs are rebuilt, and orphans are left: ${left.map(({name}) => name)}`,
     );
   }
 
@@ -105,8 +151,8 @@ export class Nodes {
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
-    const isOthers = node?.labels['managed-by'] === 'somebody';
-    this.#violations.check(!isOthers, () => `${node?.name} is deleted, and is not ours`);
+    const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
+    this.#violations.check(isOurs, () => `${node?.name} is deleted, and is not ours`);
   }
 
   onWipe(): void {

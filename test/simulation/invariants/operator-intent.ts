@@ -1,5 +1,5 @@
-/** What people said is done once, and is final where they were told so, until the Store is lost. */
-import {outputsPrefix, paths} from '../../../shared/domain/names.ts';
+/** Messages of operators apply once and in order, and final messages stay final, until the Store is lost. */
+import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES} from '../faults.ts';
@@ -24,7 +24,7 @@ export class OperatorIntent {
   readonly #violations: Violations;
   /** Control messages that must have left a record at the end, and those that had to be rejected. */
   #expected = new Map<string, 'rejected' | undefined>();
-  /** Runs that somebody stopped, whether or not it has been heard. */
+  /** Runs with a published stop, handled or not. */
   readonly #stopped = new Set<string>();
   /** Runs that were stopped, streams that were cancelled, and workers that were deleted, for good. */
   readonly #final = new Set<string>();
@@ -48,8 +48,17 @@ export class OperatorIntent {
 
   onControl(id: string, before: Document | undefined, after: Document): void {
     this.#onOrdered(after);
-    const {action} = /"action":"(?<action>\w+)"/.exec(String(after.message))?.groups ?? {};
     const isNonsense = this.#expected.get(id) === 'rejected';
+    const {action, run} = isNonsense ? {} : JSON.parse(String(after.message));
+    const isOfStreams = action === 'retry' || action === 'cancel';
+    this.#violations.check(
+      !/^outdated/.test(String(after.reason)) || (action !== 'stop' && action !== 'cancel'),
+      () => `control message ${id} is final, and is outdated: ${after.message}`,
+    );
+    this.#violations.check(
+      !/^there is no run/.test(String(after.reason)) || isOfStreams || !this.#hasOldStream(run),
+      () => `control message ${id} names a run with streams: ${after.reason}`,
+    );
     this.#context.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
     this.#violations.check(before === undefined, () => `control message ${id} was done twice`);
   }
@@ -80,7 +89,7 @@ export class OperatorIntent {
     }
   }
 
-  /** A message was done to its end. */
+  /** A message was handled to its end. */
   onObeyed(_id: string, {action, run, stream, worker}: Document): void {
     const {store} = this.#context;
     const path = paths.stream(String(run), String(stream));
@@ -92,7 +101,7 @@ export class OperatorIntent {
       this.#final.add(String(run));
   }
 
-  /** A document that is made says what people said before. A run that had a shard waits for an operator. */
+  /** A new document keeps the effect of earlier messages. A run that had a shard waits for an operator. */
   onMade(path: string, after: Document): void {
     this.#violations.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
@@ -106,6 +115,13 @@ export class OperatorIntent {
       !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
       () => `${path} was cancelled, and is ${after.status}`,
     );
+  }
+
+  /** True if the run had a stream before a message to it was handled. */
+  #hasOldStream(run: string): boolean {
+    const {clockwork, objects, faults} = this.#context;
+    const since = clockwork.now - (faults.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
   /** Whether a run had a shard before the calls began that have led here. */
@@ -125,7 +141,7 @@ export class OperatorIntent {
     const isAwoken = before?.status === 'paused' && status === 'active';
     this.#violations.check(
       !isAwoken || this.#violations.isOrdered,
-      () => `run ${run} was paused, and nobody said that it goes on`,
+      () => `run ${run} was paused, and no message resumed it`,
     );
   }
 
@@ -135,7 +151,7 @@ export class OperatorIntent {
     const isSaid = this.#violations.isOrdered || before.generation !== after.generation;
     this.#violations.check(
       !isRevived || isSaid,
-      () => `${path} was parked, and is tried again though nobody said so`,
+      () => `${path} was parked, and is tried again without a message`,
     );
   }
 
@@ -147,7 +163,7 @@ export class OperatorIntent {
     );
   }
 
-  /** What people said is lost with the Store. */
+  /** A lost Store loses the messages. */
   onWipe(): void {
     this.#expected = new Map();
     for (const said of [this.#last, this.#final, this.#cancelled, this.#held]) said.clear();
@@ -159,7 +175,7 @@ export class OperatorIntent {
       const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';
       this.#violations.check(
         !isCancelled || this.#stopped.has(run),
-        () => `run ${run} is cancelled, and nobody stopped it`,
+        () => `run ${run} is cancelled without a stop`,
       );
     }
     for (const [id, outcome] of this.#expected) {

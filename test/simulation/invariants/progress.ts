@@ -1,9 +1,15 @@
-/** What is stored is stored once, what is counted is stored, and what is called complete is whole. */
+/** Progress: a shard is stored once, a counted shard is stored, and a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
+import {MOST_LATE_MINUTES} from '../faults.ts';
 import type {Violations} from './violations.ts';
+
+/** Before the first care of operators in the calm. */
+const FOUND_WITHIN_MINUTES = 14;
+
+const SUMMED = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
 
 /** The shards that a stream object has to give, of the content with this checksum. */
 function planOf({contents}: Context, object: string, crc32c: unknown): Plan[] {
@@ -26,6 +32,7 @@ export class Progress {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #written = new Set<string>();
+  #calmMinutes = 0;
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
@@ -58,7 +65,21 @@ export class Progress {
     );
   }
 
-  /** What a stream has come to is not taken back. */
+  /** A stream that is made again knows the largest epoch of its shards, so the next grant is above it. */
+  onStreamMade(path: string, stream: Document): void {
+    const {clockwork, objects, storm} = this.#context;
+    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const old = objects
+      .list(shardPrefix(stream))
+      .filter(({name, created_at}) => name.endsWith('.safetensors') && Date.parse(created_at) < since);
+    const epoch = Math.max(0, ...old.map(({metadata}) => Number(metadata.epoch)));
+    this.#violations.check(
+      Number(stream.epoch) >= epoch,
+      () => `${path} is made with epoch ${stream.epoch}, and its shards have epoch ${epoch}`,
+    );
+  }
+
+  /** The progress of a stream only grows. */
   onStreamChange(path: string, before: Document, after: Document): void {
     for (const field of ['epoch', 'total_shards'] as const)
       this.#violations.check(
@@ -79,7 +100,7 @@ export class Progress {
     const lacking = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
     this.#violations.check(
       !lacking,
-      () => `${path} counts shard ${lacking?.shard}, of which its content has none`,
+      () => `${path} counts shard ${lacking?.shard}, and its content has no such shard`,
     );
     const epochOf = (shard: number) => Number(this.#context.objects.info(nameOf(shard))?.metadata.epoch);
     const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
@@ -103,9 +124,37 @@ export class Progress {
     );
   }
 
-  /** Whatever was dropped, and not stopped, is complete. */
+  /** In the calm, a stream without a document is found soon, though its events were lost. */
+  onMinute(): void {
+    const {isCalm, objects, store, streams} = this.#context;
+    this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
+    if (this.#calmMinutes !== FOUND_WITHIN_MINUTES) return;
+    for (const name of streams.keys()) {
+      const [, run = '', file = ''] = name.split('/');
+      const isClosed = store.peek(paths.run(run))?.stopped_at != null;
+      this.#violations.check(
+        isClosed || !objects.info(name) || store.peek(paths.stream(run, file.slice(7, 10))) !== undefined,
+        () => `${name} has no document after ${FOUND_WITHIN_MINUTES} minutes of calm`,
+      );
+    }
+  }
+
+  /** A dropped stream is complete at the end, unless its run was stopped. */
   atTheEnd(): void {
     for (const object of this.#context.streams.keys()) this.#checkComplete(object);
+    for (const {id, data} of this.#context.store.collection('runs')) this.#checkTotals(id, data);
+  }
+
+  /** The totals of a run that has ended are those of its streams, also of shards that came after its end. */
+  #checkTotals(run: string, document: Document): void {
+    const streams = this.#context.store.collection(paths.streams(run));
+    for (const field of SUMMED) {
+      const sum = streams.reduce((total, {data}) => total + Number(data[field]), 0);
+      this.#violations.check(
+        document[field] === sum,
+        () => `run ${run}, which is ${document.status}, has ${field} ${document[field]}, its streams ${sum}`,
+      );
+    }
   }
 
   #checkComplete(object: string): void {
@@ -134,7 +183,7 @@ export class Progress {
 
   /**
    * The parked streams that have shards of two contents: an upload that hung came in when the stream had other content already, of
-   * which another shard was stored. Somebody has to move those of one content away.
+   * which another shard was stored. An operator has to move the shards of one content away.
    */
   #stuckOf(run: string): Set<string> {
     const {objects, store} = this.#context;
@@ -147,7 +196,7 @@ export class Progress {
     return new Set(stuck.map(({id}) => id));
   }
 
-  /** Nobody here writes a metadata.json, so the result is what the shards say, and counts every stream as unread. */
+  /** The worlds write no metadata.json, so the result follows from the shards and counts every stream as unread. */
   #checkResult(run: string): void {
     const {store, objects} = this.#context;
     const streams = store.collection(paths.streams(run)).map(({data}) => data);

@@ -25,6 +25,9 @@ export class Silence {
     this.#violations = violations;
   }
 
+  /** By worker: the stream that it lost by its silence, until it speaks. */
+  readonly #lost = new Map<string, string>();
+
   onOutage(isOut: boolean): void {
     const {now} = this.#context.clockwork;
     const last = this.#outages.at(-1);
@@ -36,7 +39,12 @@ export class Silence {
   onWorker(name: string, before: Document, after: Document): void {
     const zone = String(after.zone);
     if (after.hello_at !== null && before.hello_at === null) this.#episodes.delete(zone);
-    if (before.work !== null && after.work === null) this.#checkSuspect(name, before, after);
+    if (after.heartbeat_at !== before.heartbeat_at) this.#lost.delete(name);
+    const suspect = after.suspect as Suspect | null;
+    if (before.work !== null && after.work === null) {
+      if (suspect) this.#lost.set(name, suspect.work);
+      this.#checkSuspect(name, before, after);
+    }
     if (after.phase !== 'deleting' || before.phase === 'deleting') return;
     const cause = after.last_death === before.last_death ? '' : String(after.last_death);
     const episode = this.#episodes.get(zone);
@@ -112,6 +120,11 @@ export class Silence {
     const stream = suspect && this.#streamOf(suspect.work);
     if (!suspect || !stream || stream.status === 'completed' || stream.status === 'failed') return;
     if (Number(stream.total_shards) > suspect.total_shards) return;
+    const lost = this.#lost.get(String(before.name));
+    this.#violations.check(
+      lost === suspect.work,
+      () => `${before.name} lost ${suspect.work} before it spoke last, and is charged for it`,
+    );
     this.#context.after(0, () => {
       const after = this.#streamOf(suspect.work);
       const isCharged = Number(after?.faults) > Number(stream.faults) || after?.status === 'completed';

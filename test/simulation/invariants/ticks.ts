@@ -1,4 +1,4 @@
-/** What ticks have to see to: two of them leave nothing undone, and where nothing is wanted nothing stays, and they end. */
+/** Duties of ticks: two ticks leave no duty undone, and no node outlives the last work. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
@@ -9,7 +9,7 @@ import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** A tick that has begun, and what it has to see to. */
+/** A tick that has begun, and its duties. */
 export type BegunTick = {at: number; toDo: Set<string>};
 
 /**
@@ -23,14 +23,14 @@ const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
 /** So long a repair is waited for: see LIMITS. */
 const REPAIR_S = 600;
 
-/** So long many nodes without a document may wait, from the first tick that sees them. */
-const ORPHANS_WAIT_MINUTES = 65;
+/** Minutes of calm in which many nodes without a document may wait: an hour from the first tick that sees them. */
+const ORPHANS_WAIT_MINUTES = 60 + MOST_LATE_MINUTES + 5;
 
 export class Ticks {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #money: Money;
-  /** What the last complete tick left undone, and when it ended. */
+  /** The duties that the last complete tick left undone, and its end. */
   #left: {at: number; undone: Set<string>} = {at: 0, undone: new Set()};
   #calmMinutes = 0;
   /** For how many minutes nothing has been wanted, and there were TPUs. */
@@ -46,7 +46,7 @@ export class Ticks {
     return {at: this.#context.clockwork.now, toDo: this.#toDo()};
   }
 
-  /** What is spent is at most the cap and what a tick costs: two that came after each other leave nobody there. */
+  /** A tick leaves at most the duties that arose in it: two ticks in a row leave no common duty. */
   onTickEnded({at, toDo}: BegunTick): void {
     const still = this.#toDo();
     const undone = new Set([...toDo].filter(what => still.has(what)));
@@ -55,9 +55,14 @@ export class Ticks {
     this.#left = {at: this.#context.clockwork.now, undone};
   }
 
-  /** Nodes without money, nodes that were taken away, and nodes that nobody wants. */
+  /** Nodes without a budget, nodes that the zone took, and unwanted nodes. */
   #toDo(): Set<string> {
-    return new Set([...this.#money.withoutMoney(), ...this.#taken(), ...this.#unwanted()]);
+    return new Set([
+      ...this.#money.withoutMoney(),
+      ...this.#taken(),
+      ...this.#unwanted(),
+      ...this.#unheeded(),
+    ]);
   }
 
   #up(): Worker[] {
@@ -82,15 +87,29 @@ export class Ticks {
     });
   }
 
-  /** Without a run that goes on, whoever has no work goes. */
+  /** Workers that an operator wants to be made again, and workers that have not heard that their run was paused or stopped. */
+  #unheeded(): string[] {
+    const {store} = this.#context;
+    return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
+      if (recreate) return [`${name}#${incarnation} is to be made again`];
+      const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
+      if (status === 'cancelled')
+        return [`${name} works on ${work} in epoch ${epoch}, and its run was stopped`];
+      return status === 'paused' && !drains
+        ? [`${name} works on ${work} in epoch ${epoch}, and its run is paused`]
+        : [];
+    });
+  }
+
+  /** Without an active run, a worker without work is unwanted. */
   #unwanted(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
     return this.#up()
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
-      .map(({name, incarnation, phase}) => `nobody wants ${name}#${incarnation}, which is ${phase}`);
+      .map(({name, incarnation, phase}) => `${name}#${incarnation} is unwanted, and ${phase}`);
   }
 
-  /** In the calm, what nobody wants is gone soon, and then nothing ticks. */
+  /** In the calm, unwanted nodes are gone soon. */
   onMinute(): void {
     const {tpus, isCalm} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;

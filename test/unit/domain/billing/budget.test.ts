@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
-import {at, aWorker} from '../../../support/builders.ts';
+import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 
@@ -30,5 +32,23 @@ describe('a budget', () => {
     ];
     const {runs, total} = costOfDeletingAll(workers);
     assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
+  });
+
+  it('the budget of an ended run ends its last workers too', () => {
+    const {ceilings, pool} = aConfig();
+    const worker = aPaid({work: 'done/000', charged_to: 'done'});
+    const accounts = {
+      read_at_ms: T0,
+      pool: {...pool, boots: NO_BOOTS},
+      prices: {},
+      month: {name: '2026-01', spent_usd: 0},
+      creates: 0,
+      runs: [],
+      ended: [aRun({run: 'done', status: 'completed', budget_usd: 1, spent_usd: 1})],
+      workers: new Map([[worker.name, worker]]),
+      unreadable: new Set<string>(),
+    };
+    const {dismissed, pauses} = decideBudgets(accounts, ceilings, T0);
+    assert.deepEqual([[...dismissed], pauses], [[worker.name], []]);
   });
 });

@@ -1,0 +1,71 @@
+/** Long work ends, says how it ended, and reads the bucket only where a document is missing. */
+import {datasetPrefix, paths} from '../../../shared/domain/names.ts';
+import type {Document} from '../../../shared/ports.ts';
+import type {Context} from '../context.ts';
+import type {Violations} from './violations.ts';
+
+/** A task that is open at the end has begun this lately. */
+const LATELY_MS = 10 * 60_000;
+
+/** Results of a rebuild: refused, of one run, of every run. */
+const REBUILT =
+  /^refused: |^rebuilt (?<run>\S+): (?<streams>\d+) streams? |^\d+ runs have a rebuild task each: /;
+
+export class Tasks {
+  readonly #context: Context;
+  readonly #violations: Violations;
+
+  constructor(context: Context, violations: Violations) {
+    this.#context = context;
+    this.#violations = violations;
+  }
+
+  onTask(path: string, before: Document | undefined, task: Document): void {
+    if (task.created_at !== before?.created_at) this.#checkNeed(path, task);
+    if (task.status !== 'done' || before?.status === 'done') return;
+    this.#context.see(`a task is done: ${task.task}`);
+    this.#violations.check(typeof task.result === 'string', () => `${path} is done, and names no result`);
+    if (task.task === 'rebuild') this.#checkRebuilt(path, task);
+  }
+
+  /** A rebuild reads every stream that was in the bucket when it began, and no stream twice. */
+  #checkRebuilt(path: string, {result, created_at}: Document): void {
+    const found = REBUILT.exec(String(result));
+    this.#violations.check(found !== null, () => `${path} is done: ${result}`);
+    const {run, streams} = found?.groups ?? {};
+    if (run === undefined) return;
+    const objects = this.#streamsOf(run);
+    const old = objects.filter(object => object.created_at < String(created_at));
+    this.#violations.check(
+      old.length <= Number(streams) && Number(streams) <= objects.length,
+      () => `${path} is done, and ${objects.length} streams are in the bucket: ${result}`,
+    );
+  }
+
+  #streamsOf(run: string) {
+    return this.#context.objects.list(datasetPrefix(run)).filter(({name}) => name.endsWith('.jsonl'));
+  }
+
+  /** A resync registers the streams of a run only where a stream has no document, or got one while the resync was counting. */
+  #checkNeed(path: string, {task, run}: Document): void {
+    const {actor} = this.#violations;
+    const isByResync = actor !== undefined && 'task' in actor && actor.task === 'resync';
+    if (task !== 'register' || !isByResync || !this.#context.isCalm) return;
+    const {clockwork, store} = this.#context;
+    const since = clockwork.now - LATELY_MS;
+    const isNeeded = this.#streamsOf(String(run)).some(({name, created_at}) => {
+      const stream = store.peek(paths.stream(String(run), name.slice(-9, -6)));
+      return !stream || Math.max(Date.parse(created_at), Date.parse(String(stream.created_at))) > since;
+    });
+    this.#violations.check(isNeeded, () => `${path} is opened, and every stream has a document`);
+  }
+
+  atTheEnd(): void {
+    const {clockwork, store} = this.#context;
+    for (const {path, data} of store.collection('tasks'))
+      this.#violations.check(
+        data.status === 'done' || clockwork.now - Date.parse(String(data.created_at)) < LATELY_MS,
+        () => `${path} is open at the end, since ${data.created_at}: ${data.result}`,
+      );
+  }
+}

@@ -1,0 +1,7 @@
+import type {Edit} from '../edits.ts';
+
+export type Mistake = {
+  name: string;
+  class: 'lose' | 'double' | 'leak' | 'overspend' | 'stick' | 'blame';
+  edits: Edit[];
+};
