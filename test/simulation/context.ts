@@ -1,6 +1,7 @@
 /** The parts of a world share its seed, clock, services, faults, counts and trace. */
 import type {Config} from '../../shared/contracts/config.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import type {Document} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
@@ -188,6 +189,12 @@ export class Context {
     this.streams.set(name, known.includes(text) ? known : [...known, text]);
     const {crc32c} = this.objects.put(name, text);
     this.contents.set(`${name}#${crc32c}`, text);
+  }
+
+  /** True if the run was stopped before the object was dropped: a stop is final. */
+  isTooLate(run: Document | undefined, object: string): boolean {
+    const created_at = this.objects.info(object)?.created_at;
+    return typeof run?.stopped_at === 'string' && created_at !== undefined && created_at > run.stopped_at;
   }
 
   /** The runs with a dropped stream. */

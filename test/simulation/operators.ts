@@ -152,7 +152,9 @@ export class Operators {
       const [, run = '', file = ''] = name.split('/');
       const stream = file.slice(7, 10);
       const document = store.peek(paths.stream(run, stream));
-      const isOver = document?.status === 'completed' || store.peek(paths.run(run))?.status === 'cancelled';
+      const parent = store.peek(paths.run(run));
+      const isIgnored = document === undefined && this.#context.isTooLate(parent, name);
+      const isOver = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
       return isOver ? [] : [{name, run, stream, document}];
     });
   }

@@ -163,6 +163,7 @@ export class Progress {
     const document = store.peek(paths.run(run));
     if (document?.status === 'cancelled') return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
+    if (stream === undefined && this.#context.isTooLate(document, object)) return;
     const stuck = this.#stuckOf(run);
     this.#violations.check(
       document?.status === (stuck.size > 0 ? 'failed' : 'completed'),

@@ -5,7 +5,7 @@ import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
-/** The promises of the brake, in words of its own: a zone of these worlds has two nodes at most, so its share is one. */
+/** The promises of the brake, in words of its own: a zone of these worlds has seven nodes at most, so its share is one node. */
 const RETURNS_MS = 600_000;
 const PROOF_MS = 150_000;
 const BAD_VERDICTS = 2;
@@ -19,6 +19,8 @@ export class Silence {
   readonly #outages: {from: number; to: number}[] = [];
   /** By zone: the silent worker that ended last, since no worker has spoken for the first time. */
   readonly #episodes = new Map<string, Episode>();
+  /** By zone: the time at which a worker spoke for the first time. */
+  readonly #spoke = new Map<string, number>();
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
@@ -38,7 +40,10 @@ export class Silence {
 
   onWorker(name: string, before: Document, after: Document): void {
     const zone = String(after.zone);
-    if (after.hello_at !== null && before.hello_at === null) this.#episodes.delete(zone);
+    if (after.hello_at !== null && before.hello_at === null) {
+      this.#episodes.delete(zone);
+      this.#spoke.set(zone, this.#context.clockwork.now);
+    }
     if (after.heartbeat_at !== before.heartbeat_at) this.#lost.delete(name);
     const suspect = after.suspect as Suspect | null;
     if (before.work !== null && after.work === null) {
@@ -76,6 +81,9 @@ export class Silence {
     const {now} = this.#context.clockwork;
     const last = this.#episodes.get(zone);
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
+    // A new worker spoke, so every worker that was silent at that time ends.
+    const silent_ms = (this.#spoke.get(zone) ?? 0) - since;
+    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MOST_SKEW_MS) return;
     const mayEnd =
       last === undefined ||
       now - last.ended_at > RETURNS_MS - 2 * MOST_SKEW_MS ||

@@ -35,17 +35,6 @@ export const DOUBLE: Mistake[] = [
     ],
   },
   {
-    name: 'a release under an earlier epoch that ends the present lease',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: 'if (!holds(stream, claim)) return undefined;',
-        replace: 'if (!isLeasedTo(stream, claim)) return undefined;',
-      },
-    ],
-  },
-  {
     name: 'a heartbeat under an earlier epoch that is told to continue',
     class: 'double',
     edits: [{file: 'shared/domain/stream/lease.ts', find: ' && worker.epoch === work.epoch', replace: ''}],
@@ -58,39 +47,6 @@ export const DOUBLE: Mistake[] = [
         file: 'shared/control-plane/streams/worker-answers.ts',
         find: '    worker.incarnation === request.incarnation &&\n',
         replace: '',
-      },
-    ],
-  },
-  {
-    name: 'a grant that does not compare the incarnation again',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/grant-lease.ts',
-        find: ' || worker.incarnation !== request.incarnation)',
-        replace: ')',
-      },
-    ],
-  },
-  {
-    name: 'a late request that gets a second stream for its worker',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/grant-lease.ts',
-        find: 'if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;',
-        replace: '',
-      },
-    ],
-  },
-  {
-    name: 'an expired lease that was claimed since the plan and is revoked',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/revoke-leases.ts',
-        find: 'if (!worker || !hasRunOut(worker, lease_s, served)) return undefined;',
-        replace: 'if (!worker?.work) return undefined;',
       },
     ],
   },
@@ -117,28 +73,6 @@ export const DOUBLE: Mistake[] = [
     ],
   },
   {
-    name: 'a cancelled stream whose worker keeps its work',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/handlers/commands/stream-commands.ts',
-        find: "if (decision.kind === 'applied' && decision.next.lease === null)",
-        replace: "if (decision.kind === 'applied' && decision.next.lease !== null)",
-      },
-    ],
-  },
-  {
-    name: 'a rebuild that lowers an epoch',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/stream.ts',
-        find: 'epoch: Math.max(stream.epoch, epoch),',
-        replace: 'epoch,',
-      },
-    ],
-  },
-  {
     name: 'a stream that is made again with epoch 0',
     class: 'double',
     edits: [
@@ -150,17 +84,6 @@ export const DOUBLE: Mistake[] = [
     ],
   },
   {
-    name: 'a shard under an epoch above every grant that counts',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/checkpoint.ts',
-        find: 'shard.epoch > origin.epoch',
-        replace: 'shard.epoch > 1e9',
-      },
-    ],
-  },
-  {
     name: 'a control message that comes twice and is done twice',
     class: 'double',
     edits: [
@@ -168,17 +91,6 @@ export const DOUBLE: Mistake[] = [
         file: 'shared/control-plane/handlers/control-message.ts',
         find: 'if (before) return',
         replace: 'if (before?.outcome === "rejected") return',
-      },
-    ],
-  },
-  {
-    name: 'an object event that comes twice and revives its stream twice',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/stream.ts',
-        find: 'if (BigInt(content.generation) <= BigInt(stream.generation))',
-        replace: 'if (BigInt(content.generation) < BigInt(stream.generation))',
       },
     ],
   },
@@ -205,17 +117,6 @@ export const DOUBLE: Mistake[] = [
     ],
   },
   {
-    name: 'a node whose zone does not answer and whose slot is filled again',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/worker/lifecycle.ts',
-        find: "if (observation.kind === 'absent') {\n    const gone",
-        replace: "if (observation.kind !== 'found') {\n    const gone",
-      },
-    ],
-  },
-  {
     name: 'a time that every tick bills again',
     class: 'double',
     edits: [
@@ -227,35 +128,13 @@ export const DOUBLE: Mistake[] = [
     ],
   },
   {
-    name: 'an incarnation that is billed again when its node is seen again',
+    name: 'a request id that two incarnations share',
     class: 'double',
     edits: [
       {
-        file: 'shared/domain/worker/observation.ts',
-        find: "before.phase === 'gone' ? {...seen, ...UNBILLED} : seen",
-        replace: 'seen',
-      },
-    ],
-  },
-  {
-    name: 'a list that is older than the phase of its worker and counts',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/worker/nodes.ts',
-        find: 'if (nodes.at_ms < Math.max(',
-        replace: 'if (nodes.at_ms < 0 * Math.max(',
-      },
-    ],
-  },
-  {
-    name: 'a rebuild that goes on while a zone does not list its orphans',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/delete-orphans.ts',
-        find: 'if (silent.length > 0)',
-        replace: 'if (silent.length > 1e9)',
+        file: 'shared/control-plane/workers/tpu-operations.ts',
+        find: 'function queueOf({name, incarnation, phase_since_at, valid',
+        replace: 'function queueOf({name, pool: incarnation, zone: phase_since_at, valid',
       },
     ],
   },

@@ -25,17 +25,6 @@ export const LEAK: Mistake[] = [
     ],
   },
   {
-    name: 'an unwanted node that stays while it is created',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/tick/plan-tick.ts',
-        find: '&& msOf(worker.born_at) > read_at_ms',
-        replace: '&& msOf(worker.born_at) > 0 * read_at_ms',
-      },
-    ],
-  },
-  {
     name: 'many orphans that wait beyond their hour',
     class: 'leak',
     edits: [
@@ -43,17 +32,6 @@ export const LEAK: Mistake[] = [
         file: 'shared/domain/fleet/orphans.ts',
         find: 'if (mark !== null && !isOlderThan(mark.since_at, WAIT_S, now) && isPaidFor) keep();',
         replace: 'if (mark !== null && isPaidFor) keep();',
-      },
-    ],
-  },
-  {
-    name: 'a request in the queue behind a foreign node that stays',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/worker/nodes.ts',
-        find: 'isManaged(tpu) || isQueuedByUs(tpu)).map',
-        replace: 'isManaged(tpu)).map',
       },
     ],
   },
@@ -113,39 +91,6 @@ export const LEAK: Mistake[] = [
     ],
   },
   {
-    name: 'a hidden node that counts as coming',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/worker/provider-states.ts',
-        find: "  UNHIDING: 'coming',\n",
-        replace: "  UNHIDING: 'coming',\n  HIDDEN: 'coming',\n",
-      },
-    ],
-  },
-  {
-    name: 'a stopping node that counts as under repair',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/worker/provider-states.ts',
-        find: "  REPAIRING: 'mending',\n",
-        replace: "  REPAIRING: 'mending',\n  STOPPED: 'mending',\n",
-      },
-    ],
-  },
-  {
-    name: 'a repair that never ends',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/worker/liveness.ts',
-        find: 'if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;',
-        replace: 'if (!isOlderThan(worker.unready_at, limits.repair_s, now)) return undefined;',
-      },
-    ],
-  },
-  {
     name: 'a worker that reports a broken machine and is kept',
     class: 'leak',
     edits: [
@@ -164,28 +109,6 @@ export const LEAK: Mistake[] = [
         file: 'shared/control-plane/state/tasks.ts',
         find: 'if (found.busy_until_at !== null && msOf(found.busy_until_at) > at) return undefined;',
         replace: 'if (found.busy_until_at !== null) return undefined;',
-      },
-    ],
-  },
-  {
-    name: 'a node never seen READY that its delete message leaves',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/tpu-operations.ts',
-        find: 'if (tpu && !isOurs && isForeign(tpu)) return;',
-        replace: 'if (tpu && !isOurs) return;',
-      },
-    ],
-  },
-  {
-    name: 'a slot for every stream, also for the completed ones',
-    class: 'leak',
-    edits: [
-      {
-        file: 'shared/domain/fleet/fleet-plan.ts',
-        find: 'streams: counts.unfinished})',
-        replace: 'streams: counts.streams})',
       },
     ],
   },

@@ -41,17 +41,6 @@ export const LOSE: Mistake[] = [
     ],
   },
   {
-    name: 'a rebuild that overwrites shards counted since its comparison',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/rebuild-streams.ts',
-        find: 'if (!current || current.updated_at !== known?.updated_at) return false;',
-        replace: 'if (!current) return false;',
-      },
-    ],
-  },
-  {
     name: 'a rebuild cursor that passes the stream it has left for the next page',
     class: 'lose',
     edits: [
@@ -107,17 +96,6 @@ export const LOSE: Mistake[] = [
     ],
   },
   {
-    name: 'shards of a stopped run that its totals do not count',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/advance-checkpoint.ts',
-        find: 'if (counted?.lease === null) await addLateShards(deps, run);',
-        replace: '',
-      },
-    ],
-  },
-  {
     name: 'a run that continues without an operator after its document was lost',
     class: 'lose',
     edits: [
@@ -136,28 +114,6 @@ export const LOSE: Mistake[] = [
         file: 'shared/domain/run/run.ts',
         find: "next.status = run.status === 'paused' ? 'paused' : 'active';",
         replace: "next.status = 'active';",
-      },
-    ],
-  },
-  {
-    name: 'a recreate that does not keep its publish time',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/commands.ts',
-        find: 'next: {...worker, said, held: false},',
-        replace: 'next: {...worker, held: false},',
-      },
-    ],
-  },
-  {
-    name: 'a repeated pause or resume that does not keep its publish time',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/commands.ts',
-        find: 'isSame ? {...run, said} :',
-        replace: 'isSame ? run :',
       },
     ],
   },
@@ -196,17 +152,6 @@ export const LOSE: Mistake[] = [
     ],
   },
   {
-    name: 'a slot that is filled though a message emptied it after the plan',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/worker/lifecycle.ts',
-        find: "if (wanted !== 'wanted' || worker.held || isBlocked",
-        replace: "if (wanted !== 'wanted' || isBlocked",
-      },
-    ],
-  },
-  {
     name: 'an incarnation that was refused and leaves no attempt',
     class: 'lose',
     edits: [
@@ -225,28 +170,6 @@ export const LOSE: Mistake[] = [
         file: 'shared/control-plane/state/event-log.ts',
         find: 'KEPT_DAYS * 86_400_000',
         replace: 'KEPT_DAYS * 86_400',
-      },
-    ],
-  },
-  {
-    name: 'workers of a paused run that are not told to drain',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/tick/plan-tick.ts',
-        find: "drains === (status.get(run) === 'paused')",
-        replace: "(drains || status.get(run) === 'paused')",
-      },
-    ],
-  },
-  {
-    name: 'workers of a stopped run that keep their leases',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/tick/plan-tick.ts',
-        find: '= status.has(run) && drains',
-        replace: '= !status.has(run) || drains',
       },
     ],
   },

@@ -26,17 +26,6 @@ export const OVERSPEND: Mistake[] = [
     ],
   },
   {
-    name: 'a create that does not check the rate of its zone again',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: '(isLate || allowance(zone, placement, now) === 0)',
-        replace: 'isLate',
-      },
-    ],
-  },
-  {
     name: 'a budget that keeps no money for its deletes',
     class: 'overspend',
     edits: [
@@ -44,55 +33,6 @@ export const OVERSPEND: Mistake[] = [
         file: 'shared/domain/billing/cost.ts',
         find: 'if (spent_usd + leaving_usd < budget_usd)',
         replace: 'if (spent_usd < budget_usd)',
-      },
-    ],
-  },
-  {
-    name: 'a month that counts only the incarnations that have ended',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/budget.ts',
-        find: ' + livingInMonth(month.name, workers.values(), now)',
-        replace: '',
-      },
-    ],
-  },
-  {
-    name: 'a pool that counts only the incarnations that live',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/budget.ts',
-        find: 'spent_usd: pool.spent_usd + living_usd',
-        replace: 'spent_usd: living_usd',
-      },
-    ],
-  },
-  {
-    name: 'a dollar that a plan spends for two nodes',
-    class: 'overspend',
-    edits: [{file: 'shared/domain/billing/cost.ts', find: '    pool -= ofPool;\n', replace: ''}],
-  },
-  {
-    name: 'a run without money whose workers go on',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/budget.ts',
-        find: "whole.why || over.has(runAtWork(worker) ?? '')",
-        replace: 'whole.why',
-      },
-    ],
-  },
-  {
-    name: 'a run that has ended and whose last workers no budget ends',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/budget.ts',
-        find: 'for (const run of [...runs, ...ended])',
-        replace: 'for (const run of runs)',
       },
     ],
   },
@@ -115,28 +55,6 @@ export const OVERSPEND: Mistake[] = [
         file: 'shared/control-plane/workers/zone-and-bill-documents.ts',
         find: 'if (after.spending && after.spending !== before.spending)',
         replace: 'if (after.spending && after.spending === before.spending)',
-      },
-    ],
-  },
-  {
-    name: 'a plan whose creates come on top of those of another tick',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: '|| creates >= plan.mostCreates)',
-        replace: '|| creates > plan.mostCreates)',
-      },
-    ],
-  },
-  {
-    name: 'a zone that is stopped one loss too late',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/fleet/placement.ts',
-        find: 'if (short + long < FEWEST_LOSSES)',
-        replace: 'if (short + long <= FEWEST_LOSSES)',
       },
     ],
   },
@@ -198,22 +116,6 @@ export const OVERSPEND: Mistake[] = [
         file: 'shared/control-plane/streams/resync-streams.ts',
         find: 'if (found.object.name <= cursor.after) continue;',
         replace: '',
-      },
-    ],
-  },
-  {
-    name: 'a slow tick that creates on an old plan',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: 'now - plan.made_at_ms > PLAN_LASTS_MS',
-        replace: 'now - plan.made_at_ms > 1000 * PLAN_LASTS_MS',
-      },
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: ' || creates >= plan.mostCreates)',
-        replace: ')',
       },
     ],
   },

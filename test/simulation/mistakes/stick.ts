@@ -3,17 +3,6 @@ import type {Mistake} from './mistake.ts';
 
 export const STICK: Mistake[] = [
   {
-    name: 'a wake that is dropped while a tick runs',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/state/tick-queue.ts',
-        find: '} else if (this.#isRunning() || this.#isWaiting) this.#isFlagged = true;',
-        replace: '} else if (this.#isRunning() || this.#isWaiting) this.#isFlagged = this.#isWaiting;',
-      },
-    ],
-  },
-  {
     name: 'a tick queue that waits for ever after its first wait',
     class: 'stick',
     edits: [
@@ -47,17 +36,6 @@ export const STICK: Mistake[] = [
     ],
   },
   {
-    name: 'a release that wakes no tick',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/release-stream.ts',
-        find: 'if (answer.status === 200) await wake(deps.bus);',
-        replace: 'if (answer.status !== 200) await wake(deps.bus);',
-      },
-    ],
-  },
-  {
     name: 'a new stream that wakes no tick',
     class: 'stick',
     edits: [
@@ -65,39 +43,6 @@ export const STICK: Mistake[] = [
         file: 'shared/control-plane/handlers/object-event.ts',
         find: 'return wake(deps.bus);',
         replace: 'return;',
-      },
-    ],
-  },
-  {
-    name: 'a result that takes a full page for the last page',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/runs/run-result.ts',
-        find: 'const isLast = page.length < PAGE;',
-        replace: 'const isLast = page.length <= PAGE;',
-      },
-    ],
-  },
-  {
-    name: 'a fold that outlives the end of its run',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/runs/finish-run.ts',
-        find: '    await forgetFold(deps, run.run);\n',
-        replace: '',
-      },
-    ],
-  },
-  {
-    name: 'an expired lease that its worker never loses',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: 'return worker.work !== null && isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s);',
-        replace: 'return worker.work !== null && isServedFor(served, worker.claimed_at, 10 * lease_s);',
       },
     ],
   },
@@ -121,17 +66,6 @@ export const STICK: Mistake[] = [
     ],
   },
   {
-    name: 'a request that waits in the queue beyond its end',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/worker/liveness.ts',
-        find: 'if (!isOlderThan(valid_until_at, 0, now)) return undefined;',
-        replace: 'if (!isOlderThan(valid_until_at, limits.create_s * 100, now)) return undefined;',
-      },
-    ],
-  },
-  {
     name: 'a heartbeat that counts as progress',
     class: 'stick',
     edits: [
@@ -139,28 +73,6 @@ export const STICK: Mistake[] = [
         file: 'shared/domain/worker/heartbeat.ts',
         find: "'shards_done'] as const",
         replace: "'shards_done', 'claimed_at'] as const",
-      },
-    ],
-  },
-  {
-    name: 'a block by a foreign shard that a rebuild does not lift',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/stream/stream.ts',
-        find: ': stream.faults,\n    blocked_reason: null,\n',
-        replace: ': stream.faults,\n',
-      },
-    ],
-  },
-  {
-    name: 'a mark of orphans that is never lifted',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/fleet/orphans.ts',
-        find: 'if (mark === null || wasLong) return null;',
-        replace: 'if (mark === null) return null;',
       },
     ],
   },
@@ -196,28 +108,6 @@ export const STICK: Mistake[] = [
         replace: '      await publishActions(deps.bus, turn.actions);\n',
       },
       {file: 'shared/domain/worker/transitions.ts', find: 'limits.ask_again_s, now)', replace: '1e9, now)'},
-    ],
-  },
-  {
-    name: 'a lost list that ends the tick',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/state/failures.ts',
-        find: '      return undefined;\n',
-        replace: '      throw error;\n',
-      },
-    ],
-  },
-  {
-    name: 'unfinished streams that lack those in progress',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/state/documents.ts',
-        find: "value: ['pending', 'in_progress']}",
-        replace: "value: ['pending']}",
-      },
     ],
   },
 ];
