@@ -36,7 +36,9 @@ export class Wakes {
 
   /** Something has happened that can change the plan. */
   expectTick(why: string): void {
-    if (!this.#isCalm(0) && !keepsWakes(this.#context.storm)) return;
+    // A function that dies by plan may take its wake with it.
+    const {options, storm} = this.#context;
+    if (options.crashes || (!this.#isCalm(0) && !keepsWakes(storm))) return;
     const {now} = this.#context.clockwork;
     this.#context.after(SOON_MS, () =>
       this.#violations.check(
