@@ -1,4 +1,4 @@
-/** Formats all TypeScript and Python, fixes what the linters can fix, and lowers the allowed counts of words. */
+/** Formats all TypeScript and Python, and applies the fixes of the linters. */
 import {fileURLToPath} from 'node:url';
 import {pythonOf, type Run, runCommand} from './support/process.ts';
 
@@ -10,6 +10,5 @@ const outcomes = [
   await run(file('../node_modules/.bin/biome'), ['check', '--write', '.']),
   await run(python, ['-m', 'ruff', 'format', '--no-cache', '.']),
   await run(python, ['-m', 'ruff', 'check', '--no-cache', '--fix', '.']),
-  await run(process.execPath, [file('words.ts'), '--lower']),
 ];
 process.exitCode = outcomes.every(({code}) => code === 0) ? 0 : 1;

@@ -87,7 +87,7 @@ export class Operators {
     const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
     this.#context.after(this.#context.minutes(0, 25), () => {
       const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
-      if (phase === 'gone' || phase === 'creating') this.#addNode(name, 'us-central1-a', 'somebody');
+      if (phase === 'gone' || phase === 'creating') this.#addNode(name, 'us-central1-a', 'another-owner');
     });
   }
 

@@ -109,7 +109,7 @@ export class Vms {
       if (!this.#isThere(node) || node.state !== 'READY') return;
       this.#context.tpus.turn(node, chance.pick(PASSING));
       if (chance.happens(0.3)) {
-        this.#end(node, 'nobody mends it');
+        this.#end(node, 'its repair never ends');
         return;
       }
       this.#context.after(this.#context.minutes(1, 15), () => {

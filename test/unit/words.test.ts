@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {findWords, grown, lowered} from '../words.ts';
+import {findWords} from '../words.ts';
 
 describe('the lint of words', () => {
   const cases: {name: string; text: string; words: string[]}[] = [
@@ -24,16 +24,5 @@ describe('the lint of words', () => {
 
   it('the lint of words names the line', () => {
     assert.deepEqual(findWords('fine\n\nfor whoever reads'), [{line: 3, word: 'whoever'}]);
-  });
-
-  it('the lint of words refuses a file with more words than allowed, and a new file with any', () => {
-    assert.deepEqual(grown({'a.ts': 2, 'b.ts': 1, 'c.ts': 3}, {'a.ts': 1, 'c.ts': 3}), ['a.ts', 'b.ts']);
-  });
-
-  it('the lint of words lowers allowed counts, raises none and drops zeros', () => {
-    assert.deepEqual(lowered({'a.ts': 2, 'b.ts': 1, 'c.ts': 0}, {'a.ts': 1, 'b.ts': 5, 'c.ts': 4}), {
-      'a.ts': 1,
-      'b.ts': 1,
-    });
   });
 });

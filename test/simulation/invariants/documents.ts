@@ -1,4 +1,4 @@
-/** What holds of every document: it ends when it should, and keeps what tomorrow's code has written. */
+/** Every document ends when it should, and keeps the fields that the next release has written. */
 import type {Document} from '../../../shared/ports.ts';
 import {COUNTED_TOMORROW} from '../code.ts';
 import type {Context} from '../context.ts';
@@ -7,7 +7,7 @@ import type {Violations} from './violations.ts';
 
 const A_WEEK_MS = 7 * 86_400_000;
 
-/** Kinds of documents of which there are ever more, so that each must have an end. */
+/** Kinds of documents whose number only grows, so each document must have an end. */
 const PASSING = ['events', 'control', 'workers/attempts'];
 
 export class Documents {

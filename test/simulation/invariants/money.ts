@@ -1,4 +1,4 @@
-/** Money that is spent makes nothing and keeps nobody, and every life is billed for its time, once. */
+/** A spent budget creates and keeps no node, and every incarnation is billed for its time, once. */
 import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
@@ -95,7 +95,7 @@ export class Money {
 
   /** Every life has cost what its time costs, and each is paid for once. */
   atTheEnd(): void {
-    // What lives cost that had ended before the last message is forgotten with the database.
+    // The database takes with it the cost of incarnations that ended before the last message.
     if (this.#isWiped) return;
     const {store} = this.#context;
     const lives = store

@@ -1,7 +1,7 @@
 /** The first breach is kept, with its reason. Whose word makes a change says whether it is one. */
 import type {Topic} from '../../support/function-calls.ts';
 
-/** What a worker said to worker-api. */
+/** A request of a worker to worker-api. */
 export type Said = {
   action: 'lease' | 'heartbeat' | 'release';
   worker: string;
