@@ -1,29 +1,47 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
-import {aRun, aStream, aWorker} from '../support/builders.ts';
+import {aRun, aStream, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 
 type Asked = {status: number; body: Record<string, unknown>};
 
 /** A run with so many pending streams, and workers of one zone without work. */
-async function aWorldOf(streams: number, workers: number, as: Partial<Worker> = {}): Promise<World> {
+async function aWorldOf(
+  streams: number,
+  workers: number,
+  as: Partial<Worker> = {},
+  first = 0,
+): Promise<World> {
+  return aWorldWith([{run: aRun({streams_pending: streams}), first}], workers, as);
+}
+
+/** Runs whose pending streams begin at an index, and workers of one zone without work. */
+async function aWorldWith(runs: {run: Run; first: number}[], workers: number, as: Partial<Worker> = {}) {
   const world = new World({GLEANER_POLL_S: '60', GLEANER_WORKERS_PER_ZONE: '4'});
   await world.store.transaction(async tx => {
-    runRecords.set(tx, aRun({streams_pending: streams}));
-    for (let index = 0; index < streams; index++) {
-      const stream = streamId(index);
-      streamRecords.set(
-        tx,
-        aStream({stream, worker_id: index, object: `datasets/my-run/stream_${stream}.jsonl`}),
-      );
+    for (const {run, first} of runs) {
+      runRecords.set(tx, run);
+      for (let index = first; index < first + run.streams_pending; index++) {
+        const stream = streamId(index);
+        const object = `datasets/${run.run}/stream_${stream}.jsonl`;
+        streamRecords.set(tx, aStream({run: run.run, stream, worker_id: index, object}));
+      }
     }
     for (let slot = 0; slot < workers; slot++)
       workerRecords.set(tx, aWorker({name: nameOf(slot), phase: 'idle', ...as}));
   });
   return world;
+}
+
+function runsOf(count: number, changes: Partial<Run>): {run: Run; first: number}[] {
+  return Array.from({length: count}, (_, index) => ({
+    run: aRun({run: `r${String(index).padStart(3, '0')}`, created_at: at(index), ...changes}),
+    first: 0,
+  }));
 }
 
 function nameOf(slot: number): string {
@@ -67,6 +85,22 @@ function meter(world: World) {
   return counts;
 }
 
+/** Delays each call, so that askers decide on what others change. The delays do not depend on chance. */
+function slow(world: World): void {
+  const {store} = world.deps;
+  let calls = 0;
+  const wait = () => {
+    calls += 1;
+    return new Promise(resolve => setTimeout(resolve, 1 + ((calls * 7) % 5)));
+  };
+  world.deps.store = {
+    ...store,
+    get: path => wait().then(() => store.get(path)),
+    query: (collection, query) => wait().then(() => store.query(collection, query)),
+    transaction: work => wait().then(() => store.transaction(work)),
+  } satisfies Store;
+}
+
 describe('workers that ask at the same time', () => {
   for (const askers of [10, 50])
     it(`cost a bounded number of transactions and reads each: ${askers} of them`, async () => {
@@ -96,6 +130,35 @@ describe('workers that ask at the same time', () => {
     assert.equal(new Set(streams).size, 50, `after ${rounds} rounds`);
     assert.equal(streams.length, 50);
     assert.ok(counts.transactions <= 6 * askers, `${counts.transactions} transactions`);
+  });
+
+  for (const [what, worldOf, most] of [
+    ['of one run from index 1000', () => aWorldOf(100, 100, {}, 1000), 20],
+    ['of a hundred runs', () => aWorldWith(runsOf(100, {streams_pending: 1}), 100), 30],
+  ] as const)
+    it(`collide seldom at a slow store, over streams ${what}`, async () => {
+      const world = await worldOf();
+      const counts = meter(world);
+      slow(world);
+      const answers = await Promise.all(Array.from({length: 100}, (_, slot) => ask(world, slot)));
+      const got = answers.filter(({body}) => body.action === 'work');
+      assert.ok(got.length >= 60, `${got.length} of 100 got a stream at once`);
+      assert.ok(counts.transactions <= 300, `${counts.transactions} transactions`);
+      assert.ok(counts.reads <= most * 100, `${counts.reads} reads`);
+    });
+
+  it('a worker searches few of many runs without pending streams, and waits', async () => {
+    const world = await aWorldWith(runsOf(300, {streams_in_progress: 5}), 1);
+    const counts = meter(world);
+    const {body} = await ask(world, 0);
+    assert.ok(body.action === 'wait' && Number(body.retry_s) >= 60, String(body.retry_s));
+    assert.ok(counts.reads <= 300 + 15, `${counts.reads} reads`);
+  });
+
+  it('a worker that finds nothing in ten of many runs asks again soon', async () => {
+    const world = await aWorldWith(runsOf(30, {}), 1);
+    const {body} = await ask(world, 0);
+    assert.ok(body.action === 'wait' && Number(body.retry_s) < 5, String(body.retry_s));
   });
 
   it('a worker that loses five races is told to ask again in 2 to 5 seconds', async () => {

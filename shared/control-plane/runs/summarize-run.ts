@@ -23,7 +23,7 @@ export async function sumUp(
     // Another tick may have ended the run since: counts of a slow tick never reopen it.
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const at = now();
-    const next = summarizeRun(current, totals, cost_usd, at, ending);
+    const next = summarizeRun(current, withGrants(totals, seen, current), cost_usd, at, ending);
     if (next === current) return false;
     runRecords.set(tx, next);
     const why = next.reason ? `: ${next.reason}` : '';
@@ -31,4 +31,16 @@ export async function sumUp(
       recordEvent(tx, {kind: 'run', run, text: `Run ${run} is ${next.status}${why}`}, at);
     return !isOpen(next);
   });
+}
+
+/** The counts of a run with a budget, and the grants since the tick read the run: the counts may lack them. */
+function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals {
+  const grants = Math.min(current.streams_in_progress - seen.streams_in_progress, totals.streams_pending);
+  if (current.budget_usd === null || grants <= 0) return totals;
+  const {streams_in_progress, streams_pending} = totals;
+  return {
+    ...totals,
+    streams_in_progress: streams_in_progress + grants,
+    streams_pending: streams_pending - grants,
+  };
 }

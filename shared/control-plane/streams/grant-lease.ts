@@ -1,25 +1,25 @@
 /** Requests for work: leases a pending stream of the first run in order of service to the worker that asks. */
 import type {WorkerRequest} from '../../contracts/schemas.ts';
-import {whyNotCarried} from '../../domain/billing/budget.ts';
+import {whyNotCarried, withGrant} from '../../domain/billing/budget.ts';
 import {whyModelRefused} from '../../domain/ceilings.ts';
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {outputPrefix, parseWork, paths, streamId} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {
   byPreference,
-  candidateOf,
   freeFromLiving,
   isClaimable,
   isLeasedTo,
   type Loaded,
   grantLease as leaseTo,
+  loadingOf,
 } from '../../domain/stream/lease.ts';
-import {placeAmong, retryIn, shuffled} from '../../domain/stream/spread.ts';
+import {placeAmong, retryIn, shuffled, spreadOver} from '../../domain/stream/spread.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {iso} from '../../domain/time.ts';
 import {askedForWork, heardFrom} from '../../domain/worker/heartbeat.ts';
 import {isAlive, NO_WORK, type Worker} from '../../domain/worker/worker.ts';
-import type {Stored, Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
@@ -38,8 +38,9 @@ import {
 
 type LeaseRequest = Extract<WorkerRequest, {action: 'lease'}>;
 
-/** Limits of one request: streams to try, then seconds until the worker asks again. Without a pending stream it waits `poll_s`. */
+/** Limits of one request: streams to try, runs to search, then seconds until the worker asks again. Without a pending stream it waits `poll_s`. */
 const MOST_TRIES = 5;
+const MOST_RUNS = 10;
 const SOON_S = [2, 5] as const;
 
 /** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. */
@@ -60,7 +61,8 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
     return ok({...soon, reason: `${worker.name} counts as READY from now on: ask again`});
   }
   let tries = 0;
-  for await (const open of candidates(deps, worker, request.loaded ?? null, asker)) {
+  const search = {worker, loaded: request.loaded ?? null, asker, left: MOST_RUNS, isCut: false};
+  for await (const open of candidates(deps, search)) {
     if (tries === MOST_TRIES) return ok({...soon, reason: `others took ${MOST_TRIES} streams: ask again`});
     tries += 1;
     const {parent, stream} = open;
@@ -71,6 +73,7 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
   }
   await recordRequest(deps, request);
   if (tries > 0) return ok({...soon, reason: `others took ${tries} streams: ask again`});
+  if (search.isCut) return ok({...soon, reason: `${MOST_RUNS} runs had no stream: ask again`});
   return ok({...wait, reason: 'every stream is leased or finished'});
 }
 
@@ -94,39 +97,46 @@ async function registerNewest(deps: Deps, parent: Run, {stream, object, generati
   if (present && present.generation !== generation) await registerStream(deps, parent, object, stream);
 }
 
+/** The search of one request: the runs that it may still search, and whether a run with pending streams was left out. */
+type Search = {worker: Worker; loaded: Loaded; asker: string; left: number; isCut: boolean};
+
 /** Pending streams to read for one choice: each costs a read, and the worker needs a single stream. */
 const PAGE = 2;
+
+/** Pending streams to read where a page is too small: a short run, or a place where others were faster. */
+const WIDE_PAGE = 10;
 
 /** Age up to which requests share the list of active runs. A grant reads its run again in its transaction, whatever the age. */
 const SHARED_MS = 2000;
 
 /** Yields streams of the shared list of active runs. Then yields those of runs that became active since, so no worker waits for them. */
-async function* candidates(deps: Deps, worker: Worker, loaded: Loaded, asker: string): AsyncGenerator<Open> {
+async function* candidates(deps: Deps, search: Search): AsyncGenerator<Open> {
   const began_ms = deps.now();
   const shared = await deps.activeRuns.readSince(began_ms - SHARED_MS, deps);
-  yield* candidatesOf(deps, worker, servedFirst(shared, worker, loaded), asker);
+  yield* candidatesOf(deps, search, shared);
   const known = new Set(shared.map(({run}) => run));
   const present = await deps.activeRuns.readSince(began_ms, deps);
   const others = present.filter(({run}) => !known.has(run));
-  yield* candidatesOf(deps, worker, servedFirst(others, worker, loaded), asker);
+  yield* candidatesOf(deps, search, others);
 }
 
-/** The runs that may serve the worker, in their order of service. */
-function servedFirst(active: readonly Run[], worker: Worker, loaded: Loaded): Run[] {
-  return (
-    active
-      .filter(run => isRunnable(run) && run.pool === worker.pool && !whyNotCarried(run, worker.usd_per_hour))
-      .map(found => ({found, ...candidateOf(found, '')}))
-      .sort(byPreference(loaded))
-      .map(({found}) => found)
-      // Runs without a pending stream at the last tick come last: each would cost a search.
-      .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)))
-  );
+/**
+ * The runs that may serve the worker, in their order of service. Among runs of equal rank each asker has an order of its own. Runs
+ * without a pending stream at the last tick come last: each would cost a search.
+ */
+function servedFirst(runs: readonly Run[], {worker, loaded, asker}: Search): Run[] {
+  const served = runs
+    .filter(run => !whyNotCarried(run, worker.usd_per_hour))
+    .sort(byPreference(loaded))
+    .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
+  const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();
+  return [...Map.groupBy(served, rankOf).values()].flatMap(equals => spreadOver(equals, asker));
 }
 
 /** Yields the stream that is leased to the worker already, then pending streams of each run. */
-async function* candidatesOf(deps: Deps, worker: Worker, runs: Run[], asker: string): AsyncGenerator<Open> {
-  const invalid = (error: Error) => deps.log('ERROR', error.message);
+async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[]): AsyncGenerator<Open> {
+  const {worker} = search;
+  const runs = active.filter(run => isRunnable(run) && run.pool === worker.pool);
   const work = parseWork(worker.work);
   const parent = runs.find(({run}) => run === work?.run);
   if (parent && work) {
@@ -134,7 +144,7 @@ async function* candidatesOf(deps: Deps, worker: Worker, runs: Run[], asker: str
     if (own && isLeasedTo(own, {worker: worker.name, incarnation: worker.incarnation}))
       yield {parent, stream: own};
   }
-  for (const run of runs) {
+  for (const run of servedFirst(runs, search)) {
     if (run.affinity === 'fixed') {
       const id = streamFor(await readPool(deps), run, worker.name);
       const its =
@@ -142,18 +152,10 @@ async function* candidatesOf(deps: Deps, worker: Worker, runs: Run[], asker: str
           ? undefined
           : await skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, streamId(id)));
       if (its && isClaimable(its)) yield {parent: run, stream: its};
-      continue;
-    }
-    const tried = new Set<string>();
-    for (const place of [asker, `${asker}, again`]) {
-      const pending = streamRecords.parseAll(await somePending(deps, run, place), invalid);
-      const others = pending.filter(({stream}) => !tried.has(stream));
-      for (const stream of shuffled(others, place)) {
-        tried.add(stream.stream);
-        yield {parent: run, stream};
-      }
-      if (pending.length < PAGE) break;
-    }
+    } else if (search.left > 0) {
+      search.left -= 1;
+      yield* pendingOf(deps, run, search.asker);
+    } else search.isCut ||= !isServedOut(run);
   }
 }
 
@@ -161,19 +163,26 @@ function isServedOut({affinity, streams_pending, streams_in_progress}: Run): boo
   return affinity === 'any' && streams_pending === 0 && streams_in_progress > 0;
 }
 
-/** Reads pending streams of the run from the place of the asker on. Too few streams there: reads from the first stream on too. */
-async function somePending(deps: Deps, run: Run, asker: string): Promise<Stored[]> {
-  const streams = paths.streams(run.run);
-  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
-  const all = streams_pending + streams_in_progress + streams_completed + streams_failed;
-  const after = placeAmong(all, PAGE, asker);
-  const query = {where: [PENDING], limit: PAGE};
-  if (after === undefined) return deps.store.query(streams, query);
-  const behind = await deps.store.query(streams, {...query, after});
-  if (behind.length === PAGE) return behind;
-  const first = await deps.store.query(streams, {...query, limit: PAGE - behind.length});
-  const known = new Set(behind.map(({id}) => id));
-  return [...behind, ...first.filter(({id}) => !known.has(id))];
+/** Yields pending streams of the run from a place of the asker's own on. Too few streams there: reads from the first stream on. */
+async function* pendingOf(deps: Deps, run: Run, asker: string): AsyncGenerator<Open> {
+  const read = (limit: number, after?: string) =>
+    deps.store.query(paths.streams(run.run), {where: [PENDING], limit, ...(after && {after})});
+  const isShort = run.streams_pending <= WIDE_PAGE;
+  const tried = new Set<string>();
+  for (const page of [PAGE, WIDE_PAGE]) {
+    const place = `${asker}, ${page}`;
+    const indexes = isShort && page === PAGE ? undefined : await deps.activeRuns.indexesOf(run, deps.store);
+    const behind = indexes && (await read(page, placeAmong(indexes, place)));
+    const isEnough = behind?.length === page;
+    const found = isEnough ? behind : await read(WIDE_PAGE);
+    const pending = streamRecords.parseAll(found, error => deps.log('ERROR', error.message));
+    const others = pending.filter(({stream}) => !tried.has(stream));
+    for (const stream of shuffled(others, place)) {
+      tried.add(stream.stream);
+      yield {parent: run, stream};
+    }
+    if (!isEnough && found.length < WIDE_PAGE) return;
+  }
 }
 
 async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run, stream}: Stream) {
@@ -192,13 +201,14 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${refused}`}, now);
     return undefined;
   }
-  if (whyNotCarried(parent, worker.usd_per_hour)) return undefined;
+  const isHolder = isLeasedTo(current, holder);
+  if (whyNotCarried(parent, worker.usd_per_hour, isHolder)) return undefined;
   if (!isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
   if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;
   // The worker restarted, and asks for its own stream.
-  const free = isLeasedTo(current, holder) ? freeFromLiving(current, worker, now) : current;
+  const free = isHolder ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
     returnStream(tx, free, worker, now, parent);
     return undefined;
@@ -206,6 +216,9 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const granted = leaseTo(free, holder, now);
   const {epoch} = granted;
   streamRecords.set(tx, granted);
+  // Each grant of a run with a budget writes the run: of many workers that ask at once, the budget carries only some.
+  if (parent.budget_usd !== null && !isHolder)
+    runRecords.set(tx, {...withGrant(parent), updated_at: iso(now)});
   const report = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
   workerRecords.set(tx, heardFrom(worker, report, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;

@@ -99,17 +99,24 @@ export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string)
   return usdPerHour(prices, {accelerator, spot, zone});
 }
 
+/** The run after a grant: its budget has to carry the worker from now on. The tick replaces both numbers by counts. */
+export function withGrant(run: Run): Run {
+  const streams_pending = Math.max(0, run.streams_pending - 1);
+  return {...run, streams_in_progress: run.streams_in_progress + 1, streams_pending};
+}
+
 /**
- * Why the run's budget does not carry one more worker at this price; undefined if it does. `cost_usd` and the number of workers are
- * those of the last tick.
+ * Why the run's budget does not carry one more worker at this price; undefined if it does. `isHolder`: the worker has a stream of the
+ * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
  */
 export function whyNotCarried(
   run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'streams_in_progress'>,
   usd_per_hour: number | null,
+  isHolder = false,
 ): string | undefined {
   if (run.budget_usd === null) return undefined;
   if (usd_per_hour === null) return 'the price of the worker is unknown; set prices/chips';
-  const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + 1);
+  const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + (isHolder ? 0 : 1));
   if (run.cost_usd + kept_usd < run.budget_usd) return undefined;
   return `run "${run.run}" has cost $${run.cost_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
 }

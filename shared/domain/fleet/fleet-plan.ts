@@ -2,7 +2,7 @@
 import type {Budgets} from '../billing/budget.ts';
 import {assignPayers, runAtWork} from '../billing/cost.ts';
 import {isRunnable} from '../run/run.ts';
-import {byPreference, candidateOf} from '../stream/lease.ts';
+import {byPreference} from '../stream/lease.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
 import {isOlderThan} from '../time.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
@@ -67,10 +67,9 @@ type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>}
 
 /** Undefined if the streams of a run within its budget could not be counted. */
 function remainingWork({pool, runs, streams}: Snapshot, {over}: Budgets): Work | undefined {
-  const preference = byPreference(null);
   const served = runs
     .filter(run => isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
-    .sort((one, other) => preference(candidateOf(one, ''), candidateOf(other, '')));
+    .sort(byPreference(null));
   const work: Work = {open: [], fixed: new Map()};
   for (const {run, affinity} of served) {
     const counts = streams.get(run);

@@ -157,38 +157,20 @@ function blame(stream: Stream, reason: string): Stream {
   return {...stream, faults, last_error: reason, status: faults >= MAX_FAULTS ? 'failed' : 'pending'};
 }
 
-/** A stream that could be leased, with the values that decide between candidates. */
-export type Candidate = {
-  run: string;
-  spec_hash: string;
-  model: string;
-  priority: number;
-  run_created_at: string;
-  stream: string;
-  /** The worker holds the stream without knowing: its host restarted, or the answer with the grant was lost. */
-  own: boolean;
-};
-
 /** Spec and model in the worker's memory. Runs of the same spec reuse everything, runs of the same model the weights. */
 export type Loaded = {model: string; spec_hash: string} | null;
 
-export function candidateOf(run: Run, stream: string, own = false): Candidate {
-  const {run: name, spec, spec_hash, priority, created_at} = run;
-  const model = String(spec?.model ?? '');
-  return {run: name, spec_hash: spec_hash ?? '', model, priority, run_created_at: created_at, stream, own};
+/** How much the worker has to load for the run: 0 is nothing, 1 all except the weights, 2 everything. */
+export function loadingOf({spec, spec_hash}: Pick<Run, 'spec' | 'spec_hash'>, loaded: Loaded): number {
+  if (spec_hash === loaded?.spec_hash) return 0;
+  return String(spec?.model ?? '') === loaded?.model ? 1 : 2;
 }
 
-/**
- * Best first: own stream, higher priority, run with the least loading, older run, lower index.
- * People set the priority, so it comes before the worker's memory.
- */
-export function byPreference(loaded: Loaded): (a: Candidate, b: Candidate) => number {
-  const rank = (c: Candidate) => (c.spec_hash === loaded?.spec_hash ? 0 : c.model === loaded?.model ? 1 : 2);
+/** Best first: higher priority, least loading, older run. People set the priority, so it comes before the worker's memory. */
+export function byPreference(loaded: Loaded): (a: Run, b: Run) => number {
   return (a, b) =>
-    Number(b.own) - Number(a.own) ||
     b.priority - a.priority ||
-    rank(a) - rank(b) ||
-    a.run_created_at.localeCompare(b.run_created_at) ||
-    a.run.localeCompare(b.run) ||
-    Number(a.stream) - Number(b.stream);
+    loadingOf(a, loaded) - loadingOf(b, loaded) ||
+    a.created_at.localeCompare(b.created_at) ||
+    a.run.localeCompare(b.run);
 }

@@ -10,9 +10,33 @@ export function fractionOf(text: string): number {
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
 }
 
-/** The stream after which this asker starts its search. Undefined is the start, also where one page holds all streams. */
-export function placeAmong(streams: number, page: number, asker: string): string | undefined {
-  return streams > page ? streamId(Math.floor(fractionOf(asker) * streams)) : undefined;
+/** Smallest and largest index between which askers spread. */
+export type Indexes = {first: number; last: number};
+
+/** The stream after which this asker starts its search. */
+export function placeAmong({first, last}: Indexes, asker: string): string {
+  return streamId(first + Math.floor(fractionOf(asker) * (last - first + 1)));
+}
+
+/** Pending streams over which askers spread: as many as may ask at once. */
+const FRONT = 100;
+
+/**
+ * Orders runs of equal rank for the asker. The runs with the first `FRONT` pending streams come first, in an order that belongs to the
+ * asker: a run with more of these streams is the first choice of more askers. So a large run stays before all younger runs.
+ */
+export function spreadOver<T extends {run: string; streams_pending: number}>(
+  runs: readonly T[],
+  asker: string,
+): T[] {
+  let room = FRONT;
+  const placed = runs.map(found => {
+    const weight = Math.min(Math.max(found.streams_pending, 1), room);
+    room -= weight;
+    const place = -Math.log(1 - fractionOf(`${asker} ${found.run}`)) / weight;
+    return {found, place: weight > 0 ? place : Number.MAX_VALUE};
+  });
+  return placed.sort((a, b) => a.place - b.place).map(({found}) => found);
 }
 
 /** The streams in an order that belongs to the asker. */

@@ -1,5 +1,11 @@
 import assert from 'node:assert/strict';
-import {fractionOf, placeAmong, retryIn, shuffled} from '../../../../shared/domain/stream/spread.ts';
+import {
+  fractionOf,
+  placeAmong,
+  retryIn,
+  shuffled,
+  spreadOver,
+} from '../../../../shared/domain/stream/spread.ts';
 
 const ASKERS = Array.from({length: 1000}, (_, index) => `tpu-us-central1-a-${index}#1 at 17`);
 
@@ -15,10 +21,30 @@ describe('the spread of askers', () => {
     );
   });
 
-  it('askers start all over a large run, and at the first stream where one page holds all', () => {
-    const places = new Set(ASKERS.map(asker => placeAmong(5000, 20, asker)));
-    assert.ok(places.size > 850, String(places.size));
-    assert.equal(placeAmong(20, 20, ASKERS[0] ?? ''), undefined);
+  it('askers start all over a large run, wherever its indexes begin', () => {
+    const places = ASKERS.map(asker => Number(placeAmong({first: 20_000, last: 24_999}, asker)));
+    assert.ok(new Set(places).size > 850, String(new Set(places).size));
+    assert.ok(Math.min(...places) >= 20_000 && Math.max(...places) < 25_000);
+  });
+
+  it('small runs are the first choice of about as many askers, and a large run comes before all younger runs', () => {
+    const runsOf = (...pending: number[]) =>
+      pending.map((streams_pending, index) => ({run: `r${index}`, streams_pending}));
+    const firstsOf = (runs: ReturnType<typeof runsOf>) =>
+      Map.groupBy(ASKERS, asker => spreadOver(runs, asker)[0]?.run ?? '');
+    const small = firstsOf(runsOf(...Array.from({length: 150}, () => 1)));
+    assert.equal(small.size, 100, 'the runs of the first hundred streams');
+    assert.ok(Math.max(...[...small.values()].map(({length}) => length)) < 30);
+    assert.deepEqual([...firstsOf(runsOf(5000, 1, 5000)).keys()], ['r0']);
+    const both = firstsOf(runsOf(20, 5000));
+    assert.ok(Math.abs((both.get('r0')?.length ?? 0) - 200) < 50, String(both.get('r0')?.length));
+  });
+
+  it('an asker gets every run once, the youngest runs in their order', () => {
+    const runs = Array.from({length: 300}, (_, index) => ({run: `r${index}`, streams_pending: 0}));
+    const order = spreadOver(runs, 'an asker');
+    assert.equal(new Set(order).size, 300);
+    assert.deepEqual(order.slice(100), runs.slice(100));
   });
 
   it('each stream of a page is the first choice of about as many askers', () => {

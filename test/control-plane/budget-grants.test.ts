@@ -1,0 +1,77 @@
+/** The budget of a run at the grant: requests between two ticks count each other. */
+import assert from 'node:assert/strict';
+import {sumUp} from '../../shared/control-plane/runs/summarize-run.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {streamId, workerName} from '../../shared/domain/names.ts';
+import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {aRun, aStream, aWorker} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const WORKERS = 10;
+const nameOf = (slot: number) => workerName({pool: 'tpu', zone: 'us-central1-a', slot});
+const ask = (world: World, slot: number) =>
+  world.api({action: 'lease', worker: nameOf(slot), incarnation: 2, host: 0, loaded: null});
+const runOf = async (world: World): Promise<Run> => (await world.run('my-run')) ?? assert.fail();
+
+/** A run with pending streams, and idle workers that cost $0.06 in the minutes of their delete. */
+async function aWorldOf(budget_usd: number | null): Promise<World> {
+  const world = new World();
+  await world.store.transaction(async tx => {
+    runRecords.set(tx, aRun({streams_pending: WORKERS, budget_usd}));
+    for (let index = 0; index < WORKERS; index++) {
+      const stream = streamId(index);
+      const object = `datasets/my-run/stream_${stream}.jsonl`;
+      streamRecords.set(tx, aStream({stream, worker_id: index, object}));
+      workerRecords.set(tx, aWorker({name: nameOf(index), phase: 'idle', usd_per_hour: 1.2}));
+    }
+  });
+  return world;
+}
+
+async function grantsOf(world: World): Promise<number> {
+  const slots = Array.from({length: WORKERS}, (_, slot) => slot);
+  const answers = await Promise.all(slots.map(slot => ask(world, slot)));
+  return answers.filter(({body}) => body.action === 'work').length;
+}
+
+const totalsOf = ({streams_in_progress, streams_pending}: Run) => ({streams_in_progress, streams_pending});
+
+describe('a budget at the grant', () => {
+  it('carries as many workers that ask at once as it carries one after the other', async () => {
+    const world = await aWorldOf(0.2);
+    const before = await runOf(world);
+    assert.equal(await grantsOf(world), 3);
+    const run = await runOf(world);
+    assert.deepEqual(totalsOf(run), {streams_in_progress: 3, streams_pending: 7});
+    assert.equal(run.version, before.version);
+  });
+
+  it('counts a worker once that asks for its own stream again, also where it carries no further worker', async () => {
+    const world = await aWorldOf(0.1);
+    const {body} = await ask(world, 0);
+    const again = (await ask(world, 0)).body;
+    assert.equal(again.action, 'work');
+    assert.deepEqual(Object.keys(again), Object.keys(body));
+    assert.equal((await runOf(world)).streams_in_progress, 1);
+    assert.equal((await ask(world, 1)).body.action, 'wait');
+  });
+
+  it('keeps the grants that a tick does not know when it writes its counts', async () => {
+    const world = await aWorldOf(0.2);
+    const seen = await runOf(world);
+    await grantsOf(world);
+    const late = {...NO_STREAMS, streams_pending: WORKERS, failed: undefined};
+    await sumUp(world.deps, seen, late, 0);
+    assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 3, streams_pending: 7});
+    const counted = {...late, streams_pending: WORKERS - 1, streams_in_progress: 1};
+    await sumUp(world.deps, await runOf(world), counted, 0);
+    assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 1, streams_pending: 9});
+  });
+
+  it('costs no write of a run without a budget', async () => {
+    const world = await aWorldOf(null);
+    const before = await runOf(world);
+    assert.ok((await grantsOf(world)) > 5);
+    assert.deepEqual(await runOf(world), before);
+  });
+});
