@@ -3,6 +3,7 @@ import {workerRecords} from '../../shared/control-plane/state/documents.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aFleet, firstLives, workersOf} from '../support/fleet.ts';
 import {A0, A1, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -26,6 +27,33 @@ describe('a document with an invalid field', () => {
     world.control({action: 'start', run: 'broken'});
     await world.untilAsleep();
     await world.assertStoredOnce('broken', '000', someLines(9));
+  });
+
+  for (const change of [{priority: 'high'}, {status: 'actve'}])
+    it(`of a run at work leaves its workers as they are: ${JSON.stringify(change)}`, async () => {
+      const world = await aFleet(3);
+      const lease = (await world.stream('my-run', '000'))?.lease;
+      await spoil(world, 'runs/my-run', change);
+      await world.minutes(6, 0);
+      const workers = await workersOf(world);
+      const held = workers.map(({phase, work, drains}) => [phase, work !== null, drains]);
+      assert.deepEqual(held, Array(3).fill(['working', true, false]));
+      assert.deepEqual((await world.stream('my-run', '000'))?.lease, lease);
+      await spoil(world, 'runs/my-run', {priority: 0, status: 'active'});
+      await world.minutes(3, 3);
+      assert.equal((await firstLives(world)).length, 3);
+    });
+
+  it('of a run at work replaces no preempted worker of it, and another run gets its nodes', async () => {
+    const world = await aFleet(2);
+    await spoil(world, 'runs/my-run', {priority: 'high'});
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.agents.delete(A0);
+    await world.minutes(4, 0);
+    assert.deepEqual([(await world.worker(A0))?.phase, (await world.worker(A1))?.phase], ['gone', 'working']);
+    world.drop('other', 0, someLines(9));
+    await world.until('the other is done', async () => (await world.run('other'))?.status === 'completed');
+    assert.equal((await world.worker(A1))?.work, 'my-run/001');
   });
 
   it('of a stream stops that stream and no other, and its run is not called complete', async () => {

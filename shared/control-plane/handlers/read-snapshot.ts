@@ -39,14 +39,19 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
   const prices = await readPrices(deps, pool);
   const month = await readMonth(deps);
   const {creates} = await createsRecords.read(log, store);
-  const runs = await openRuns(deps);
+  const {runs, unreadable: unreadable_runs} = await openRuns(deps);
   const {workers, unreadable} = await readWorkers(deps);
   const ended: Run[] = [];
-  await forEachConcurrently(otherRunsAtWork(workers.values(), runs), async name => {
-    const run = await failures.isolate(`read run ${name}`, () => runRecords.get(store, name));
-    if (run) ended.push(run);
+  const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));
+  await forEachConcurrently(others, async name => {
+    // Only an answer proves that the document is there or not.
+    const answer = await failures.isolate(`read run ${name}`, async () => ({
+      run: await runRecords.get(store, name),
+    }));
+    if (!answer) unreadable_runs.add(name);
+    else if (answer.run) ended.push(answer.run);
   });
-  return {read_at_ms, pool, prices, month, creates, runs, ended, workers, unreadable};
+  return {...{read_at_ms, pool, prices, month, creates, runs, ended}, unreadable_runs, workers, unreadable};
 }
 
 /** Reads the spending of the month. A deployment without a ceiling needs no document. */

@@ -6,11 +6,20 @@ import type {Deps} from './deps.ts';
 import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 
-export async function openRuns({store, log}: Pick<Deps, 'store' | 'log'>): Promise<Run[]> {
+/** `unreadable`: names of open runs whose documents are invalid. */
+export async function openRuns({
+  store,
+  log,
+}: Pick<Deps, 'store' | 'log'>): Promise<{runs: Run[]; unreadable: Set<string>}> {
   const open = await store.query('runs', {
     where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
   });
-  return runRecords.parseAll(open, error => log('ERROR', error.message));
+  const unreadable = new Set<string>();
+  const runs = runRecords.parseAll(open, (error, name) => {
+    unreadable.add(name);
+    log('ERROR', error.message);
+  });
+  return {runs, unreadable};
 }
 
 /** Runs in the cache of spec hashes. */

@@ -1,6 +1,6 @@
 /** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
 import type {Budgets} from '../billing/budget.ts';
-import {assignPayers, runAtWork} from '../billing/cost.ts';
+import {assignPayers, payerOf, runAtWork} from '../billing/cost.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/lease.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
@@ -34,8 +34,10 @@ export function planFleet(
   if (!work || !zones)
     return {wanted: livingNames(workers), payers: new Map(), mostCreates: snapshot.creates};
   const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
+  const kept = workersOfUnreadableRuns(snapshot);
   const out = new Set([
     ...unreadable,
+    ...kept,
     ...budgets.dismissed,
     ...orphans,
     ...hiddenSlots(snapshot, config, now),
@@ -54,6 +56,7 @@ export function planFleet(
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
   const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
+  for (const name of kept) wanted.add(name);
   const room = most - livingAmong(workers);
   const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
   const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
@@ -78,6 +81,14 @@ function remainingWork({pool, runs, streams}: Snapshot, {over}: Budgets): Work |
     for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
   }
   return work;
+}
+
+/** Living workers that work for an unreadable run, or were created for it. No other run counts on them, and none is deleted for lack of work. */
+function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): string[] {
+  const isOf = (worker: Worker) => unreadable_runs.has(runAtWork(worker) ?? payerOf(worker) ?? '');
+  return [...workers.values()].flatMap(worker =>
+    worker.phase !== 'gone' && isOf(worker) ? worker.name : [],
+  );
 }
 
 function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {

@@ -144,11 +144,11 @@ function lastHello(workers: readonly Worker[]): string | undefined {
     .at(-1);
 }
 
-function noticesFor({runs, workers}: Snapshot): TickPlan['notices'] {
+function noticesFor({runs, unreadable_runs, workers}: Snapshot): TickPlan['notices'] {
   const status = new Map(runs.map(run => [run.run, run.status]));
   const unnotified = [...workers.values()].flatMap(({name, work, drains}) => {
     const run = parseWork(work)?.run;
-    if (run === undefined) return [];
+    if (run === undefined || unreadable_runs.has(run)) return [];
     const isNotified = status.has(run) && drains === (status.get(run) === 'paused');
     return isNotified ? [] : {run, name};
   });

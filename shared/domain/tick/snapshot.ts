@@ -36,6 +36,8 @@ export type Accounts = {
   /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
   runs: readonly Run[];
   ended: readonly Run[];
+  /** Names of runs whose documents could not be read: the work that remains of them is unknown, and their workers stay as they are. */
+  unreadable_runs: ReadonlySet<string>;
   /** Every worker that is not gone, and gone workers whose slot a message or a refusal keeps empty. */
   workers: ReadonlyMap<string, Worker>;
   /** Names of invalid worker documents. */

@@ -67,7 +67,8 @@ export const scale = command({
 /** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
 async function recordStranded(deps: Deps): Promise<void> {
   const pool = await readPool(deps);
-  for (const run of await openRuns(deps)) {
+  const {runs} = await openRuns(deps);
+  for (const run of runs) {
     if (run.affinity === 'any' || run.pool !== pool.pool) continue;
     const unfinished = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
     const [first, ...more] = unfinished.filter(({id}) => slotsFor(pool, run, workerIdOf(id))?.length === 0);

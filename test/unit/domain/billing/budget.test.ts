@@ -47,6 +47,7 @@ describe('a budget', () => {
       ended: [aRun({run: 'done', status: 'completed', budget_usd: 1, spent_usd: 1})],
       workers: new Map([[worker.name, worker]]),
       unreadable: new Set<string>(),
+      unreadable_runs: new Set<string>(),
     };
     const {dismissed, pauses} = decideBudgets(accounts, ceilings, T0);
     assert.deepEqual([[...dismissed], pauses], [[worker.name], []]);

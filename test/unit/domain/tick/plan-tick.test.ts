@@ -81,6 +81,7 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     ended: [],
     workers: new Map(all.map(worker => [worker.name, worker])),
     unreadable: new Set(),
+    unreadable_runs: new Set(),
     read_at_ms: NOW,
     nodes: sortNodes(listed, [], NOW),
     zones: [newZone(ZONE, NOW)],
