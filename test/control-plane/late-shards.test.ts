@@ -41,6 +41,20 @@ describe('the totals of a run that has ended', () => {
     assert.equal((await world.run('my-run'))?.total_shards, total_shards);
   });
 
+  it('have the shards that a rebuild of a stopped run found', async () => {
+    const world = await aWorldWithLateShards();
+    world.queue.splice(0);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverNext('control');
+    const before = (await world.run('my-run'))?.total_shards ?? 0;
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.equal(run?.status, 'cancelled');
+    assert.ok(run.total_shards > before);
+    assert.equal(run.total_shards, stream?.total_shards);
+  });
+
   /** Lets the next sum of the Store fail, as in an outage. */
   function failNextSum(world: World): void {
     const {sum} = world.deps.store;

@@ -9,6 +9,7 @@ import {finishRun} from '../runs/finish-run.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid} from '../state/documents.ts';
 import {Failures} from '../state/failures.ts';
+import {addLateShards} from '../state/late-shards.ts';
 import {reopenRun} from '../state/runs.ts';
 import {
   claimTask,
@@ -117,7 +118,11 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   if (next !== undefined) return {cursor: {after: next, tally: all}};
   if (all.streams === 0)
     return {result: `refused: there is nothing to rebuild: the bucket holds no stream of run ${run}`};
-  if (MENDED.some(finding => (all.findings[finding] ?? 0) > 0)) await openAgain(deps, run);
+  if (MENDED.some(finding => (all.findings[finding] ?? 0) > 0)) {
+    await openAgain(deps, run);
+    // A stopped run stays stopped, and ticks sum up open runs only.
+    await addLateShards(deps, run, true);
+  }
   return {result: `rebuilt ${describeTally(run, all, true)}`};
 }
 

@@ -61,7 +61,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
     names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
   // A failure after the last revoke leaves no worker for the next tick, so the totals are written before it too.
-  await addLateShards(deps, run);
+  await skipIfInvalid(deps.log, () => addLateShards(deps, run));
   let isRevoked = false;
   await forEachConcurrently(batches, batch =>
     deps.store.transaction(async tx => {
@@ -85,7 +85,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
       isRevoked = true;
     }),
   );
-  if (isRevoked) await addLateShards(deps, run);
+  if (isRevoked) await skipIfInvalid(deps.log, () => addLateShards(deps, run));
 }
 
 /** Revokes every lease of a run that no worker holds: an edit of a document can cause such a lease. */
