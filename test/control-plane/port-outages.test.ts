@@ -78,6 +78,27 @@ describe('a service that is away', () => {
       assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A1}#1`, `${A0}#2`]);
     });
 
+  for (const path of ['prices/chips', 'system/creates', 'system/spending'])
+    it(`(the document ${path}) keeps no preempted node from its delete, and creates none`, async () => {
+      const world = new World({...TWO_SLOTS, GLEANER_MAX_BUDGET_USD: '1000'});
+      for (const index of [0, 1]) world.drop('my-run', index, someLines(30, `s${index}`));
+      await world.until('work', () => world.agents.size === 2, 9, 1);
+      const {store} = world.deps;
+      const get: typeof store.get = async read => {
+        if (read === path) throw new Error(`${path} is away`);
+        return store.get(read);
+      };
+      world.deps.store = {...store, get};
+      world.tpus.node(A0).state = 'PREEMPTED';
+      world.agents.delete(A0);
+      await assert.rejects(world.tick(), new RegExp(`${path} is away`));
+      assert.equal((await world.worker(A0))?.phase, 'deleting');
+      assert.notEqual((await world.worker(A1))?.phase, 'deleting');
+      assert.equal((await world.run('my-run'))?.status, 'active');
+      world.deps.store = store;
+      await assertEndsWell(world);
+    });
+
   for (const port of ['bus', 'objects'] as const)
     it(`(${port}) makes the event of a stream come again`, async () => {
       const world = new World(TWO_SLOTS);

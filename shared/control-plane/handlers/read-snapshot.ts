@@ -36,9 +36,10 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
   const {store, log} = deps;
   const read_at_ms = deps.now();
   const pool = await readPool(deps);
-  const prices = await readPrices(deps, pool);
-  const month = await readMonth(deps);
-  const {creates} = await createsRecords.read(log, store);
+  const prices = await failures.isolate('read the prices', () => readPrices(deps, pool));
+  const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
+  const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
+  const creates = counted?.creates;
   const {runs, unreadable: unreadable_runs} = await openRuns(deps);
   const {workers, unreadable} = await readWorkers(deps);
   const ended: Run[] = [];

@@ -39,8 +39,9 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
   const {pool, prices, workers, runs, ended} = accounts;
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
-  const found = pool.zones.map(zone => priceOf(prices, pool, zone));
-  const isKnown = !found.includes(null);
+  const found = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
+  // Prices that were not read prove nothing: only known costs end a budget then.
+  const isKnown = !prices || !found.includes(null);
   // A run without a TPU needs the money for one: less would create a node only to delete it.
   const one = costOfDeleting(Math.max(...found.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
@@ -60,7 +61,7 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
     if (isRunnable(run)) pauses.push({run: run.run, version: run.version, why});
   }
   const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
-  const priceIn = (slot: string) => priceOf(prices, pool, parseWorkerName(slot)?.zone ?? '');
+  const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     pauses,
     over,
@@ -81,17 +82,22 @@ function wholeBudget(
   const of_month = {
     // Without a ceiling the sum over all workers is not needed.
     spent_usd:
-      max_budget_usd === null ? 0 : (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
+      max_budget_usd === null || !month
+        ? 0
+        : (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
     leaving_usd,
   };
   const why =
     overspent('pool', pool.budget_usd, of_pool, isKnown) ??
-    (month.spent_usd === undefined
+    (month && month.spent_usd === undefined
       ? `${paths.spending()} cannot be read: mend it`
-      : overspent('month', max_budget_usd, of_month, isKnown));
+      : overspent('month', month ? max_budget_usd : null, of_month, isKnown));
   const left = (budget_usd: number | null, {spent_usd}: {spent_usd: number}) =>
     (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
-  return {why, left_usd: Math.min(left(pool.budget_usd, of_pool), left(max_budget_usd, of_month))};
+  return {
+    why,
+    left_usd: Math.min(left(pool.budget_usd, of_pool), left(month ? max_budget_usd : null, of_month)),
+  };
 }
 
 /** Dollars an hour of a node of the pool in the zone; null if unknown. */

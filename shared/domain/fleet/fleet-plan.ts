@@ -32,7 +32,7 @@ export function planFleet(
   const work = remainingWork(snapshot, budgets);
   // Without the counts no node is created, and none is deleted because it has no work.
   if (!work || !zones)
-    return {wanted: livingNames(workers), payers: new Map(), mostCreates: snapshot.creates};
+    return {wanted: livingNames(workers), payers: new Map(), mostCreates: snapshot.creates ?? 0};
   const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
   const kept = workersOfUnreadableRuns(snapshot);
   const out = new Set([
@@ -62,6 +62,9 @@ export function planFleet(
   const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
   // A budget pays for the creates of this plan alone: creates of another tick take their place.
   const creates = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone').length;
+  // No node is created from prices, a month or a count of creates that were not read.
+  if (!snapshot.prices || !snapshot.month || snapshot.creates === undefined)
+    return {wanted, payers, mostCreates: 0};
   return {wanted, payers, mostCreates: snapshot.creates + (isBounded ? Math.min(room, creates) : room)};
 }
 

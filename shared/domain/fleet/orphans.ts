@@ -34,14 +34,14 @@ function isOrphan(nodes: Nodes, name: string, worker: Worker | undefined): boole
 
 /** Dollars that the orphans cost from their creation until they are gone. */
 export function costOfOrphans(
-  {pool, prices}: {pool: Pool; prices: Prices},
+  {pool, prices}: {pool: Pool; prices: Prices | undefined},
   nodes: Nodes,
   names: readonly string[],
   now: number,
 ): number {
   const orphans = names.flatMap(name => nodes.tpus.get(name) ?? []);
   return orphans.reduce((sum, {zone, created_at}) => {
-    const usd = priceOf(prices, pool, zone) ?? 0;
+    const usd = priceOf(prices ?? {}, pool, zone) ?? 0;
     const hours = Math.max(0, now - msOf(created_at)) / 3_600_000;
     return sum + usd * hours + costOfDeleting(usd);
   }, 0);

@@ -63,7 +63,14 @@ function spentSlots({workers}: Accounts, {dismissed}: Budgets): Slot[] {
 
 function termsOf({pool, prices, workers, creates}: Accounts, now: number): Terms {
   return {
-    ...{made_at_ms: now, nodes: NOT_LISTED, pool, prices, payers: new Map(), mostCreates: creates},
+    ...{
+      made_at_ms: now,
+      nodes: NOT_LISTED,
+      pool,
+      prices: prices ?? {},
+      payers: new Map(),
+      mostCreates: creates ?? 0,
+    },
     ...{served: NEVER_SERVED, heard: heardByZone(workers.values()), lost: new Set(), stored: new Map()},
   };
 }

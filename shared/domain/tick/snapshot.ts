@@ -29,10 +29,10 @@ export type Accounts = {
   /** Time of the first read: a run or a worker may be younger. */
   read_at_ms: number;
   pool: Pool;
-  prices: Prices;
-  month: Month;
+  prices: Prices | undefined;
+  month: Month | undefined;
   /** Count of all creates that were ever requested. */
-  creates: number;
+  creates: number | undefined;
   /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
   runs: readonly Run[];
   ended: readonly Run[];
