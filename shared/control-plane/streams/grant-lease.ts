@@ -1,6 +1,6 @@
 /** Requests for work: leases a pending stream of the first run in order of service to the worker that asks. */
 import type {WorkerRequest} from '../../contracts/schemas.ts';
-import {whyNotCarried, withGrant} from '../../domain/billing/budget.ts';
+import {isScarce, whyNotCarried, withGrant} from '../../domain/billing/budget.ts';
 import {whyModelRefused} from '../../domain/ceilings.ts';
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {outputPrefix, parseWork, paths, streamId} from '../../domain/names.ts';
@@ -121,8 +121,8 @@ async function* candidates(deps: Deps, search: Search): AsyncGenerator<Open> {
 }
 
 /**
- * The runs that may serve the worker, in their order of service. Among runs of equal rank each asker has an order of its own. Runs
- * without a pending stream at the last tick come last: each would cost a search.
+ * The runs that may serve the worker, in their order of service. Among runs of equal rank the oldest comes first, and each asker has
+ * an order of its own for the others. Runs without a pending stream at the last tick come last: each would cost a search.
  */
 function servedFirst(runs: readonly Run[], {worker, loaded, asker}: Search): Run[] {
   const served = runs
@@ -130,7 +130,8 @@ function servedFirst(runs: readonly Run[], {worker, loaded, asker}: Search): Run
     .sort(byPreference(loaded))
     .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
   const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();
-  return [...Map.groupBy(served, rankOf).values()].flatMap(equals => spreadOver(equals, asker));
+  const groups = [...Map.groupBy(served, rankOf).values()];
+  return groups.flatMap(([oldest, ...others]) => (oldest ? [oldest, ...spreadOver(others, asker)] : []));
 }
 
 /** Yields the stream that is leased to the worker already, then pending streams of each run. */
@@ -216,8 +217,8 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const granted = leaseTo(free, holder, now);
   const {epoch} = granted;
   streamRecords.set(tx, granted);
-  // Each grant of a run with a budget writes the run: of many workers that ask at once, the budget carries only some.
-  if (parent.budget_usd !== null && !isHolder)
+  // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
+  if (!isHolder && isScarce(parent, worker.usd_per_hour))
     runRecords.set(tx, {...withGrant(parent), updated_at: iso(now)});
   const report = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
   workerRecords.set(tx, heardFrom(worker, report, now));

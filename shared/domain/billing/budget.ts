@@ -111,6 +111,12 @@ export function withGrant(run: Run): Run {
   return {...run, streams_in_progress: run.streams_in_progress + 1, streams_pending};
 }
 
+/** True if the budget of the run may not carry a worker for each of its unfinished streams, so that every grant has to count. */
+export function isScarce(run: Run, usd_per_hour: number | null): boolean {
+  const streams_in_progress = run.streams_in_progress + run.streams_pending;
+  return whyNotCarried({...run, streams_in_progress}, usd_per_hour) !== undefined;
+}
+
 /**
  * Why the run's budget does not carry one more worker at this price; undefined if it does. `isHolder`: the worker has a stream of the
  * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
