@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type {Document, Transaction, Value} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../support/priced-run.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -91,4 +92,51 @@ describe('the bill', () => {
     await world.untilAsleep(9);
     await assertHoursBilled(world, 5, spent);
   });
+
+  const INVALID: {path: string; invalid: Document; spentIn: (data: Document) => Value | undefined}[] = [
+    {path: 'runs/my-run', invalid: {priority: 'high'}, spentIn: ({spent_usd}) => spent_usd},
+    {path: 'pools/tpu', invalid: {version: '1'}, spentIn: ({spent_usd}) => spent_usd},
+    {
+      path: 'system/spending',
+      invalid: {months: {'2025-01': 'much'}},
+      spentIn: ({months}) => Object.values({...(months as Document)}).find(usd => typeof usd === 'number'),
+    },
+  ];
+  for (const {path, invalid, spentIn} of INVALID)
+    it(`is added to ${path} while that document is invalid`, async () => {
+      const world = await aPricedRun({});
+      const stored = async () => (await world.store.get(path)) ?? {};
+      await world.minutes(4, 0);
+      const data = await stored();
+      await world.store.transaction(async tx => tx.set(path, {...data, ...invalid}));
+      const cost_usd = await costOfLives(world);
+      assert.deepEqual([spentIn(await stored()), cost_usd > 0], [cost_usd, true]);
+    });
+
+  it('that no document can take is logged, and the worker ends', async () => {
+    const world = await aPricedRun({});
+    await world.minutes(4, 0);
+    const {store} = world.deps;
+    const edited = (path: string, data: Document | undefined) =>
+      data && path === 'runs/my-run' ? {...data, created_at: 'yesterday'} : data;
+    const get = (from: Pick<Transaction, 'get'>) => async (path: string) =>
+      edited(path, await from.get(path));
+    world.deps.store = {
+      ...store,
+      get: get(store),
+      transaction: work => store.transaction(tx => work({...tx, get: get(tx)})),
+    };
+    await costOfLives(world);
+    const says = /The cost of .* USD is not added to runs\/my-run: .*created_at/;
+    assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
+  });
 });
+
+/** Preempts the only machine. Returns the dollars of all attempts. */
+async function costOfLives(world: World): Promise<number> {
+  world.tpus.node(SLOT).state = 'PREEMPTED';
+  world.agents.delete(SLOT);
+  await world.until('the end', async () => (await world.worker(SLOT))?.phase === 'gone', 9, 1);
+  const attempts = await world.store.query(`workers/${SLOT}/attempts`);
+  return attempts.reduce((sum, {data}) => sum + Number(data.cost_usd), 0);
+}

@@ -23,7 +23,7 @@ export async function readBill(log: Log, tx: Transaction, over: readonly Worker[
   );
 }
 
-type Payers = {
+export type Payers = {
   runs: ReadonlyMap<string, Run>;
   pool: Pool | undefined;
   spending: {months: Months} | undefined;

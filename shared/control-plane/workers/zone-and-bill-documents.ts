@@ -34,6 +34,7 @@ import {poolRecords, runRecords, skipIfInvalid, spendingRecords, zoneRecords} fr
 import {recordEvent, recordPause} from '../state/event-log.ts';
 import {zoneOf} from '../state/zones.ts';
 import {addBill, type Bill, readBill} from './bills.ts';
+import {type BilledDocument, billInvalidPayers} from './invalid-payers.ts';
 
 export type Shared = {
   zones: Map<string, Zone>;
@@ -42,6 +43,8 @@ export type Shared = {
   pool: Pool | undefined;
   spending: {months: Months} | undefined;
   bill: Bill;
+  /** Payers with an invalid document. */
+  invalidPayers: BilledDocument[];
 };
 
 type Turn = WorkerDecision & {
@@ -71,10 +74,7 @@ export async function readShared(
     ...over.flatMap(({costs}) => Object.keys(costs)),
     ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
   ]);
-  return {
-    zones: new Map(
-      await Promise.all([...zones].map(async name => [name, await zoneOf(log, tx, name, now)] as const)),
-    ),
+  const payers = {
     runs: new Map(
       (await Promise.all([...runs].map(run => skipIfInvalid(log, () => runRecords.get(tx, run))))).flatMap(
         run => (run ? [[run.run, run] as const] : []),
@@ -84,11 +84,19 @@ export async function readShared(
     spending: over.length > 0 ? await skipIfInvalid(log, () => spendingRecords.get(tx)) : undefined,
     bill: await readBill(log, tx, over),
   };
+  return {
+    ...payers,
+    zones: new Map(
+      await Promise.all([...zones].map(async name => [name, await zoneOf(log, tx, name, now)] as const)),
+    ),
+    invalidPayers: await billInvalidPayers(log, tx, payers, config.pool.pool),
+  };
 }
 
 /** Writes the changed documents. */
 export function writeShared(tx: Transaction, before: Shared, shared: Shared, now: number): void {
   const after = addBill(tx, shared, now);
+  for (const {path, data} of shared.invalidPayers) tx.set(path, data);
   for (const zone of after.zones.values())
     if (zone !== before.zones.get(zone.zone)) zoneRecords.set(tx, zone);
   for (const run of after.runs.values()) if (run !== before.runs.get(run.run)) runRecords.set(tx, run);
