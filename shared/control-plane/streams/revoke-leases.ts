@@ -1,7 +1,14 @@
 /** Leases that a tick revokes: expired leases, leases of ended runs, and leases without a worker. */
 import {parseWork, paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/run/run.ts';
-import {freeFromLiving, hasRunOut, isHeldBy, revokeLease, suspectOf} from '../../domain/stream/lease.ts';
+import {
+  freeFromLiving,
+  hasRunOut,
+  isHeldBy,
+  revokeLease,
+  suspectOf,
+  suspectUntilHeard,
+} from '../../domain/stream/lease.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
@@ -77,10 +84,16 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         return;
       }
       const streams = await Promise.all(workers.map(worker => workOf(deps.log, tx, worker)));
+      const now = deps.now();
       for (const [index, worker] of workers.entries()) {
         const stream = streams[index];
-        if (stream) freeStream(tx, stream, worker, deps.now());
-        else clearWork(tx, worker);
+        if (!stream) {
+          clearWork(tx, worker);
+          continue;
+        }
+        // A silent worker of an ended run goes after the time to drain: its document keeps the run until it speaks.
+        const suspect = suspectUntilHeard(worker, stream);
+        returnStream(tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
       isRevoked = true;
     }),

@@ -87,20 +87,24 @@ export function freeFromLiving(stream: Stream, worker: Worker, now: number): Str
 /**
  * The stream that a silent worker loses with its lease. The end of the worker charges the stream.
  * A worker that is held, or that speaks again, charges no stream.
- * Null while Google repairs the node, and for a node that cannot work at all.
  */
-export function suspectOf(
-  worker: Worker,
-  {total_shards}: Stream,
-  lease_s: number,
-  served: Served,
-): Suspect | null {
-  const {claimed_at, heartbeat_at, symptoms, work, epoch} = worker;
-  const isUnderRepair = heartbeat_at === null || nodeStanding(worker) === 'mending';
-  if (work === null || epoch === null || isUnderRepair || isBrokenBy(symptoms)) return null;
+export function suspectOf(worker: Worker, stream: Stream, lease_s: number, served: Served): Suspect | null {
+  const {claimed_at, heartbeat_at} = worker;
+  if (heartbeat_at === null) return null;
   const saysNothing = claimed_at !== null && msOf(heartbeat_at) <= msOf(claimed_at);
   const isSilent = saysNothing || isServedFor(served, heartbeat_at, lease_s);
-  return isSilent ? {work, epoch, total_shards} : null;
+  return isSilent ? suspectUntilHeard(worker, stream) : null;
+}
+
+/**
+ * The stream that a worker works on until it hears that its lease is over: its next heartbeat clears the suspicion.
+ * Null while Google repairs the node, and for a node that cannot work at all.
+ */
+export function suspectUntilHeard(worker: Worker, {total_shards}: Stream): Suspect | null {
+  const {heartbeat_at, symptoms, work, epoch} = worker;
+  const isUnderRepair = heartbeat_at === null || nodeStanding(worker) === 'mending';
+  if (work === null || epoch === null || isUnderRepair || isBrokenBy(symptoms)) return null;
+  return {work, epoch, total_shards};
 }
 
 /** Charges a fault to the stream that a silent worker lost, unless a shard was stored since. `why`: the worker's end or restart. */
