@@ -9,7 +9,7 @@ import {finishRun} from '../runs/finish-run.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid} from '../state/documents.ts';
 import {Failures} from '../state/failures.ts';
-import {addLateShards} from '../state/late-shards.ts';
+import {updateTotals} from '../state/late-shards.ts';
 import {reopenRun} from '../state/runs.ts';
 import {
   claimTask,
@@ -55,8 +55,8 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
-      // A resync registers nothing itself.
-      if (task.task !== 'resync') await wake(deps.bus);
+      // A resync registers nothing itself, and totals change no plan.
+      if (task.task !== 'resync' && task.task !== 'totals') await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -93,6 +93,8 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
       return resync(deps, task);
     case 'finish':
       return finish(deps, task.run ?? '', until_ms);
+    case 'totals':
+      return totals(deps, task.run ?? '');
     default:
       return task.task satisfies never;
   }
@@ -121,7 +123,7 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   if (MENDED.some(finding => (all.findings[finding] ?? 0) > 0)) {
     await openAgain(deps, run);
     // A stopped run stays stopped, and ticks sum up open runs only.
-    await addLateShards(deps, run, true);
+    await updateTotals(deps, run, true);
   }
   return {result: `rebuilt ${describeTally(run, all, true)}`};
 }
@@ -162,6 +164,11 @@ async function finish(deps: Deps, name: string, until_ms: number): Promise<Step>
   const how = await finishRun(deps, run, {until_ms, register});
   if (how === 'later') return {cursor: how};
   return {result: how === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
+}
+
+async function totals(deps: Deps, run: string): Promise<Step> {
+  await updateTotals(deps, run);
+  return {result: `the totals of run ${run} are its streams'`};
 }
 
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};

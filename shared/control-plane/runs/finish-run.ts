@@ -3,7 +3,7 @@ import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../state/deps.ts';
 import {FAILED, runRecords} from '../state/documents.ts';
-import {addLateShards} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-shards.ts';
 import {reopenRun} from '../state/runs.ts';
 import {countStreams, isAnyUnfinished} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
@@ -22,7 +22,7 @@ export async function finishRun(
   if (ending.kind === 'ended') {
     if (await sumUp(deps, run, ending.totals, run.cost_usd)) {
       await reopenChanged(deps, run.run, ending);
-      await addLateShards(deps, run.run);
+      await requestTotals(deps, run.run);
     }
     await forgetFold(deps, run.run);
     return ending.kind;

@@ -45,6 +45,11 @@ export function kind<T extends object>(schema: z.ZodType<T>) {
   };
 }
 
+/** Writes back a document that an edit made invalid, with other numbers in it. No reader accepts it before it is mended. */
+export function setInvalid(tx: Transaction, path: string, data: Document): void {
+  tx.set(path, data);
+}
+
 function firstOf({issues}: z.ZodError): string {
   const [issue] = issues;
   return `${issue?.path.join('.')}: ${issue?.message}`;

@@ -1,14 +1,19 @@
+/** Totals of ended runs. Ticks sum up open runs only, so a task adds shards that are counted after the end. */
 import {paths} from '../../domain/names.ts';
 import {exact, isOpen, SUMMED} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
-import type {Deps} from '../state/deps.ts';
-import {runRecords} from '../state/documents.ts';
+import type {Deps} from './deps.ts';
+import {runRecords} from './documents.ts';
+import {requestTask} from './tasks.ts';
 
-/**
- * Adds late shards to the totals of an ended run: ticks sum up open runs only. Called after the end of a run and after each late shard,
- * so the later call sees both. A rebuild may also find fewer shards: `isRebuilt` replaces the totals by any other sums.
- */
-export async function addLateShards(
+/** Called after the end of a run and after each late shard, so the sum of the later call has both. One tick starts one sum. */
+export async function requestTotals(deps: Deps, run: string): Promise<void> {
+  const parent = await runRecords.get(deps.store, run);
+  if (parent && !isOpen(parent)) await requestTask(deps, {task: 'totals', run});
+}
+
+/** Adds late shards to the totals of an ended run. A rebuild may also find fewer shards: `isRebuilt` stores any other sums. */
+export async function updateTotals(
   {store, now}: Pick<Deps, 'store' | 'now'>,
   run: string,
   isRebuilt = false,

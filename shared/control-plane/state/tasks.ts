@@ -11,7 +11,7 @@ import type {Deps} from './deps.ts';
 import {kind} from './document-kind.ts';
 
 const task = z.looseObject({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish']),
+  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),
   /** JSON of the place where the next delivery continues; empty at the first page. */
@@ -69,6 +69,15 @@ export async function ensureTask(
     return true;
   });
   if (isNew) await publishTask(bus, name);
+}
+
+/** Opens the task for the next tick. A task at work begins again: it may have read before the change that requests it. */
+export async function requestTask({store, now}: Pick<Deps, 'store' | 'now'>, name: TaskName): Promise<void> {
+  await store.transaction(async tx => {
+    const found = await records.get(tx, paths.task(taskId(name)));
+    const waits = found?.status === 'open' && found.busy_until_at === null;
+    if (!waits) openTask(tx, name, now());
+  });
 }
 
 /** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */

@@ -16,7 +16,7 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords, streamRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {shardRecords} from '../state/history-documents.ts';
-import {addLateShards} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-shards.ts';
 import {clearWork, holderOf} from '../state/lease-documents.ts';
 import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
 import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';
@@ -33,7 +33,7 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
   });
   if (objects.length === 0) {
     // Shards that were counted under a lease after the end of the run.
-    if (known.lease === null) await addLateShards(deps, run);
+    if (known.lease === null) await requestTotals(deps, run);
     return known;
   }
   return (await countShards(deps, run, stream, objects)).advanced;
@@ -131,7 +131,7 @@ async function countShards(
     isNew ||= count > 0;
     if (left > 0) continue;
     // The run of a stream without a lease may have ended. An earlier delivery may have counted the shard and failed here.
-    if (counted?.lease === null) await addLateShards(deps, run);
+    if (counted?.lease === null) await requestTotals(deps, run);
     if (counted?.status === 'completed') await clearPartials(deps, run, stream);
     return {advanced: counted, isNew};
   }

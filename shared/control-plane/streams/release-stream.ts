@@ -7,7 +7,7 @@ import {NO_WORK} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {addLateShards} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-shards.ts';
 import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
 import {wake} from '../state/wake.ts';
 import {advanceStream} from './advance-checkpoint.ts';
@@ -53,7 +53,7 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     return ok(say('continue', ''));
   });
   // The run may have ended while the worker held its stream. A repeated release is refused, and repeats the totals too.
-  await skipIfInvalid(deps.log, () => addLateShards(deps, run));
+  await skipIfInvalid(deps.log, () => requestTotals(deps, run));
   if (answer.status === 200) await wake(deps.bus);
   return answer;
 }

@@ -15,7 +15,7 @@ import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {addLateShards} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-shards.ts';
 import {
   clearWork,
   freeStream,
@@ -67,12 +67,12 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
     names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
-  // A failure after the last revoke leaves no worker for the next tick, so the totals are written before it too.
-  await skipIfInvalid(deps.log, () => addLateShards(deps, run));
+  // A failure after the last revoke leaves no worker for the next tick, so the totals are requested before it too.
+  await skipIfInvalid(deps.log, () => requestTotals(deps, run));
   let isRevoked = false;
-  await forEachConcurrently(batches, batch =>
+  const notify = (batch: readonly string[]) =>
     deps.store.transaction(async tx => {
-      const parent = await skipIfInvalid(deps.log, () => runRecords.get(tx, run));
+      const parent = await runRecords.get(tx, run);
       const found = await Promise.all(
         batch.map(name => skipIfInvalid(deps.log, () => workerRecords.get(tx, name))),
       );
@@ -96,9 +96,10 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         returnStream(tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
       isRevoked = true;
-    }),
-  );
-  if (isRevoked) await skipIfInvalid(deps.log, () => addLateShards(deps, run));
+    });
+  // A run whose document is invalid keeps its workers.
+  await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)));
+  if (isRevoked) await skipIfInvalid(deps.log, () => requestTotals(deps, run));
 }
 
 /** Revokes every lease of a run that no worker holds: an edit of a document can cause such a lease. */

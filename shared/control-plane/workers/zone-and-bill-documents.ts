@@ -30,6 +30,7 @@ import type {WorkerDecision} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
+import {setInvalid} from '../state/document-kind.ts';
 import {poolRecords, runRecords, skipIfInvalid, spendingRecords, zoneRecords} from '../state/documents.ts';
 import {recordEvent, recordPause} from '../state/event-log.ts';
 import {zoneOf} from '../state/zones.ts';
@@ -96,7 +97,7 @@ export async function readShared(
 /** Writes the changed documents. */
 export function writeShared(tx: Transaction, before: Shared, shared: Shared, now: number): void {
   const after = addBill(tx, shared, now);
-  for (const {path, data} of shared.invalidPayers) tx.set(path, data);
+  for (const {path, data} of shared.invalidPayers) setInvalid(tx, path, data);
   for (const zone of after.zones.values())
     if (zone !== before.zones.get(zone.zone)) zoneRecords.set(tx, zone);
   for (const run of after.runs.values()) if (run !== before.runs.get(run.run)) runRecords.set(tx, run);

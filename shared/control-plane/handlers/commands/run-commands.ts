@@ -7,7 +7,7 @@ import {decideConfigure} from '../../../domain/settings.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import type {Deps} from '../../state/deps.ts';
 import {runRecords} from '../../state/documents.ts';
-import {addLateShards} from '../../state/late-shards.ts';
+import {requestTotals} from '../../state/late-shards.ts';
 import {openTask, publishTask, taskId} from '../../state/tasks.ts';
 import {command, conclude} from './command.ts';
 import {resumePool} from './pool-commands.ts';
@@ -52,7 +52,7 @@ export const start = command({
 export const pause = runCommand('pause');
 
 /** Adds the shards that were counted since the last summary to the totals of the run. */
-export const stop = runCommand('stop', {after: (deps, {run}) => addLateShards(deps, run)});
+export const stop = runCommand('stop', {after: (deps, {run}) => requestTotals(deps, run)});
 
 /** Resumes a run, or the creates of a pool. */
 export const resume = command({
