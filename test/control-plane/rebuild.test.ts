@@ -16,10 +16,35 @@ describe('a rebuild', () => {
     await world.deliverAll();
     const {status, result} = (await world.store.get('tasks/rebuild')) ?? {};
     assert.equal(status, 'done');
-    assert.match(String(result), /2 runs .*: my-run, other/);
+    assert.match(String(result), /2 runs have a rebuild task each/);
     await world.untilAsleep();
     assert.deepEqual(await documentsOf(world), before);
     assert.equal(world.tpus.made.length, made);
+  });
+
+  it('without a run opens the task of each run once, also where a page is repeated', async () => {
+    const world = await aDoneWorld();
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    const {publish} = world.deps.bus;
+    const task = (id: string) => world.store.get(`tasks/${id}`);
+    let opened_at: unknown;
+    world.deps.bus.publish = async (topic, message) => {
+      if (message.run !== 'other') return publish(topic, message);
+      world.deps.bus.publish = publish;
+      opened_at = (await task('rebuild-my-run'))?.created_at;
+      world.now += 1000;
+      throw new Error('the bus is away');
+    };
+    await world.deliverAll();
+    await world.minutes(2, 0);
+    assert.ok(world.logs.some(({message}) => /Task rebuild failed, and is tried again/.test(message)));
+    const tasks = await Promise.all(['rebuild', 'rebuild-my-run', 'rebuild-other'].map(task));
+    assert.deepEqual(
+      tasks.map(each => each?.status),
+      ['done', 'done', 'done'],
+    );
+    assert.equal(tasks[1]?.created_at, opened_at);
   });
 
   const damages: {

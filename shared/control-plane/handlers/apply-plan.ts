@@ -12,7 +12,7 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
-import {ensureTask, publishOpenTasks} from '../state/tasks.ts';
+import {isOpenTask, publishOpenTasks, startTask} from '../state/tasks.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
 import type {Outcome} from '../workers/decide-slots.ts';
@@ -104,5 +104,5 @@ async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
   await sumUp(deps, run, counts.totals, cost_usd, ending);
-  if (isOver) await ensureTask(deps, {task: 'finish', run: run.run});
+  if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

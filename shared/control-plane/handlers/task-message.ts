@@ -6,6 +6,7 @@ import {isOpen} from '../../domain/run/run.ts';
 import {isAnyUnfinished} from '../runs/count-streams.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid} from '../state/documents.ts';
 import {Failures} from '../state/failures.ts';
@@ -13,6 +14,7 @@ import {updateTotals} from '../state/late-shards.ts';
 import {reopenRun} from '../state/runs.ts';
 import {
   claimTask,
+  isOpenTask,
   publishTask,
   saveTask,
   startTask,
@@ -23,14 +25,7 @@ import {
 import {wake} from '../state/wake.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
-import {
-  addToTally,
-  describeTally,
-  MENDED,
-  NOTHING_FOUND,
-  runsInBucket,
-  type Tally,
-} from '../streams/compare-streams.ts';
+import {addToTally, describeTally, MENDED, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
 import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
 import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
@@ -88,7 +83,7 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
     case 'register':
       return register(deps, task);
     case 'rebuild':
-      return task.run === null ? rebuildAll(deps) : rebuildRun(deps, task, task.run);
+      return task.run === null ? rebuildAll(deps, task) : rebuildRun(deps, task, task.run);
     case 'resync':
       return resync(deps, task);
     case 'finish':
@@ -135,8 +130,29 @@ async function openAgain({store, now}: Deps, run: string): Promise<void> {
   });
 }
 
-/** Deletes nodes without a document. Then opens one task for each run. */
-async function rebuildAll(deps: Deps): Promise<Step> {
+type RebuildAllCursor = {at: BucketCursor; runs: number};
+
+/** Deletes nodes without a document. Then opens one task for each run in the bucket. */
+async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
+  if (task.cursor === '') {
+    const left = await deleteAllOrphans(deps);
+    if (left.length === 0) return {cursor: {at: FIRST_NAME, runs: 0}};
+    return {
+      waits: `${left.length} nodes without a document are being deleted, the first is ${left[0]}; the rebuild goes on when they are gone`,
+    };
+  }
+  const {at, runs} = cursorOf<RebuildAllCursor>(task, {at: FIRST_NAME, runs: 0});
+  const {runs: found, next} = await countPage(deps, at);
+  // A repeated page leaves a task alone that this rebuild has opened before.
+  const isOfThis = ({created_at}: Task) => created_at >= task.created_at;
+  await forEachConcurrently(found, ({run}) => startTask(deps, {task: 'rebuild', run}, isOfThis));
+  const all = runs + found.length;
+  if (next) return {cursor: {at: next, runs: all}};
+  return {result: `${all} runs have a rebuild task each: tasks/rebuild-RUN has the result of a run`};
+}
+
+/** Returns the nodes that are still there. */
+async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   const accounts = await readAccounts(deps, failures);
@@ -144,15 +160,7 @@ async function rebuildAll(deps: Deps): Promise<Step> {
   const {left, freed} = await deleteOrphans(deps, snapshot, failures);
   for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
   failures.rethrow();
-  if (left.length > 0)
-    return {
-      waits: `${left.length} nodes without a document are being deleted, the first is ${left[0]}; the rebuild goes on when they are gone`,
-    };
-  const runs = await runsInBucket(deps);
-  for (const run of runs) await startTask(deps, {task: 'rebuild', run});
-  return {
-    result: `${runs.length} runs have a rebuild task each: ${runs.slice(0, 20).join(', ')}`,
-  };
+  return left;
 }
 
 /** The end of a run keeps its own cursor, in the document of its fold. */
@@ -173,7 +181,8 @@ async function totals(deps: Deps, run: string): Promise<Step> {
 
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};
 
-const FIRST: ResyncCursor = {kind: 'bucket', at: {after: '', run: '', stream: '', streams: 0}};
+const FIRST_NAME: BucketCursor = {after: '', run: '', stream: '', streams: 0};
+const FIRST: ResyncCursor = {kind: 'bucket', at: FIRST_NAME};
 
 /** Compares streams without a document, run by run, and then the checkpoints of leased streams. */
 async function resync(deps: Deps, task: Task): Promise<Step> {
@@ -183,7 +192,9 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
     return after === undefined ? {result: 'the bucket was compared'} : {cursor: {kind: 'workers', after}};
   }
   const {runs, next} = await countPage(deps, cursor.at);
-  for (const {run, streams} of runs) await skipIfInvalid(deps.log, () => resyncRun(deps, run, streams));
+  await forEachConcurrently(runs, ({run, streams}) =>
+    skipIfInvalid(deps.log, () => resyncRun(deps, run, streams)),
+  );
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 
@@ -193,7 +204,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   const known = await runRecords.get(store, run);
   if (known?.status === 'cancelled' || known?.stopped_at) return;
   const isAnyMissing = !known || (await store.count(paths.streams(run))) < streams;
-  if (isAnyMissing) await startTask(deps, {task: 'register', run});
+  if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
   const hasEnded = known?.status === 'completed' || known?.status === 'failed';
   if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
   await store.transaction(async tx => {

@@ -4,12 +4,14 @@ import {exact, isOpen, SUMMED} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Deps} from './deps.ts';
 import {runRecords} from './documents.ts';
-import {requestTask} from './tasks.ts';
+import {isOpenTask, requestTask} from './tasks.ts';
 
 /** Called after the end of a run and after each late shard, so the sum of the later call has both. One tick starts one sum. */
 export async function requestTotals(deps: Deps, run: string): Promise<void> {
   const parent = await runRecords.get(deps.store, run);
-  if (parent && !isOpen(parent)) await requestTask(deps, {task: 'totals', run});
+  if (!parent || isOpen(parent)) return;
+  // A task at work begins again: it may have read before the shard was counted.
+  await requestTask(deps, {task: 'totals', run}, task => isOpenTask(task) && task.busy_until_at === null);
 }
 
 /** Adds late shards to the totals of an ended run. A rebuild may also find fewer shards: `isRebuilt` stores any other sums. */

@@ -52,32 +52,32 @@ export async function publishTask(bus: Bus, {task, run}: TaskName): Promise<void
   await bus.publish('tasks', run === null ? {task} : {task, run});
 }
 
-export async function startTask({store, bus, now}: Deps, name: TaskName): Promise<void> {
-  await store.transaction(async tx => openTask(tx, name, now()));
-  await publishTask(bus, name);
-}
+/** True for a task that no delivery has to start again. */
+type IsEnough = (stored: Task) => boolean;
 
-/** Opens the task unless it is open already. */
-export async function ensureTask(
-  {store, bus, now}: Pick<Deps, 'store' | 'bus' | 'now'>,
+export const isOpenTask: IsEnough = ({status}) => status === 'open';
+
+/** Opens the task for the next tick, unless a stored task is enough. Returns true if it was opened. */
+export async function requestTask(
+  {store, now}: Pick<Deps, 'store' | 'now'>,
   name: TaskName,
-): Promise<void> {
-  const isNew = await store.transaction(async tx => {
-    const found = await records.get(tx, paths.task(taskId(name)));
-    if (found?.status === 'open') return false;
+  isEnough: IsEnough = () => false,
+): Promise<boolean> {
+  return store.transaction(async tx => {
+    const stored = await records.get(tx, paths.task(taskId(name)));
+    if (stored && isEnough(stored)) return false;
     openTask(tx, name, now());
     return true;
   });
-  if (isNew) await publishTask(bus, name);
 }
 
-/** Opens the task for the next tick. A task at work begins again: it may have read before the change that requests it. */
-export async function requestTask({store, now}: Pick<Deps, 'store' | 'now'>, name: TaskName): Promise<void> {
-  await store.transaction(async tx => {
-    const found = await records.get(tx, paths.task(taskId(name)));
-    const waits = found?.status === 'open' && found.busy_until_at === null;
-    if (!waits) openTask(tx, name, now());
-  });
+/** Opens the task now, unless a stored task is enough. */
+export async function startTask(
+  deps: Pick<Deps, 'store' | 'bus' | 'now'>,
+  name: TaskName,
+  isEnough?: IsEnough,
+): Promise<void> {
+  if (await requestTask(deps, name, isEnough)) await publishTask(deps.bus, name);
 }
 
 /** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */
