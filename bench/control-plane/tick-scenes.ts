@@ -24,13 +24,17 @@ function withEvery(nodes: readonly Tpu[], nth: number, change: Partial<Tpu>): Tp
   return nodes.map((tpu, index) => (index % nth === 0 ? {...tpu, ...change} : tpu));
 }
 
-/** Completes every run and deletes every living worker. Gone workers are left. */
+/** Pauses the last run, completes every other run, and deletes every living worker. Gone workers are left. */
 async function empty(world: World): Promise<void> {
   world.nodes = [];
   await world.changeRuns({status: 'completed', streams_pending: 0, streams_in_progress: 0});
-  for (let run = 0; run < RUNS; run++)
+  for (let run = 0; run < RUNS; run++) {
+    const isPaused = run === RUNS - 1;
+    if (isPaused) await world.changeRun(runName(run), {status: 'paused'});
+    const status = isPaused ? 'pending' : 'completed';
     for await (const page of pagesOf(world.store, paths.streams(runName(run)), {where: [UNFINISHED]}))
-      await world.change(page.map(({path, data}) => [path, {...data, status: 'completed', lease: null}]));
+      await world.change(page.map(({path, data}) => [path, {...data, status, lease: null}]));
+  }
   const {length} = workersOf(world.size);
   const living = workersOf(world.size).map(({name}) => name);
   for (let first = 0; first < length; first += 400)

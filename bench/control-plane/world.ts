@@ -6,6 +6,7 @@ import {handleTaskMessage} from '../../shared/control-plane/handlers/task-messag
 import {tick} from '../../shared/control-plane/handlers/tick.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
+import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document, Store, Tpu, Tpus} from '../../shared/ports.ts';
 import {depsOf} from '../../test/support/deps.ts';
@@ -63,7 +64,7 @@ export class World {
   }
 
   tick(): Promise<void> {
-    return tick(this.deps);
+    return tick(this.deps, false);
   }
 
   /** A minute goes by in which every worker sends a heartbeat. */
@@ -83,6 +84,10 @@ export class World {
   async changeRuns(changed: object): Promise<void> {
     const runs = await this.store.query('runs');
     await this.change(runs.map(({path, data}) => [path, {...data, ...changed}]));
+  }
+
+  async changeRun(run: string, changed: object): Promise<void> {
+    await this.change([[paths.run(run), {...(await this.store.get(paths.run(run))), ...changed}]]);
   }
 
   /** Delivers a message on topic `control`. */

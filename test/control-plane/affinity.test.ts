@@ -76,7 +76,7 @@ describe('one stream a worker (affinity: fixed)', () => {
     world.control({action: 'scale', workers_per_zone: 1});
     await world.deliverAll();
     const told = (await world.timeline('run')).join();
-    assert.match(told, /1 streams of run my-run wait, the first is 006: .* scale the pool/);
+    assert.match(told, /1 streams of run my-run wait: .* scale the pool/);
     await untilNoTpu(world);
     await world.assertStoredOnce('my-run', '005', someLines(30, 's0'));
     assert.equal((await world.stream('my-run', '006'))?.status, 'pending');
@@ -96,6 +96,21 @@ describe('one stream a worker (affinity: fixed)', () => {
     );
     await world.untilAsleep();
     await world.assertStoredOnce('other', '000', someLines(8));
+  });
+
+  it('reads no more streams in a tick than the pool has slots', async () => {
+    const world = await aFixedWorld([30, 30]);
+    for (let index = 7; index < 60; index++) world.drop('my-run', index, someLines(2, `more${index}`));
+    await world.deliverAll();
+    const {query} = world.deps.store;
+    let read = 0;
+    world.deps.store.query = async (collection, options) => {
+      const found = await query(collection, options);
+      if (collection === 'runs/my-run/streams') read += found.length;
+      return found;
+    };
+    await world.tick();
+    assert.ok(read >= 2 && read <= 4, `${read} streams were read`);
   });
 
   it('is kept by a rebuild of a lost database', async () => {

@@ -80,6 +80,28 @@ describe('pause and resume', () => {
     assert.deepEqual([(await world.worker(A0))?.drains, world.agent(A0).told], [false, []]);
   });
 
+  it('a paused run without workers is counted after a wake and each quarter of an hour, and not in between', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(9));
+    await world.deliverAll();
+    world.control({action: 'pause', run: 'my-run'});
+    await world.untilAsleep();
+    const {sum} = world.deps.store;
+    let counted = 0;
+    world.deps.store.sum = (...of) => {
+      counted += 1;
+      return sum(...of);
+    };
+    for (let minute = 0; minute < 60; minute++) {
+      world.now += 60_000;
+      await world.tick();
+    }
+    assert.equal(counted, 4);
+    world.drop('my-run', 1, someLines(9, 'b'));
+    await world.deliverAll();
+    assert.deepEqual([counted, (await world.run('my-run'))?.streams_pending], [5, 2]);
+  });
+
   it('pause of one run leaves its worker to the next', async () => {
     const world = await aWorkingWorld();
     world.drop('other', 0, someLines(4));

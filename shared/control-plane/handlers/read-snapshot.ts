@@ -1,8 +1,9 @@
 /** Reads the snapshot of a tick: first the accounts, which are enough for budgets, and then the rest. */
+import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import type {Zone} from '../../domain/fleet/placement.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
-import type {Run} from '../../domain/run/run.ts';
+import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {Accounts, Month, Snapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
@@ -41,7 +42,7 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
   const creates = counted?.creates;
   const {runs, unreadable: unreadable_runs} = await openRuns(deps);
-  const {workers, unreadable} = await readWorkers(deps);
+  const {workers, unreadable} = await readWorkers(deps, runs.some(isRunnable));
   const ended: Run[] = [];
   const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));
   await forEachConcurrently(others, async name => {
@@ -63,12 +64,13 @@ async function readMonth({store, log, config, now}: Deps): Promise<Month> {
   return {name, spent_usd: found && (found.months[name] ?? 0)};
 }
 
-/** Reads the living workers, and gone workers whose slot must stay empty: deleted by a message, or refused by their zone. */
-async function readWorkers({store, log, now}: Deps) {
+/**
+ * Reads the living workers. `mayCreate`: also gone workers whose slot must stay empty, deleted by a message or refused by their zone.
+ */
+async function readWorkers({store, log, now}: Deps, mayCreate: boolean) {
   const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
-  const queries = await Promise.all(
-    [LIVING, HELD, blocked].map(filter => store.query('workers', {where: [filter]})),
-  );
+  const filters = mayCreate ? [LIVING, HELD, blocked] : [LIVING];
+  const queries = await Promise.all(filters.map(filter => store.query('workers', {where: [filter]})));
   const stored = new Map(queries.flat().map(each => [each.id, each]));
   const unreadable = new Set<string>();
   return {workers: parseWorkers([...stored.values()], unreadable, log), unreadable};
@@ -88,10 +90,12 @@ export async function readSnapshot(
   accounts: Accounts,
   listing: Promise<Nodes | undefined>,
   failures: Failures,
+  isWoken: boolean,
 ): Promise<Snapshot> {
   const {store, log} = deps;
   const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
-  const streams = await countAll(deps, accounts, failures);
+  const due = isWoken ? accounts.runs : accounts.runs.filter(run => mayHaveChanged(run, accounts));
+  const streams = await countAll(deps, due, accounts.pool, failures);
   const zones = await failures.isolate('read the zones', async () =>
     zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
   );
@@ -107,9 +111,21 @@ export async function readSnapshot(
   return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
 }
 
+/** Minutes after which a quiet tick counts a paused run all the same. */
+const RECOUNT_MINUTES = 15;
+
+/** False for a paused run without leases and without workers: other changes of its streams wake. */
+function mayHaveChanged({run, status, streams_in_progress}: Run, {workers, read_at_ms}: Accounts): boolean {
+  if (status === 'active' || streams_in_progress > 0) return true;
+  if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
+  const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
+  return [...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker));
+}
+
 async function countAll(
   {store}: Deps,
-  {runs, pool}: Accounts,
+  runs: readonly Run[],
+  pool: Pool,
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();

@@ -156,7 +156,7 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   const accounts = await readAccounts(deps, failures);
-  const snapshot = await readSnapshot(deps, accounts, listing, failures);
+  const snapshot = await readSnapshot(deps, accounts, listing, failures, true);
   const {left, freed} = await deleteOrphans(deps, snapshot, failures);
   for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
   failures.rethrow();

@@ -1,9 +1,9 @@
 /** Counts and sums over the streams of a run, computed by the Store. */
 import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
 import {paths, workerIdOf} from '../../domain/names.ts';
-import {type Run, SUMMED} from '../../domain/run/run.ts';
+import {isRunnable, type Run, SUMMED} from '../../domain/run/run.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
-import type {Store} from '../../ports.ts';
+import type {Filter, Store} from '../../ports.ts';
 import {FAILED, LEASED, streamRecords, UNFINISHED} from '../state/documents.ts';
 import {pagesOf} from '../state/pages.ts';
 
@@ -11,7 +11,8 @@ import {pagesOf} from '../state/pages.ts';
  * Counts the streams of a run. For a run of `affinity: any` it reads a single stream: not all unfinished documents may be invalid. A
  * single count covers both unfinished statuses: two counts could both miss a stream that changes its status between them.
  */
-export async function countStreams(store: Store, {run, ...of}: Run, pool: Pool): Promise<StreamCounts> {
+export async function countStreams(store: Store, of: Run, pool: Pool): Promise<StreamCounts> {
+  const {run} = of;
   const streams = paths.streams(run);
   const [unfinished, leased, failures, all, failed, sums] = await Promise.all([
     store.count(streams, [UNFINISHED]),
@@ -31,9 +32,20 @@ export async function countStreams(store: Store, {run, ...of}: Run, pool: Pool):
     failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
   };
   const areAllOver = unfinished === 0 ? all > 0 : !(await isAnyUnfinished(store, run));
-  const bound = of.affinity === 'any' ? [] : await store.query(streams, {where: [UNFINISHED]});
-  const slots = bound.flatMap(({id}) => slotsFor(pool, of, workerIdOf(id)) ?? []);
+  const slots = of.affinity === 'any' || !isRunnable(of) ? [] : await boundSlots(store, of, pool);
   return {streams: all, unfinished, totals, areAllOver, slots};
+}
+
+/** Slots with an unfinished stream of a run of `affinity: fixed`. Reads at most one stream for each slot of the pool. */
+export async function boundSlots(store: Store, run: Run, pool: Pool): Promise<string[]> {
+  const first = run.stream_offset;
+  const numbers: Filter[] = [
+    {field: 'worker_id', op: '>=', value: first},
+    {field: 'worker_id', op: '<', value: first + pool.zones.length * pool.workers_per_zone},
+  ];
+  const bound = await store.query(paths.streams(run.run), {where: numbers});
+  const unfinished = bound.filter(({data}) => data.status === 'pending' || data.status === 'in_progress');
+  return unfinished.flatMap(({id}) => slotsFor(pool, run, workerIdOf(id)) ?? []);
 }
 
 function textOf(value: unknown): string | null {

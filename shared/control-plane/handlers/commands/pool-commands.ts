@@ -4,11 +4,12 @@ import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../..
 import {decideResumePool} from '../../../domain/commands.ts';
 import {NO_BOOTS} from '../../../domain/fleet/breakers.ts';
 import type {Zone} from '../../../domain/fleet/placement.ts';
-import {type Pool, slotsFor} from '../../../domain/fleet/pool.ts';
-import {paths, workerIdOf} from '../../../domain/names.ts';
+import type {Pool} from '../../../domain/fleet/pool.ts';
+import {paths} from '../../../domain/names.ts';
 import {decideScale} from '../../../domain/settings.ts';
 import {iso} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
+import {boundSlots} from '../../runs/count-streams.ts';
 import type {Deps} from '../../state/deps.ts';
 import {poolRecords, UNFINISHED, zoneRecords} from '../../state/documents.ts';
 import {recordEventNow} from '../../state/event-log.ts';
@@ -70,10 +71,10 @@ async function recordStranded(deps: Deps): Promise<void> {
   const {runs} = await openRuns(deps);
   for (const run of runs) {
     if (run.affinity === 'any' || run.pool !== pool.pool) continue;
-    const unfinished = await deps.store.query(paths.streams(run.run), {where: [UNFINISHED]});
-    const [first, ...more] = unfinished.filter(({id}) => slotsFor(pool, run, workerIdOf(id))?.length === 0);
-    if (!first) continue;
-    const text = `${more.length + 1} streams of run ${run.run} wait, the first is ${first.id}: the pool has no TPU with their number (affinity: fixed); scale the pool`;
+    const bound = await boundSlots(deps.store, run, pool);
+    const stranded = (await deps.store.count(paths.streams(run.run), [UNFINISHED])) - bound.length;
+    if (stranded <= 0) continue;
+    const text = `${stranded} streams of run ${run.run} wait: the pool has no TPU with their numbers (affinity: fixed); scale the pool`;
     await recordEventNow(deps, {kind: 'run', run: run.run, text});
   }
 }
