@@ -95,6 +95,14 @@ describe('a service that is away', () => {
       assert.equal((await world.worker(A0))?.phase, 'deleting');
       assert.notEqual((await world.worker(A1))?.phase, 'deleting');
       assert.equal((await world.run('my-run'))?.status, 'active');
+      for (let minute = 0; minute < 4; minute++) {
+        world.now += 60_000;
+        await world.deliverAll();
+        world.settleTpus();
+        await assert.rejects(world.tick(), new RegExp(`${path} is away`));
+      }
+      assert.equal((await world.worker(A0))?.phase, 'gone');
+      assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A1}#1`]);
       world.deps.store = store;
       await assertEndsWell(world);
     });
