@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
+import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -45,6 +47,30 @@ describe('a worker', () => {
     };
     assert.equal((await ask()).lease, undefined);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+  });
+
+  it('keeps a lease that it has claimed since a tick found the lease expired', async () => {
+    const {world, ask, beat} = await aReadyWorld();
+    const {lease} = await ask();
+    await beat(lease);
+    await revokeExpired(world.deps, [A0], NEVER_SERVED);
+    assert.equal((await world.stream('my-run', '000'))?.lease?.epoch, lease?.epoch);
+    assert.equal((await world.worker(A0))?.work, 'my-run/000');
+  });
+
+  it('that releases its stream for a failure of the stream keeps its node, and the release starts a tick', async () => {
+    const {world, ask} = await aReadyWorld();
+    const {lease} = await ask();
+    world.queue.length = 0;
+    const failure = {kind: 'stream', reason: 'line 3 is too odd'};
+    const sender = {worker: A0, incarnation: 1, host: 0};
+    await world.api({action: 'release', ...sender, lease, outcome: 'failed', failure});
+    const {fault, suspect, work} = (await world.worker(A0)) ?? {};
+    assert.deepEqual([fault, suspect, work], [null, null, null]);
+    assert.deepEqual(
+      world.queue.map(({topic}) => topic),
+      ['tick'],
+    );
   });
 
   it('is not told to drain for a late heartbeat about a paused run', async () => {

@@ -18,10 +18,10 @@ const TRANSACTION_MS = 270_000;
 
 export class SimStore {
   readonly #clockwork: Clockwork;
-  readonly #collections = new Map<string, Map<string, Entry>>();
+  readonly #entries = new Map<string, Entry>();
+  /** The documents of each collection in the order of their ids; undefined after a commit. */
+  readonly #collections = new Map<string, {paths: Set<string>; stored: Stored[] | undefined}>();
   #versions = 0;
-  reads = 0;
-  writes = 0;
   /** A transaction locks each document that it reads, and another waits for it, as Firestore's do. */
   isPessimistic = false;
   readonly #locks = new Map<string, {owner: object; until: number}>();
@@ -35,15 +35,21 @@ export class SimStore {
   }
 
   peek(path: string): Document | undefined {
-    return this.#entry(path)?.data;
+    return this.#entries.get(path)?.data;
   }
 
-  collection(path: string): Stored[] {
-    const found = [...(this.#collections.get(path) ?? [])].sort(([a], [b]) => (a < b ? -1 : 1));
-    return found.map(([id, {data}]) => ({path: `${path}/${id}`, id, data}));
+  collection(name: string): Stored[] {
+    const collection = this.#collections.get(name);
+    if (!collection) return [];
+    collection.stored ??= [...collection.paths].sort().map(path => {
+      const {data} = this.#entries.get(path) as Entry;
+      return {path, id: path.slice(name.length + 1), data};
+    });
+    return collection.stored;
   }
 
   wipe(): void {
+    this.#entries.clear();
     this.#collections.clear();
   }
 
@@ -59,14 +65,8 @@ export class SimStore {
     };
   }
 
-  #entry(path: string): Entry | undefined {
-    const cut = path.lastIndexOf('/');
-    return this.#collections.get(path.slice(0, cut))?.get(path.slice(cut + 1));
-  }
-
   #read(path: string): Document | undefined {
-    this.reads += 1;
-    return this.#entry(path)?.data;
+    return this.#entries.get(path)?.data;
   }
 
   #query(collection: string, {where = [], order_by, limit, after = ''}: Query = {}): Stored[] {
@@ -79,9 +79,7 @@ export class SimStore {
         .filter(({data}) => fieldOf(data, order_by.field) !== undefined)
         .sort((a, b) => sign * compare(fieldOf(a.data, order_by.field), fieldOf(b.data, order_by.field)));
     }
-    found = found.slice(0, limit);
-    this.reads += Math.max(1, found.length);
-    return found;
+    return found.slice(0, limit);
   }
 
   #sum<Field extends string>(collection: string, fields: readonly Field[]): Record<Field, number> {
@@ -105,7 +103,7 @@ export class SimStore {
         get: async path => {
           await this.#lock(call, path, owner);
           return call('tx.get', () => {
-            if (!seen.has(path)) seen.set(path, this.#entry(path)?.version ?? 0);
+            if (!seen.has(path)) seen.set(path, this.#entries.get(path)?.version ?? 0);
             return this.#read(path);
           });
         },
@@ -138,20 +136,24 @@ export class SimStore {
   }
 
   #commit(seen: ReadonlyMap<string, number>, writes: Write[]): boolean {
-    for (const [path, version] of seen) if ((this.#entry(path)?.version ?? 0) !== version) return false;
+    for (const [path, version] of seen) if ((this.#entries.get(path)?.version ?? 0) !== version) return false;
     for (const write of writes)
-      if (write.kind === 'create' && this.#entry(write.path))
+      if (write.kind === 'create' && this.#entries.has(write.path))
         throw new AlreadyExists(`${write.path} is there already`);
     for (const write of writes) {
-      const cut = write.path.lastIndexOf('/');
-      const [collection, id] = [write.path.slice(0, cut), write.path.slice(cut + 1)];
-      const documents = this.#collections.get(collection) ?? new Map<string, Entry>();
-      this.#collections.set(collection, documents);
-      const before = documents.get(id)?.data;
-      this.writes += 1;
-      if (write.kind === 'delete') documents.delete(id);
-      else documents.set(id, {data: write.data, version: ++this.#versions});
-      this.onCommit(write.path, before, write.kind === 'delete' ? undefined : write.data);
+      const {path} = write;
+      const before = this.#entries.get(path)?.data;
+      const name = path.slice(0, path.lastIndexOf('/'));
+      const collection = this.#collections.get(name) ?? {paths: new Set<string>(), stored: undefined};
+      this.#collections.set(name, {paths: collection.paths, stored: undefined});
+      if (write.kind === 'delete') {
+        this.#entries.delete(path);
+        collection.paths.delete(path);
+      } else {
+        this.#entries.set(path, {data: write.data, version: ++this.#versions});
+        collection.paths.add(path);
+      }
+      this.onCommit(path, before, write.kind === 'delete' ? undefined : write.data);
     }
     this.onCommitted(writes.map(({path}) => path));
     return true;

@@ -19,7 +19,7 @@ const CALM_MINUTES = 240;
 /** The minutes between two looks of an operator. */
 const CARE_MINUTES = 15;
 /** A world that rests for so many minutes has ended. */
-const REST_MINUTES = 10;
+const REST_MINUTES = 6;
 
 export type Outcome = {
   seed: number;

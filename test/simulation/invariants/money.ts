@@ -78,15 +78,13 @@ export class Money {
     const workers = workersOf(store);
     const [living, leaving] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
+    const isAllSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
     const isPoor = (worker: Worker) => {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
       const spent =
         (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (leaving.runs.get(id ?? '') ?? 0);
-      return (
-        this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd) ||
-        isOver(run?.budget_usd ?? null, spent)
-      );
+      return isAllSpent || isOver(run?.budget_usd ?? null, spent);
     };
     return workers
       .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))

@@ -163,8 +163,9 @@ describe('messages that are delivered out of order', () => {
         decide: (worker: ReturnType<typeof aWorker>, said_at: string) => decideRecreate('w', worker, said_at),
       },
     ];
-    for (const order of [messages, messages.toReversed()])
-      assert.equal(deliver(aWorker({phase: 'working'}), order).document.held, false);
+    for (const phase of ['working', 'gone'] as const)
+      for (const order of [messages, messages.toReversed()])
+        assert.equal(deliver(aWorker({phase}), order).document.held, false);
   });
 
   it('a retry that is delivered after a later cancel does not revive the stream', () => {

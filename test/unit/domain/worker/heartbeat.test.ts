@@ -32,6 +32,15 @@ describe('a worker after a heartbeat', () => {
       assert.equal(heard.work, says[1]);
     });
 
+  it('keeps the stream that it lost by its silence only if its machine has failed', () => {
+    const suspect = {work: 'my-run/007', epoch: 3, total_shards: 1};
+    for (const fault of [null, 'the disk is full'])
+      assert.deepEqual(
+        heardFrom(aWorker({phase: 'idle', suspect, fault}), said('idle', null), T0).suspect,
+        fault === null ? null : suspect,
+      );
+  });
+
   for (const [provisioning, ready_s] of [
     ['node', 0],
     ['queued-resource', 9000],
