@@ -26,7 +26,6 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import type {Terms} from '../../domain/tick/slots.ts';
 import {type Death, isMachineDeath} from '../../domain/worker/liveness.ts';
 import type {Moment} from '../../domain/worker/served-time.ts';
-import type {WorkerDecision} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
@@ -36,6 +35,7 @@ import {recordEvent, recordPause} from '../state/event-log.ts';
 import {zoneOf} from '../state/zones.ts';
 import {addBill, type Bill, readBill} from './bills.ts';
 import {type BilledDocument, billInvalidPayers} from './invalid-payers.ts';
+import type {Turn} from './slot-turns.ts';
 
 export type Shared = {
   zones: Map<string, Zone>;
@@ -46,12 +46,6 @@ export type Shared = {
   bill: Bill;
   /** Payers with an invalid document. */
   invalidPayers: BilledDocument[];
-};
-
-type Turn = WorkerDecision & {
-  before: Worker;
-  change: string | undefined;
-  verdict?: Verdict | undefined;
 };
 
 export async function readShared(
