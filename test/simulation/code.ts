@@ -1,12 +1,12 @@
 /**
- * The code of the instances of functions: today's code, and tomorrow's code with fields that today's code does not know.
+ * The releases that function instances run: this release, and the next release with fields that this release does not know.
  * During a rollout both work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
-/** Only worlds with a rollout have code for `tomorrow`. */
+/** Only worlds with a rollout have `tomorrow`, the next release. */
 export type Codes = {today: Code; tomorrow: Code | undefined};
 
 /** Pages and batches so small that a wide world has more than one of each. */
@@ -51,7 +51,7 @@ const SMALL_PAGES: Edit[] = [
 
 const MARK = '?tomorrow';
 
-/** Counts that tomorrow's code keeps in documents. No document of today has them, and no code may lose them. */
+/** Counts that the next release keeps in documents. No document of this release has them, and neither release may lose them. */
 export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
 
 /** Adds a field to each kind of document, two fields inside of lists and maps, and one to each message of a machine. */

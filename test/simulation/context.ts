@@ -15,7 +15,7 @@ export const MINUTE_MS = 60_000;
 /** The list price of the default accelerator. */
 const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 
-/** Short limits: a world lives for an hour or two. */
+/** Short limits: a world lasts an hour or two. */
 const LIMITS = {
   GLEANER_HEARTBEAT_S: '30',
   GLEANER_POLL_S: '20',
@@ -68,7 +68,7 @@ export class Context {
   readonly tpus: FakeTpus;
   readonly config: Config;
   readonly invariants: Invariants;
-  /** The deployment began with a budget for a month, which people may have raised since. */
+  /** The deployment began with a budget for a month, which operators may have raised since. */
   readonly hasMonthBudget: boolean;
   /** The stream objects that were dropped, each with all its contents. */
   readonly streams = new Map<string, string[]>();
@@ -92,7 +92,7 @@ export class Context {
   readonly cutZones = new Set<string>();
   /** The verb of a service that is refused now. */
   refused: string | undefined;
-  /** The present call has ended a stream, a run or a life. */
+  /** The present call has ended a stream, a run or an incarnation. */
   isDangerous = false;
   readonly isWide: boolean;
 
@@ -123,7 +123,7 @@ export class Context {
     this.invariants = new Invariants(this);
   }
 
-  /** In some worlds the pool has money for some minutes of one TPU, and gets more in the calm. */
+  /** In some worlds the pool has a budget for some minutes of one TPU, and a larger budget in the calm. */
   #budget(): Record<string, string> {
     const [isPoor, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
     return isPoor && !this.options.plan && !this.options.without?.has('budget')
@@ -131,7 +131,7 @@ export class Context {
       : {};
   }
 
-  /** In some worlds the deployment may have no more workers than its pool begins with, or money for a month of minutes. */
+  /** In some worlds the deployment may have no more workers than its pool begins with, or a budget of some minutes for the month. */
   #ceilings(workers: number): Record<string, string> {
     const [isFull, isPoor, hours] = [
       this.chance.happens(0.3),
@@ -154,7 +154,7 @@ export class Context {
     return provisioning;
   }
 
-  /** How many there are of something, at least one. Drawn also when more than one is left out, so that nothing else changes. */
+  /** Draws a number of parts, at least one. The draw happens also where further parts are left out, so that no other draw changes. */
   count(second: string, most: number): number {
     const count = this.chance.integer(1, most);
     return this.options.without?.has(second) ? 1 : count;

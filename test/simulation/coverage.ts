@@ -51,14 +51,14 @@ const ACTIONS = all<ControlMessage['action']>({
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 
-/** Everything that must be seen in many worlds, by what it is. */
+/** Everything that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {
   fault: KINDS,
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...PASSING])],
-  'a node is said to be': [...ILL, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  'a node is reported': [...ILL, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
     'ACCEPTED',
@@ -70,11 +70,11 @@ export const EXPECTED: Record<string, string[]> = {
     'FAILED',
     'DELETING',
   ],
-  'a life ends': DEATHS,
-  'people say': [
+  'an incarnation ends': DEATHS,
+  'an operator sends': [
     ...ACTIONS.map(action => `${action} (applied)`),
     'nonsense (rejected)',
-    'an older word after a later one',
+    'an older message after a later one',
   ],
   'lease is answered': ['work', 'wait', 'exit'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
@@ -84,8 +84,8 @@ export const EXPECTED: Record<string, string[]> = {
     'failed: stop',
   ],
   ceilings: ['as many workers as are allowed'],
-  'two at once': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
-  "tomorrow's code counts": COUNTED_TOMORROW,
+  'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
+  'the next release counts': COUNTED_TOMORROW,
 };
 
 export function gaps(seen: Seen): string[] {

@@ -17,7 +17,7 @@ export type Faults = {
   latency_ms: number;
   /** A call hangs for minutes: the message is delivered again, and both handlers go on. */
   hang: number;
-  /** The process that made the call dies instead of hearing the answer. */
+  /** The process that made the call dies before the answer arrives. */
   crash: number;
   /** A worker's request arrives minutes after its sender gave up or ended. */
   late: number;
@@ -31,11 +31,11 @@ export type Faults = {
   notice: number;
   vanish: number;
   deaf: number;
-  /** A machine that works on without its node. */
+  /** A machine that continues after its node was deleted. */
   zombie: number;
   /** A READY node whose machine never boots. */
   stillborn: number;
-  /** An operation never ends, or ends in an error that no caller hears. */
+  /** An operation never ends, or ends in an error that no caller receives. */
   stuck: number;
   /** A queued resource that is suspended before it has brought a node. */
   suspension: number;
@@ -56,15 +56,15 @@ export type Faults = {
   repair: number;
   /** Workers that cannot do a stream: the disk is full. */
   machine_fault: number;
-  /** Workers that say `completed` when their last shard was never stored. */
+  /** Workers that report `completed` when their last shard was never stored. */
   lie: number;
   /** Seconds by which the clocks of function instances differ. */
   skew_s: number;
   /** The share by which a worker's clock runs fast or slow. A worker compares no time with another clock. */
   drift: number;
-  /** The share of function instances with tomorrow's code. */
+  /** The share of function instances that run the next release. */
   rollout: number;
-  /** An instance dies at a dangerous instant: before it publishes, or after it has ended a stream, a run or a life. */
+  /** An instance dies at a dangerous instant: before it publishes, or after it has ended a stream, a run or an incarnation. */
   aim: number;
   /** The Store answers nothing for minutes. */
   store_outage: number;

@@ -1,4 +1,4 @@
-/** The seeds that show the planted mistakes, stored as hints: a mistake whose seed no longer shows it is searched for. */
+/** The seeds that show the planted mistakes, stored as hints. A mistake that its seed no longer shows is searched for. */
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {MISTAKES} from './mistakes.ts';
 import {runSeeds} from './run.ts';

@@ -59,7 +59,7 @@ export class Invariants {
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
-    // A fold begins anew when its run has changed.
+    // A fold begins again when its run has changed.
     this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
@@ -98,7 +98,7 @@ export class Invariants {
         break;
       case 'workers/attempts':
         if (before) break;
-        this.#context.see(`a life ends: ${after.cause_kind}`);
+        this.#context.see(`an incarnation ends: ${after.cause_kind}`);
         this.#leases.onEndOfLife(id, after);
         this.#failureAttribution.onEndOfLife(id, after);
         this.#zones.onEndOfLife(id, after);
@@ -143,7 +143,7 @@ export class Invariants {
     this.#progress.onDeleted(name);
   }
 
-  /** A request of a worker has arrived. */
+  /** A worker's request has arrived. */
   onAsked(said: Said): void {
     this.#leases.onAsked(said);
     this.#failureAttribution.onAsked(said);
@@ -154,7 +154,7 @@ export class Invariants {
     this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(said, answer);
     if (said.action === 'release' && status === 200)
-      this.#wakes.expectTick(`${said.worker} gave its stream back`);
+      this.#wakes.expectTick(`${said.worker} released its stream`);
   }
 
   onAskedFor(request: TpuRequest): void {
@@ -174,7 +174,7 @@ export class Invariants {
     return this.#ticks.onTickBegun();
   }
 
-  /** Ticks that came to their end. */
+  /** Ticks that ended. */
   ticks = 0;
 
   onTickEnded(begun: BegunTick): void {

@@ -1,4 +1,4 @@
-/** Messages that people send in a simulated world. */
+/** Messages that operators send in a simulated world. */
 import {streamId} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';

@@ -109,7 +109,7 @@ export class Operators {
     tpus.add({name, zone, state: 'READY', ...said, labels, created_at});
   }
 
-  /** Sends an order, and often its contrary soon after. The two may arrive in either order. */
+  /** Sends a message, and often its opposite soon after. The two may arrive in either order. */
   #order(): void {
     const {chance} = this.#context;
     const message = anOrder(this.#context);
@@ -120,7 +120,7 @@ export class Operators {
   }
 
   #say(message: Document, outcome?: 'rejected'): void {
-    this.#context.note(() => `an operator says ${JSON.stringify(message)}`);
+    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#regret(String(message.run));
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
@@ -135,7 +135,7 @@ export class Operators {
     this.#context.after(delay_ms, () => this.#say({action, run}));
   }
 
-  /** Plans the rebuild of a lost database: at once, late or never, and perhaps with a start of each run instead. */
+  /** Plans the rebuild of a lost database: at once, late or never. Some worlds start each run instead. */
   planRecovery(): void {
     const {chance} = this.#context;
     if (chance.happens(0.3)) return;

@@ -64,7 +64,7 @@ export class Processes {
     return this.#ticking;
   }
 
-  /** During a rollout each new instance has one of two codes. In the calm all new instances have tomorrow's code. */
+  /** During a rollout each new instance runs one of two releases. In the calm all new instances run the next release. */
   #code(): Code {
     const {today, tomorrow} = this.#codes;
     if (!tomorrow) return today;
@@ -122,7 +122,7 @@ export class Processes {
       request(source, async isWoken => {
         const begun = invariants.onTickBegun();
         if ([...this.#inTick].some(other => other !== process && !other.isDead))
-          this.#context.see('two at once: two ticks');
+          this.#context.see('at the same time: two ticks');
         this.#inTick.add(process);
         await tick(isWoken).finally(() => this.#inTick.delete(process));
         invariants.onTickEnded(begun);

@@ -1,4 +1,4 @@
-/** Many seeds at once: a thread for each core, one sum of what they saw. */
+/** Runs many seeds: a thread for each core, and one sum of their coverage. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
 import {SIMPLER} from './context.ts';
@@ -20,7 +20,7 @@ export type Report = {
   /** Milliseconds in all worlds, and in the wide ones. */
   ms: number;
   wide_ms: number;
-  /** How many worlds saw it, and how often it happened in all of them. */
+  /** Worlds in which it happened, and how often it happened in all of them. */
   seen: Seen;
   violations: {seed: number; violation: string}[];
 };
@@ -75,7 +75,7 @@ function add(total: Report, report: Report): void {
 
 export type Case = {seed: number; without: string[]; violation: string};
 
-/** Leaves out of the world whatever is not needed for it to break. */
+/** Leaves out each part of a world that its violation does not need. */
 export async function shrink(seed: number): Promise<Case | undefined> {
   let found = (await simulate(seed)).violation;
   if (found === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The Store in memory, with optimistic transactions over versions. Each read and each commit is a moment of its own. */
+/** The Store in memory, with optimistic transactions over versions. Each read and each commit is an event of its own. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';

@@ -80,7 +80,7 @@ export class Vms {
       isLying: () => context.strikes('lie'),
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
-      context.see('two at once: a second machine of a slot');
+      context.see('at the same time: a second machine of a slot');
     this.#vms.set(node, {process, agent, cut});
     void life.live();
   }
@@ -122,7 +122,7 @@ export class Vms {
   #fallIll(node: FakeNode): void {
     if (!this.#isThere(node)) return;
     node.health = this.#context.chance.pick(ILL);
-    this.#context.see(`a node is said to be: ${node.health}`);
+    this.#context.see(`a node is reported: ${node.health}`);
     this.#show(node, this.#context.chance.pick(SYMPTOMS));
     this.#context.after(this.#context.minutes(1, 15), () => {
       node.health = 'HEALTHY';
@@ -131,7 +131,7 @@ export class Vms {
 
   #show(node: FakeNode, symptom: string): void {
     node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
-    this.#context.see(`a node is said to be: ${symptom}`);
+    this.#context.see(`a node is reported: ${symptom}`);
   }
 
   #isCut({zone, from, to}: Machine['cut']): boolean {
@@ -154,7 +154,7 @@ export class Vms {
   #take(node: FakeNode): void {
     const context = this.#context;
     if (context.faults.preemption > 0) context.see('fault: preemption');
-    context.note(() => `${node.name} is taken away`);
+    context.note(() => `${node.name} is preempted or deleted`);
     if (context.strikes('notice')) void this.#vms.get(node)?.agent.preempted();
     if (context.strikes('vanish')) {
       context.tpus.remove(node);

@@ -1,5 +1,5 @@
 /**
- * One world from one seed: the real functions over simulated services, people who drop streams and send messages, a storm of faults,
+ * One world from one seed: the real functions over simulated services, operators who drop streams and send messages, a storm of faults,
  * and a calm in which all work must end.
  */
 
@@ -16,10 +16,10 @@ import {Vms} from './vms.ts';
 
 /** All work must end within so many minutes after the last fault. */
 const CALM_MINUTES = 240;
-/** The minutes between two looks of an operator. */
+/** The minutes between two checks of an operator. */
 const CARE_MINUTES = 15;
 /** A world that rests for so many minutes has ended. */
-const REST_MINUTES = 6;
+const REST_MINUTES = 10;
 
 export type Outcome = {
   seed: number;

@@ -26,7 +26,7 @@ export class Documents {
       () => `${path} is kept until ${after.expire_at}`,
     );
     for (const field of COUNTED_TOMORROW)
-      if (after[field] !== undefined) this.#context.see(`tomorrow's code counts: ${field}`);
+      if (after[field] !== undefined) this.#context.see(`the next release counts: ${field}`);
     if (before) this.#checkTomorrow(path, before, after);
   }
 

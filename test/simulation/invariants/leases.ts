@@ -1,4 +1,4 @@
-/** Leases: a stream has a single holder, loses it for a reason, and its worker hears so. */
+/** Leases: a stream has a single holder, loses it for a reason, and its worker is informed. */
 import {paths} from '../../../shared/domain/names.ts';
 
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
@@ -59,7 +59,7 @@ export class Leases {
         const stream = store.peek(`runs/${String(document.work).replace('/', '/streams/')}`);
         const lease = stream?.lease as Lease | null | undefined;
         const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
-        // A worker that stored the last shard keeps its work until it gives the stream back. A lost Store has no streams.
+        // A worker that stored the last shard keeps its work until it releases the stream. A lost Store has no streams.
         this.#violations.check(
           isHeld || stream === undefined || stream.status === 'completed',
           () => `${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`,
@@ -81,11 +81,11 @@ export class Leases {
     this.#violations.check(
       isOwn || /another|other content/.test(String(after.last_error)),
       () =>
-        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed at the word of ${JSON.stringify(said)}`,
+        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed by a request of ${JSON.stringify(said)}`,
     );
   }
 
-  /** A living worker that claimed its lease lately loses it by its own request or an operator's alone. */
+  /** A living worker that claimed its lease lately loses it only by its own request or by a message of an operator. */
   #checkTaken(path: string, held: Lease): void {
     const {clockwork, config, store} = this.#context;
     if (this.#violations.said || this.#violations.isOrdered) return;
@@ -98,11 +98,11 @@ export class Leases {
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
     this.#violations.check(
       silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
-      () => `${path} was taken from ${held.worker}, who said ${silent_ms} ms before that it has it`,
+      () => `${path} was taken from ${held.worker}, which claimed it ${silent_ms} ms before`,
     );
   }
 
-  /** A lease goes to a life that is current and has no other, and is not taken from one that still holds. */
+  /** A lease goes to the current incarnation of a worker without another lease, and only after the last holder lost it. */
   #checkHolder(path: string, lease: Lease, held: Lease | null): void {
     const isGranted = held?.epoch !== lease.epoch;
     const moved = held && (held.worker !== lease.worker || held.incarnation !== lease.incarnation);
@@ -115,13 +115,13 @@ export class Leases {
     const run = this.#context.store.peek(path.split('/', 2).join('/'));
     this.#violations.check(
       said?.action !== 'lease' || run?.status === 'active',
-      () => `${path} was given to ${lease.worker}, and its run is ${run?.status}`,
+      () => `${path} was granted to ${lease.worker}, and its run is ${run?.status}`,
     );
     if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
     if (said?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
     this.#violations.check(
       !moved,
-      () => `${path} went from ${held?.worker} to ${lease.worker}, and was not free between`,
+      () => `${path} went from ${held?.worker} to ${lease.worker} without being free in between`,
     );
     for (const run of this.#context.store.collection('runs'))
       for (const {path: other, data} of this.#context.store.collection(`${run.path}/streams`)) {
@@ -132,7 +132,7 @@ export class Leases {
       }
   }
 
-  /** A worker is given the content that lies in the bucket: it can read no other. */
+  /** A worker gets the content that is in the bucket: it can read no other. */
   #checkGeneration(path: string): void {
     const {clockwork, objects, storm, store} = this.#context;
     const {object, generation} = store.peek(path) ?? {};
@@ -157,7 +157,7 @@ export class Leases {
       .find(stream => stream.data.status === 'pending' && isOld(stream));
     this.#violations.check(
       !first,
-      () => `${path} was given away before ${first?.path}, whose run has a higher priority`,
+      () => `${path} was granted before ${first?.path}, whose run has a higher priority`,
     );
   }
 
@@ -169,7 +169,7 @@ export class Leases {
     const losesSame = same && before?.work === same && after.work === null;
     this.#violations.check(
       !said || losesSame || (said.worker === name && said.incarnation === after.incarnation),
-      () => `${name}#${after.incarnation} changed at the word of ${said?.worker}#${said?.incarnation}`,
+      () => `${name}#${after.incarnation} changed by a request of ${said?.worker}#${said?.incarnation}`,
     );
   }
 
@@ -182,7 +182,7 @@ export class Leases {
     this.#violations.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
   }
 
-  /** No worker goes on under a lease that is over: the answer to a worker agrees with the document of its stream. */
+  /** No worker continues under a lease that is over: the answer to a worker agrees with the document of its stream. */
   onAnswer({action, lease, worker, incarnation}: Said, answer: Document): void {
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
@@ -192,18 +192,18 @@ export class Leases {
     const isKnown = life !== undefined && Number(life) >= incarnation;
     this.#violations.check(
       isKnown || answer.action === 'drain',
-      () => `${worker}#${incarnation} has no document, and goes on`,
+      () => `${worker}#${incarnation} has no document, and continues`,
     );
     // A Store that was lost no longer tells the state of the stream.
     if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
-    // The worker that stored the last shard is told to go on until it has given the stream back.
+    // The worker that stored the last shard is answered `continue` until it has released the stream.
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
     this.#violations.check(
       isHeld,
       () =>
-        `${worker}#${incarnation} was told to ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
+        `${worker}#${incarnation} was answered ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
     );
   }
 }

@@ -12,10 +12,10 @@ import {MOST_SKEW_MS} from '../faults.ts';
 import {isBorn, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
+/** Age of the facts behind a commit that hangs: a plan of a tick, and a transaction that ends after 270 s. */
 const HUNG_MINUTES = 6;
 
-/** Seconds that a bill may differ from the life, beside what the clocks of two instances differ by. */
+/** Seconds that a bill may differ from the lifetime, besides the difference of two instances' clocks. */
 const MOST_MISCOUNTED_S = 5;
 
 export function poolOf({config, store}: Context): Pool {
@@ -25,7 +25,7 @@ export function poolOf({config, store}: Context): Pool {
 export class Money {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** For how many minutes the pool's money has been spent. */
+  /** Minutes for which a budget has been spent. */
   #poorMinutes = 0;
   #isWiped = false;
 
@@ -43,7 +43,7 @@ export class Money {
     this.#isWiped = true;
   }
 
-  /** Nothing is made with money that is spent, or that those that live cost until they are gone. */
+  /** No node is created from a budget that is spent, or that living workers need until they are gone. */
   onWorker(name: string, before: Document, after: Document): void {
     if (!isBorn(before, after)) return;
     const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
@@ -51,11 +51,11 @@ export class Money {
       this.#violations.check(
         spent_usd < budget_usd || this.#poorMinutes <= allowed,
         () =>
-          `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#poorMinutes} min`,
+          `${name} was created when $${spent_usd} of ${whose} $${budget_usd} had been spent for ${this.#poorMinutes} min`,
       );
   }
 
-  /** Of the pool and of the month, where they have a limit, with what the living cost until they are gone. */
+  /** Budgets of the pool and of the month, and their spending with the cost of living workers until they are gone. */
   #spent(): {whose: string; budget_usd: number; spent_usd: number}[] {
     const {clockwork, config, store} = this.#context;
     const {max_budget_usd} = config.ceilings;
@@ -71,7 +71,7 @@ export class Money {
     ];
   }
 
-  /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
+  /** Workers that may not cost another minute: the budget of the pool or of their run is spent. */
   withoutMoney(): string[] {
     const {clockwork, store} = this.#context;
     const now = clockwork.now - MOST_SKEW_MS;
@@ -88,10 +88,10 @@ export class Money {
     };
     return workers
       .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))
-      .map(({name, incarnation}) => `there is no money for ${name}#${incarnation}`);
+      .map(({name, incarnation}) => `no budget covers ${name}#${incarnation}`);
   }
 
-  /** Every life has cost what its time costs, and each is paid for once. */
+  /** Every incarnation is billed for its time, once. */
   atTheEnd(): void {
     // The database takes with it the cost of incarnations that ended before the last message.
     if (this.#isWiped) return;
@@ -113,16 +113,16 @@ export class Money {
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
     this.#violations.check(
       Math.abs(inMonths - total) < 1e-6,
-      () => `the months have spent $${inMonths}, their lives cost $${total}`,
+      () => `the months have spent $${inMonths}, their incarnations cost $${total}`,
     );
     this.#violations.check(
       Math.abs(spent - total) < 1e-6,
-      () => `the pool has spent $${spent}, its lives cost $${total}`,
+      () => `the pool has spent $${spent}, its incarnations cost $${total}`,
     );
     for (const {id, data} of store.collection('runs'))
       this.#violations.check(
         Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
-        () => `run ${id} has spent $${data.spent_usd}, its lives cost $${owed.get(id) ?? 0}`,
+        () => `run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`,
       );
   }
 
@@ -133,7 +133,7 @@ export class Money {
     const most_s = MOST_MISCOUNTED_S + 2 * this.#context.storm.skew_s;
     this.#violations.check(
       Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
-      () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
+      () => `${path} lived for ${lived_s} s, and is billed for ${paid_s} s`,
     );
   }
 }

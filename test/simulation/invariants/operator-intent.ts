@@ -59,7 +59,7 @@ export class OperatorIntent {
       !/^there is no run/.test(String(after.reason)) || isOfStreams || !this.#hasOldStream(run),
       () => `control message ${id} names a run with streams: ${after.reason}`,
     );
-    this.#context.see(`people say: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
+    this.#context.see(`an operator sends: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
     this.#violations.check(before === undefined, () => `control message ${id} was done twice`);
   }
 
@@ -76,20 +76,20 @@ export class OperatorIntent {
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
       const due = isLater ? value : last.value;
       const isSet = JSON.stringify(this.#context.store.peek(path)?.[field]) === JSON.stringify(due);
-      // A run may have ended, and money may have paused it, since the later message.
+      // A run may have ended, or its budget may have paused it, since the later message.
       this.#violations.check(
         isSet || (field === 'status' && !(isLater && outcome === 'applied')),
-        () => `${path} has another ${field} than ${JSON.stringify(due)}, which was said last`,
+        () => `${path} has another ${field} than ${JSON.stringify(due)}, of the message published last`,
       );
       this.#violations.check(
         isLater || outcome !== 'applied' || Object.keys(said).length > 1,
         () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
       );
-      if (!isLater) this.#context.see('people say: an older word after a later one');
+      if (!isLater) this.#context.see('an operator sends: an older message after a later one');
     }
   }
 
-  /** A message was handled to its end. */
+  /** The handler of a message has ended. */
   onObeyed(_id: string, {action, run, stream, worker}: Document): void {
     const {store} = this.#context;
     const path = paths.stream(String(run), String(stream));
@@ -101,11 +101,11 @@ export class OperatorIntent {
       this.#final.add(String(run));
   }
 
-  /** A new document keeps the effect of earlier messages. A run that had a shard waits for an operator. */
+  /** A new document keeps the effect of earlier messages. A run with a stored shard waits for an operator. */
   onMade(path: string, after: Document): void {
     this.#violations.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
-      () => `${path} was made again, and goes on by itself`,
+      () => `${path} was created again, and is active without a message`,
     );
     this.#violations.check(
       !this.#held.has(path) || after.held === true,
@@ -124,7 +124,7 @@ export class OperatorIntent {
     return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
-  /** Whether a run had a shard before the calls began that have led here. */
+  /** True if the run had a shard before the calls of this commit began. */
   #hasOldShard(run: string): boolean {
     const {clockwork, objects} = this.#context;
     const since = clockwork.now - MOST_LATE_MINUTES * 60_000;
@@ -151,7 +151,7 @@ export class OperatorIntent {
     const isSaid = this.#violations.isOrdered || before.generation !== after.generation;
     this.#violations.check(
       !isRevived || isSaid,
-      () => `${path} was parked, and is tried again without a message`,
+      () => `${path} was parked, and is pending again without a message`,
     );
   }
 
@@ -159,7 +159,7 @@ export class OperatorIntent {
     if (!after.held) this.#held.delete(paths.worker(name));
     this.#violations.check(
       !isBorn(before, after) || !before.held,
-      () => `${name} was deleted, and is made again`,
+      () => `${name} was deleted, and is created again`,
     );
   }
 

@@ -39,7 +39,7 @@ export class Progress {
     this.#violations = violations;
   }
 
-  /** A shard is written once, and holds the samples that its place in the stream gives it. */
+  /** A shard is written once, with the samples of its place in the stream. */
   onObject({name, metadata}: ObjectInfo): void {
     const shard = /^activations\/([^/]+)\/tpu_(\d+)\/shard_(\d+)\.safetensors$/.exec(name);
     if (!shard) return;
@@ -48,10 +48,10 @@ export class Progress {
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
     const plan = planOf(this.#context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
     const isRight = plan !== undefined && this.#context.objects.text(name) === storedText(plan);
-    this.#violations.check(isRight, () => `${name} holds other samples than its own`);
+    this.#violations.check(isRight, () => `${name} has samples of another place`);
   }
 
-  /** Objects in which work is kept are never deleted. */
+  /** Objects with results are never deleted. */
   onDeleted(name: string): void {
     this.#violations.check(name.startsWith('partials/'), () => `${name} was deleted`);
   }
@@ -90,7 +90,7 @@ export class Progress {
     this.#violations.check(!isUndone, () => `${path} was completed and is ${after.status}`);
   }
 
-  /** The checkpoint says no more than the bucket holds: a prefix of shards without a gap. */
+  /** The checkpoint counts no more than the bucket has: the first shards, without a gap. */
   onStream(path: string, stream: Document): void {
     if (stream.blocked_reason) this.#context.see('a shard has an epoch that was never granted');
     const all = planOf(this.#context, String(stream.object), stream.crc32c);
@@ -116,7 +116,7 @@ export class Progress {
     for (const [field, value] of Object.entries(expected))
       this.#violations.check(
         stream[field] === value,
-        () => `${path} says ${field} ${stream[field]}, its shards say ${value}`,
+        () => `${path} has ${field} ${stream[field]}, its shards ${value}`,
       );
     this.#violations.check(
       stream.status !== 'completed' || counted.length === all.length,

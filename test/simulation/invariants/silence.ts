@@ -1,11 +1,11 @@
-/** Silence: what is our own fault ends no worker, and the silence of many ends few before a new worker has spoken. */
+/** Silence: an outage of ours ends no worker, and the silence of many ends few workers before a probe has sent a heartbeat. */
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
-/** The promises of the brake, in words of its own: a zone of these worlds has seven nodes at most, so its share is one node. */
+/** The rules of the brake, stated without its code: a zone of these worlds has seven nodes at most, so its share is one node. */
 const RETURNS_MS = 600_000;
 const PROOF_MS = 150_000;
 const BAD_VERDICTS = 2;
@@ -17,9 +17,9 @@ export class Silence {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #outages: {from: number; to: number}[] = [];
-  /** By zone: the silent worker that ended last, since no worker has spoken for the first time. */
+  /** By zone: the silent worker that ended last, since the last first heartbeat of a worker. */
   readonly #episodes = new Map<string, Episode>();
-  /** By zone: the time at which a worker spoke for the first time. */
+  /** By zone: the time of the last first heartbeat of a worker. */
   readonly #spoke = new Map<string, number>();
 
   constructor(context: Context, violations: Violations) {
@@ -27,7 +27,7 @@ export class Silence {
     this.#violations = violations;
   }
 
-  /** By worker: the stream that it lost by its silence, until it speaks. */
+  /** By worker: the stream that it lost by its silence, until its next heartbeat. */
   readonly #lost = new Map<string, string>();
 
   onOutage(isOut: boolean): void {
@@ -73,7 +73,7 @@ export class Silence {
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
     this.#violations.check(
       silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,
-      () => `${name} ended after ${silent_ms} ms in which it could have been heard and was not`,
+      () => `${name} ended after ${silent_ms} ms of served time without a heartbeat`,
     );
   }
 
@@ -81,7 +81,7 @@ export class Silence {
     const {now} = this.#context.clockwork;
     const last = this.#episodes.get(zone);
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
-    // A new worker spoke, so every worker that was silent at that time ends.
+    // A new worker sent its first heartbeat, so every worker that was silent then ends.
     const silent_ms = (this.#spoke.get(zone) ?? 0) - since;
     if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MOST_SKEW_MS) return;
     const mayEnd =
@@ -131,7 +131,7 @@ export class Silence {
     const lost = this.#lost.get(String(before.name));
     this.#violations.check(
       lost === suspect.work,
-      () => `${before.name} lost ${suspect.work} before it spoke last, and is charged for it`,
+      () => `${before.name} lost ${suspect.work} before its last heartbeat, and its end charges the stream`,
     );
     this.#context.after(0, () => {
       const after = this.#streamOf(suspect.work);

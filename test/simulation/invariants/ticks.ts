@@ -13,17 +13,17 @@ import type {Violations} from './violations.ts';
 export type BegunTick = {at: number; toDo: Set<string>};
 
 /**
- * Minutes that a TPU may outlive the last work: that in which the work ended, one whose tick deletes it, and one whose tick sees it
- * gone; and then nothing ticks.
+ * Minutes that a TPU may outlive the last work: the minute in which the work ended, one whose tick deletes the TPU, and one whose tick
+ * sees it gone.
  */
 const ORPHAN_MINUTES = 3;
 
 const OVER = ['SUSPENDED', 'FAILED'];
 const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
-/** So long a repair is waited for: see LIMITS. */
+/** The longest repair that a tick waits for: see LIMITS. */
 const REPAIR_S = 600;
 
-/** Minutes of calm in which many nodes without a document may wait: an hour from the first tick that sees them. */
+/** Minutes of calm in which many nodes without a document may stay: an hour from the first tick that sees them. */
 const ORPHANS_WAIT_MINUTES = 60 + MOST_LATE_MINUTES + 5;
 
 export class Ticks {
@@ -87,11 +87,11 @@ export class Ticks {
     });
   }
 
-  /** Workers that an operator wants to be made again, and workers that have not heard that their run was paused or stopped. */
+  /** Workers that an operator recreates, and workers that do not know yet that their run was paused or stopped. */
   #unheeded(): string[] {
     const {store} = this.#context;
     return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
-      if (recreate) return [`${name}#${incarnation} is to be made again`];
+      if (recreate) return [`${name}#${incarnation} must be recreated`];
       const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
       if (status === 'cancelled')
         return [`${name} works on ${work} in epoch ${epoch}, and its run was stopped`];
