@@ -14,10 +14,10 @@ const ask = (world: World, slot: number) =>
 const runOf = async (world: World): Promise<Run> => (await world.run('my-run')) ?? assert.fail();
 
 /** A run with pending streams, and idle workers that cost $0.06 in the minutes of their delete. */
-async function aWorldOf(budget_usd: number | null): Promise<World> {
+async function aWorldOf(budget_usd: number | null, streams_pending = WORKERS): Promise<World> {
   const world = new World();
   await world.store.transaction(async tx => {
-    runRecords.set(tx, aRun({streams_pending: WORKERS, budget_usd}));
+    runRecords.set(tx, aRun({streams_pending, budget_usd}));
     for (let index = 0; index < WORKERS; index++) {
       const stream = streamId(index);
       const object = `datasets/my-run/stream_${stream}.jsonl`;
@@ -44,6 +44,12 @@ describe('a budget at the grant', () => {
     const run = await runOf(world);
     assert.deepEqual(totalsOf(run), {streams_in_progress: 3, streams_pending: 7});
     assert.equal(run.version, before.version);
+  });
+
+  it('carries no more workers where no tick has counted the streams of the run', async () => {
+    const world = await aWorldOf(0.2, 0);
+    assert.equal(await grantsOf(world), 3);
+    assert.equal((await runOf(world)).streams_in_progress, 3);
   });
 
   it('counts a worker once that asks for its own stream again, also where it carries no further worker', async () => {

@@ -218,7 +218,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const {epoch} = granted;
   streamRecords.set(tx, granted);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
-  if (!isHolder && isScarce(parent, worker.usd_per_hour))
+  if (!isHolder && isScarce(parent, worker.usd_per_hour, deps.config.ceilings.max_workers))
     runRecords.set(tx, {...withGrant(parent), updated_at: iso(now)});
   const report = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
   workerRecords.set(tx, heardFrom(worker, report, now));

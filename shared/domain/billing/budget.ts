@@ -111,9 +111,12 @@ export function withGrant(run: Run): Run {
   return {...run, streams_in_progress: run.streams_in_progress + 1, streams_pending};
 }
 
-/** True if the budget of the run may not carry a worker for each of its unfinished streams, so that every grant has to count. */
-export function isScarce(run: Run, usd_per_hour: number | null): boolean {
-  const streams_in_progress = run.streams_in_progress + run.streams_pending;
+/**
+ * True if the budget of the run may not carry every worker of the deployment, so that each grant has to count. The run's count of
+ * pending streams says nothing here: it is as of the last tick.
+ */
+export function isScarce(run: Run, usd_per_hour: number | null, max_workers: number): boolean {
+  const streams_in_progress = Math.max(run.streams_in_progress, max_workers);
   return whyNotCarried({...run, streams_in_progress}, usd_per_hour) !== undefined;
 }
 
