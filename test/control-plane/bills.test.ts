@@ -113,6 +113,21 @@ describe('the bill', () => {
       assert.deepEqual([spentIn(await stored()), cost_usd > 0], [cost_usd, true]);
     });
 
+  for (const [path, invalid] of [
+    ['runs/my-run', {spent_usd: '0'}],
+    ['pools/tpu', {spent_usd: '0'}],
+    ['system/spending', {months: 'none'}],
+  ] as const)
+    it(`is logged where ${path} has no number to add it to`, async () => {
+      const world = await aPricedRun({});
+      await world.minutes(4, 0);
+      const data = (await world.store.get(path)) ?? {};
+      await world.store.transaction(async tx => tx.set(path, {...data, ...invalid}));
+      await costOfLives(world);
+      const says = new RegExp(`The cost of .* USD is not added to ${path}: its amount is no number`);
+      assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
+    });
+
   it('that no document can take is logged, and the worker ends', async () => {
     const world = await aPricedRun({});
     await world.minutes(4, 0);

@@ -18,7 +18,7 @@ import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-le
 import type {Outcome} from '../workers/decide-slots.ts';
 import {findMissing} from '../workers/list-nodes.ts';
 import {reconcileWorkers} from '../workers/reconcile-workers.ts';
-import {deleteStrays, dropInvalidWorkers} from '../workers/strays.ts';
+import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 
 /** Runs to sum up at once. */
@@ -60,7 +60,7 @@ export async function applyPlan(
   const freed = [spent, deleted, others, found].flatMap(outcome => outcome.freed);
   await countFreed(deps, freed, failures);
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
-  await failures.isolate('drop invalid workers', () => dropInvalidWorkers(deps, plan.dropped));
+  await failures.isolate('mend invalid workers', () => mendInvalidWorkers(deps, plan.invalid));
   const held = [deleted, others, found].flatMap(outcome => outcome.held);
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot.zones ?? [], held));
   await failures.isolate('revoke expired leases', () => revokeExpired(deps, plan.expired, snapshot.served));

@@ -38,7 +38,7 @@ export async function billInvalidPayers(
     accounts.map(async ({path, usd, add}) => {
       const found = await tx.get(path);
       const data = found && add(found);
-      const cause = data && whyRefused(path, data);
+      const cause = data && (data === found ? 'its amount is no number' : whyRefused(path, data));
       if (cause) log('ERROR', `The cost of ${usd} USD is not added to ${path}: ${cause}`);
       return data && !cause ? [{path, data}] : [];
     }),
@@ -48,8 +48,9 @@ export async function billInvalidPayers(
 
 function addSpent(data: Document, usd: number): Document {
   const spent_usd = plus(data.spent_usd, usd);
+  if (spent_usd === undefined) return data;
   const {cost_usd} = data;
-  const isSummed = typeof cost_usd === 'number' && typeof spent_usd === 'number';
+  const isSummed = typeof cost_usd === 'number';
   return {...data, spent_usd, ...(isSummed ? {cost_usd: Math.max(cost_usd, spent_usd)} : {})};
 }
 
@@ -57,14 +58,18 @@ function addMonths(data: Document, added: Months): Document {
   const {months} = data;
   if (typeof months !== 'object' || months === null || Array.isArray(months)) return data;
   const sums = {...months};
-  for (const [month, usd] of Object.entries(added)) sums[month] = plus(sums[month], usd);
+  for (const [month, usd] of Object.entries(added)) {
+    const sum = plus(sums[month], usd);
+    if (sum === undefined) return data;
+    sums[month] = sum;
+  }
   return {...data, months: sums};
 }
 
-/** A value that is no number stays: an operator typed it. */
-function plus(value: Value | undefined, usd: number): Value {
+/** Undefined for a value that is no number. */
+function plus(value: Value | undefined, usd: number): number | undefined {
   if (value === undefined) return usd;
-  return typeof value === 'number' ? value + usd : value;
+  return typeof value === 'number' ? value + usd : undefined;
 }
 
 /** Says why the store would refuse the document: an operator's text in place of an instant, for example. */

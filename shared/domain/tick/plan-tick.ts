@@ -38,8 +38,8 @@ export type TickPlan = {
   /** First heartbeats of workers, which end brakes and stops of creates. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
-  /** Unreadable worker documents whose node is listed: without them the node is an orphan. */
-  dropped: readonly string[];
+  /** Invalid worker documents whose node is listed. */
+  invalid: readonly string[];
   strays: readonly Tpu[];
   /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
@@ -106,7 +106,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
     missing,
     hellos,
     orphans: counts,
-    dropped: managedIn(nodes).filter(name => unreadable.has(name)),
+    invalid: managedIn(nodes).filter(name => unreadable.has(name)),
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
