@@ -7,5 +7,5 @@ import type {Deps} from '../shared/control-plane/state/deps.ts';
 export async function onTick(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
   const {attributes} = parseValue(pubsubEvent, event.data, 'The tick event');
   const source = attributes.source === 'scheduler' ? 'scheduler' : 'wake';
-  await deps.ticks.request(source, isWoken => tick(deps, isWoken));
+  await deps.ticks.request(source, () => tick(deps));
 }

@@ -67,7 +67,7 @@ async function measure(opened: Store, isComplete: boolean, latency_ms: number): 
     if (ticks.calls === MOST_TICKS) throw new Error(`The run is not complete after ${MOST_TICKS} ticks`);
     const before = deleted.size;
     isWoken = false;
-    const tick_s = await ticks.time(() => mayFail(tick(deps, false)));
+    const tick_s = await ticks.time(() => mayFail(tick(deps)));
     deletes.push(deleted.size - before);
     for (let next = finishes.shift(); next; next = finishes.shift()) {
       const message = next as TaskMessage;

@@ -64,7 +64,7 @@ export class World {
   }
 
   tick(): Promise<void> {
-    return tick(this.deps, false);
+    return tick(this.deps);
   }
 
   /** A minute goes by in which every worker sends a heartbeat. */

@@ -4,7 +4,7 @@ import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, firstLives, workersOf} from '../support/fleet.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a document with an invalid field', () => {
@@ -115,15 +115,48 @@ describe('a document with an invalid field', () => {
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
   });
 
-  it('of a worker whose node lives is deleted, and its slot gets a node of the next incarnation', async () => {
+  for (const change of [
+    {phase: 'asleep'},
+    {slot: 'first'},
+    {usd_per_hour: 'much', heartbeat_at: 'yesterday'},
+  ])
+    it(`of a worker with a node is mended, and its node works on: ${JSON.stringify(change)}`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(40));
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      const before = (await world.worker(A0)) ?? assert.fail();
+      await spoil(world, `workers/${A0}`, {...change, ...(change.heartbeat_at ? {heartbeat_at: null} : {})});
+      await world.tick();
+      const {phase, incarnation, costs} = (await world.worker(A0)) ?? assert.fail();
+      assert.deepEqual([phase, incarnation, costs], ['booting', 1, before.costs]);
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(40));
+      assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
+      const [run, pool] = [await world.run('my-run'), await world.store.get('pools/tpu')];
+      assert.deepEqual([run?.spent_usd, Number(run?.spent_usd) > 0], [pool?.spent_usd, true]);
+    });
+
+  it('of a worker that names no incarnation is deleted, and its node with it', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(40));
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    await spoil(world, `workers/${A0}`, {phase: 'asleep'});
+    await spoil(world, `workers/${A0}`, {incarnation: 'one'});
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(40));
-    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`, `${A0}#2`]]);
+    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made.length], ['gone', 2]);
   });
+
+  for (const affinity of ['any', 'fixed'])
+    it(`of a stream keeps no idle TPU beside the work of its run: affinity ${affinity}`, async () => {
+      const world = new World({...TWO_SLOTS, GLEANER_STALL_S: '86400', GLEANER_LOAD_S: '86400'});
+      world.objects.put('datasets/my-run/run.json', JSON.stringify({affinity}));
+      for (const index of [0, 1]) world.drop('my-run', index, someLines(9, `s${index}`));
+      while (await world.deliverNext('object')) {}
+      await spoil(world, 'runs/my-run/streams/001', {epoch: -1});
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      await world.minutes(10, 0);
+      assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
+    });
 
   it('of a zone holds up no slot', async () => {
     const world = new World(ONE_SLOT);

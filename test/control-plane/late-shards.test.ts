@@ -165,6 +165,39 @@ describe('the totals of a run that has ended', () => {
       assert.equal(run?.total_shards, stream?.total_shards);
     });
 
+  it('and its counts are those of its streams, after a stop', async () => {
+    const world = await aWorldWithLateShards();
+    await world.tick();
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    await sumUp(world);
+    const {status, streams_in_progress, streams_pending} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, streams_in_progress, streams_pending], ['cancelled', 0, 1]);
+  });
+
+  it('have the shards that are counted while its end is written, though its function dies after the end', async () => {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    const {query, count} = world.deps.store;
+    world.deps.store.query = async (collection, options) => {
+      const found = await query(collection, options);
+      const isFold = collection === 'runs/my-run/streams' && options?.limit === 500 && !options.where;
+      if (isFold) for (const event of late.splice(0)) await world.handle(event);
+      return found;
+    };
+    let hasDied = false;
+    world.deps.store.count = async (collection, where) => {
+      if (hasDied || (await world.run('my-run'))?.status !== 'failed') return count(collection, where);
+      hasDied = true;
+      throw new Error('the function was killed');
+    };
+    world.drop('my-run', 0, someLines(20, 'other'));
+    await world.deliverAll();
+    await world.minutes(3, 0);
+    assert.deepEqual([late.length, hasDied], [0, true]);
+    assert.ok((await totals(world)) > 0);
+  });
+
   it('have the shards that are counted while its end is written', async () => {
     const world = await aWorldWithLateShards();
     const late = world.queue.splice(0);

@@ -182,6 +182,54 @@ describe('a rebuild', () => {
     assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
   });
 
+  /** A stopped run of two streams that has lost the events of its last shards. */
+  async function aStoppedWorld(): Promise<World> {
+    const world = new World(ONE_SLOT);
+    for (const index of [0, 1]) world.drop('my-run', index, someLines(20, `s${index}`));
+    await world.until('work', () => [...world.agents.values()].some(({state}) => state === 'working'), 9, 1);
+    for (let step = 0; step < 4; step++) await world.agent(A0).step();
+    world.queue.splice(0);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    await world.minutes(2, 0);
+    return world;
+  }
+  const totalOf = async (world: World, field: 'total_shards' | 'total_tokens') => {
+    const streams = await Promise.all(['000', '001'].map(id => world.stream('my-run', id)));
+    return streams.reduce((sum, stream) => sum + (stream?.[field] ?? 0), 0);
+  };
+
+  it('whose page is repeated after a failure counts what the first attempt found', async () => {
+    const world = await aStoppedWorld();
+    const {list} = world.deps.objects;
+    const before = await totalOf(world, 'total_shards');
+    let hasFailed = false;
+    world.deps.objects.list = async (prefix, options) => {
+      if (hasFailed || !prefix.startsWith('activations/my-run/tpu_1')) return list(prefix, options);
+      while ((await totalOf(world, 'total_shards')) === before) await new Promise(setImmediate);
+      hasFailed = true;
+      throw new Error('the bucket is away');
+    };
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    await world.minutes(3, 0);
+    assert.ok(hasFailed);
+    assert.equal((await world.run('my-run'))?.total_shards, await totalOf(world, 'total_shards'));
+  });
+
+  it('of a stopped run mends totals other than the number of shards too', async () => {
+    const world = await aStoppedWorld();
+    for (const path of ['runs/my-run', 'runs/my-run/streams/000'])
+      await world.store.transaction(async tx => {
+        const data = (await tx.get(path)) ?? {};
+        tx.set(path, {...data, total_tokens: Number(data.total_tokens) + 1000});
+      });
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.deliverAll();
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.total_tokens], ['cancelled', await totalOf(world, 'total_tokens')]);
+  });
+
   it('of a run without a stream in the bucket is refused', async () => {
     const world = new World(ONE_SLOT);
     const id = world.control({action: 'rebuild', run: 'no-run'});

@@ -16,12 +16,8 @@ class Stepped {
     return new Promise(done => this.#timers.push({at: this.now + ms, done}));
   }
 
-  /** For each tick, whether a wake asked for it. */
-  readonly woken: boolean[] = [];
-
-  #tick = (isWoken: boolean) => {
+  #tick = () => {
     this.begun += 1;
-    this.woken.push(isWoken);
     return new Promise<void>((resolve, reject) => {
       this.#end = error => (error ? reject(error) : resolve());
     });
@@ -162,20 +158,5 @@ describe('the queue of ticks', () => {
     await world.wait(1);
     await world.send('minute 10', 'scheduler');
     assert.equal(world.begun, 2);
-  });
-
-  it('says to each tick whether a wake came since the last tick began', async () => {
-    const world = new Stepped();
-    await world.send('minute 1', 'scheduler');
-    await world.send('during it');
-    await world.endTick();
-    await world.send('minute 2', 'scheduler');
-    await world.endTick();
-    await world.wait(600);
-    await world.send('minute 12', 'scheduler');
-    await world.endTick();
-    await world.send('wake');
-    await world.wait(10);
-    assert.deepEqual(world.woken, [false, true, false, true]);
   });
 });

@@ -185,7 +185,7 @@ describe('numbers that are too large', () => {
       for (const stream of ['001', '002'])
         streamRecords.set(tx, aStream({stream, status: 'failed', total_tokens}));
     });
-    await tick(world.deps, false);
+    await tick(world.deps);
     assert.equal((await world.run('my-run'))?.total_tokens, Number.MAX_SAFE_INTEGER);
   });
 });

@@ -148,7 +148,7 @@ describe('a slow tick', () => {
         return store.transaction(work);
       },
     };
-    const slow = tick({...world.deps, store: slowly}, false);
+    const slow = tick({...world.deps, store: slowly});
     await world.untilAsleep();
     gate.resolve();
     await slow;

@@ -119,12 +119,12 @@ export class Processes {
     const queue = new TickQueue({now, sleep});
     const request = queue.request.bind(queue);
     queue.request = (source, tick) =>
-      request(source, async isWoken => {
+      request(source, async () => {
         const begun = invariants.onTickBegun();
         if ([...this.#inTick].some(other => other !== process && !other.isDead))
           this.#context.see('at the same time: two ticks');
         this.#inTick.add(process);
-        await tick(isWoken).finally(() => this.#inTick.delete(process));
+        await tick().finally(() => this.#inTick.delete(process));
         invariants.onTickEnded(begun);
       });
     process.ticks = queue;

@@ -3,15 +3,17 @@ import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import type {Zone} from '../../domain/fleet/placement.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {Accounts, Month, Snapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
-import {iso} from '../../domain/time.ts';
+import {iso, msOf} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Filter, Stored} from '../../ports.ts';
 import {countStreams} from '../runs/count-streams.ts';
+import {COMMIT_S} from '../runs/summarize-run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {
@@ -90,12 +92,10 @@ export async function readSnapshot(
   accounts: Accounts,
   listing: Promise<Nodes | undefined>,
   failures: Failures,
-  isWoken: boolean,
 ): Promise<Snapshot> {
   const {store, log} = deps;
   const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
-  const due = isWoken ? accounts.runs : accounts.runs.filter(run => mayHaveChanged(run, accounts));
-  const streams = await countAll(deps, due, accounts.pool, failures);
+  const streams = await countAll(deps, accounts, failures);
   const zones = await failures.isolate('read the zones', async () =>
     zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
   );
@@ -111,34 +111,43 @@ export async function readSnapshot(
   return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
 }
 
-/** Minutes after which a quiet tick counts a paused run all the same. */
-const RECOUNT_MINUTES = 15;
-
-/** False for a paused run without leases and without workers: other changes of its streams wake. */
-function mayHaveChanged({run, status, streams_in_progress}: Run, {workers, read_at_ms}: Accounts): boolean {
-  if (status === 'active' || streams_in_progress > 0) return true;
-  if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
-  const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
-  return [...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker));
-}
-
 async function countAll(
-  {store}: Deps,
-  runs: readonly Run[],
-  pool: Pool,
+  deps: Deps,
+  accounts: Accounts,
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();
   await forEachConcurrently(
-    runs,
+    accounts.runs,
     async run => {
-      const count = () => countStreams(store, run, pool);
+      const count = async () =>
+        (await mayHaveChanged(deps, run, accounts))
+          ? countStreams(deps.store, run, accounts.pool)
+          : undefined;
       const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
       if (counts) counted.set(run.run, counts);
     },
     RUNS_AT_ONCE,
   );
   return counted;
+}
+
+/** Minutes after which a paused run is counted in any case: an operator may have edited its streams. */
+const RECOUNT_MINUTES = 15;
+
+/** True for a run whose counts may be old: an active run, and a paused run with a worker, a lease, or a stream that changed since. */
+async function mayHaveChanged(
+  {store}: Deps,
+  {run, status, streams_in_progress, updated_at}: Run,
+  {workers, read_at_ms}: Accounts,
+): Promise<boolean> {
+  if (status === 'active' || streams_in_progress > 0) return true;
+  if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
+  const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
+  if ([...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker))) return true;
+  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: 1} as const;
+  const [stream] = await store.query(paths.streams(run), newest);
+  return stream !== undefined && String(stream.data.updated_at) > iso(msOf(updated_at) - COMMIT_S * 1000);
 }
 
 /** Slots of zones with many orphans: only its document proves that such a slot is empty. */

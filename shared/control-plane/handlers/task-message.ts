@@ -6,11 +6,13 @@ import {isOpen} from '../../domain/run/run.ts';
 import {isAnyUnfinished} from '../runs/count-streams.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
+import {updateTotals} from '../runs/late-totals.ts';
+import {forgetFold} from '../runs/run-result.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid} from '../state/documents.ts';
 import {Failures} from '../state/failures.ts';
-import {updateTotals} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {reopenRun} from '../state/runs.ts';
 import {
   claimTask,
@@ -25,7 +27,7 @@ import {
 import {wake} from '../state/wake.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
-import {addToTally, describeTally, MENDED, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
+import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
 import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
 import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
@@ -115,19 +117,8 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   if (next !== undefined) return {cursor: {after: next, tally: all}};
   if (all.streams === 0)
     return {result: `refused: there is nothing to rebuild: the bucket holds no stream of run ${run}`};
-  if (MENDED.some(finding => (all.findings[finding] ?? 0) > 0)) {
-    await openAgain(deps, run);
-    // A stopped run stays stopped, and ticks sum up open runs only.
-    await updateTotals(deps, run, true);
-  }
+  await updateTotals(deps, run, true);
   return {result: `rebuilt ${describeTally(run, all, true)}`};
-}
-
-/** Reopens an ended run whose streams were mended: ticks sum up open runs only. The run ends again with its new result. */
-async function openAgain({store, now}: Deps, run: string): Promise<void> {
-  await store.transaction(async tx => {
-    reopenRun(tx, await runRecords.get(tx, run), 'its streams were rebuilt', now());
-  });
 }
 
 type RebuildAllCursor = {at: BucketCursor; runs: number};
@@ -156,7 +147,7 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   const accounts = await readAccounts(deps, failures);
-  const snapshot = await readSnapshot(deps, accounts, listing, failures, true);
+  const snapshot = await readSnapshot(deps, accounts, listing, failures);
   const {left, freed} = await deleteOrphans(deps, snapshot, failures);
   for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
   failures.rethrow();
@@ -166,7 +157,12 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
 /** The end of a run keeps its own cursor, in the document of its fold. */
 async function finish(deps: Deps, name: string, until_ms: number): Promise<Step> {
   const run = await runRecords.get(deps.store, name);
-  if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
+  if (!run || !isOpen(run)) {
+    // An earlier message may have died after it ended the run.
+    await forgetFold(deps, name);
+    await requestTotals(deps, name);
+    return {result: `run ${name} has ended`};
+  }
   const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
     registerUnknown(deps, run, ...where);
   const how = await finishRun(deps, run, {until_ms, register});

@@ -7,14 +7,14 @@ import {readAccounts, readSnapshot} from './read-snapshot.ts';
 
 /**
  * A pass of snapshot, plan and apply. State alone decides, so any event may be lost. Budgets go first, before the list of nodes arrives.
- * A failed part stops no other part, and makes the tick run again. `isWoken`: an event has asked for the tick.
+ * A failed part stops no other part, and makes the tick run again.
  */
-export async function tick(deps: Deps, isWoken: boolean): Promise<void> {
+export async function tick(deps: Deps): Promise<void> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   const accounts = await readAccounts(deps, failures);
   const spent = await applyBudgets(deps, planBudgets(accounts, deps.config, deps.now()), failures);
-  const snapshot = await readSnapshot(deps, accounts, listing, failures, isWoken);
+  const snapshot = await readSnapshot(deps, accounts, listing, failures);
   await applyPlan(deps, snapshot, planTick(snapshot, deps.config, deps.now()), spent, failures);
   failures.rethrow();
 }

@@ -1,10 +1,11 @@
 /** Counts and sums over the streams of a run, computed by the Store. */
 import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
-import {paths, workerIdOf} from '../../domain/names.ts';
+import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run, SUMMED} from '../../domain/run/run.ts';
+import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import type {Filter, Store} from '../../ports.ts';
-import {FAILED, LEASED, streamRecords, UNFINISHED} from '../state/documents.ts';
+import {FAILED, LEASED, PENDING, streamRecords, UNFINISHED} from '../state/documents.ts';
 import {pagesOf} from '../state/pages.ts';
 
 /**
@@ -13,6 +14,28 @@ import {pagesOf} from '../state/pages.ts';
  */
 export async function countStreams(store: Store, of: Run, pool: Pool): Promise<StreamCounts> {
   const {run} = of;
+  const {streams, unfinished, totals} = await totalsOf(store, run);
+  const areAllOver = unfinished === 0 ? streams > 0 : !(await isAnyUnfinished(store, run));
+  const slots = of.affinity === 'any' || !isRunnable(of) ? [] : await boundSlots(store, of, pool);
+  const invalid = isRunnable(of) ? await invalidAmongFew(store, run, totals.streams_pending) : 0;
+  return {streams, unfinished: unfinished - invalid, totals, areAllOver, slots};
+}
+
+/** Pending streams that a tick reads to find invalid documents among the last ones of a run. */
+const FEW = 10;
+
+/** Counts invalid documents among few pending streams: no worker can get such a stream, so no node is created for it. */
+async function invalidAmongFew(store: Store, run: string, pending: number): Promise<number> {
+  if (pending === 0 || pending > FEW) return 0;
+  const found = await store.query(paths.streams(run), {where: [PENDING], limit: FEW});
+  return found.length - streamRecords.parseAll(found, () => {}).length;
+}
+
+/** Counts and sums the streams of a run. `streams`: all of them. */
+export async function totalsOf(
+  store: Store,
+  run: string,
+): Promise<Pick<StreamCounts, 'streams' | 'unfinished' | 'totals'>> {
   const streams = paths.streams(run);
   const [unfinished, leased, failures, all, failed, sums] = await Promise.all([
     store.count(streams, [UNFINISHED]),
@@ -31,9 +54,7 @@ export async function countStreams(store: Store, of: Run, pool: Pool): Promise<S
     ...sums,
     failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
   };
-  const areAllOver = unfinished === 0 ? all > 0 : !(await isAnyUnfinished(store, run));
-  const slots = of.affinity === 'any' || !isRunnable(of) ? [] : await boundSlots(store, of, pool);
-  return {streams: all, unfinished, totals, areAllOver, slots};
+  return {streams: all, unfinished, totals};
 }
 
 /** Slots with an unfinished stream of a run of `affinity: fixed`. Reads at most one stream for each slot of the pool. */
@@ -44,8 +65,8 @@ export async function boundSlots(store: Store, run: Run, pool: Pool): Promise<st
     {field: 'worker_id', op: '<', value: first + pool.zones.length * pool.workers_per_zone},
   ];
   const bound = await store.query(paths.streams(run.run), {where: numbers});
-  const unfinished = bound.filter(({data}) => data.status === 'pending' || data.status === 'in_progress');
-  return unfinished.flatMap(({id}) => slotsFor(pool, run, workerIdOf(id)) ?? []);
+  const unfinished = streamRecords.parseAll(bound, () => {}).filter(isUnfinished);
+  return unfinished.flatMap(({worker_id}) => slotsFor(pool, run, worker_id) ?? []);
 }
 
 function textOf(value: unknown): string | null {

@@ -3,7 +3,7 @@ import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../state/deps.ts';
 import {FAILED, runRecords} from '../state/documents.ts';
-import {requestTotals} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {reopenRun} from '../state/runs.ts';
 import {countStreams, isAnyUnfinished} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';

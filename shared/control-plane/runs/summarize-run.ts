@@ -1,10 +1,14 @@
 import {isOpen, type Run, type StreamTotals, summarizeRun} from '../../domain/run/run.ts';
+import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
+
+/** A change may be committed so long after the time that its documents name. */
+export const COMMIT_S = 60;
 
 /**
  * Writes the totals of a run, and its end if all of its streams have ended. `ending` keeps the run open and becomes its reason. Returns
@@ -24,7 +28,12 @@ export async function sumUp(
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const at = now();
     const next = summarizeRun(current, withGrants(totals, seen, current), cost_usd, at, ending);
-    if (next === current) return false;
+    if (next === current) {
+      // The next tick finds no stream of a paused run that changed since, and counts none.
+      const isRecount = current.status === 'paused' && isOlderThan(current.updated_at, COMMIT_S, at);
+      if (isRecount) runRecords.set(tx, {...current, updated_at: iso(at)});
+      return false;
+    }
     runRecords.set(tx, next);
     const why = next.reason ? `: ${next.reason}` : '';
     if (next.status !== current.status)

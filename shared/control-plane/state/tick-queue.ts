@@ -7,9 +7,6 @@ import type {Now} from '../../ports.ts';
 
 export type TickSource = 'wake' | 'scheduler';
 
-/** `isWoken`: false for a message of the Scheduler that no wake came before. */
-type RunTick = (isWoken: boolean) => Promise<void>;
-
 const SHORTEST_PAUSE_MS = 10_000;
 const PAUSE_PER_TICK = 5;
 /** Time after its start in which a request may begin a tick. A wake after that time waits for the Scheduler. */
@@ -37,11 +34,11 @@ export class TickQueue {
   }
 
   /** Runs a tick for a message, or leaves it to the request that runs or waits. Rethrows errors of the tick. */
-  async request(source: TickSource, tick: RunTick): Promise<void> {
+  async request(source: TickSource, tick: () => Promise<void>): Promise<void> {
     const last_ms = this.#clock.now() + LONGEST_REQUEST_MS;
     if (source === 'scheduler') {
       if (this.#isRunning()) return;
-      await this.#run(tick, this.#isWaiting || this.#isFlagged);
+      await this.#run(tick);
     } else if (this.#isRunning() || this.#isWaiting) this.#isFlagged = true;
     else await this.#runAfterPause(tick, last_ms);
     while (this.#isFlagged && !this.#isRunning() && !this.#isWaiting)
@@ -49,7 +46,7 @@ export class TickQueue {
   }
 
   /** False if the pause ends too late for this request. */
-  async #runAfterPause(tick: RunTick, last_ms: number): Promise<boolean> {
+  async #runAfterPause(tick: () => Promise<void>, last_ms: number): Promise<boolean> {
     if (this.#paused_until_ms > last_ms) return false;
     const before = this.#begun;
     this.#isWaiting = true;
@@ -65,7 +62,7 @@ export class TickQueue {
     // A tick that the Scheduler began during the pause has seen the change that this wake announced.
     if (this.#begun > before && !this.#isFlagged) return true;
     if (this.#isRunning()) this.#isFlagged = true;
-    else await this.#run(tick, true);
+    else await this.#run(tick);
     return true;
   }
 
@@ -78,14 +75,14 @@ export class TickQueue {
     return this.#paused_until_ms - this.#clock.now();
   }
 
-  async #run(tick: RunTick, isWoken: boolean): Promise<void> {
+  async #run(tick: () => Promise<void>): Promise<void> {
     const began_ms = this.#clock.now();
     this.#running_since_ms = began_ms;
     this.#isFlagged = false;
     this.#begun += 1;
     this.#onBegun();
     try {
-      await tick(isWoken);
+      await tick();
     } finally {
       const now = this.#clock.now();
       this.#paused_until_ms = now + Math.max(SHORTEST_PAUSE_MS, PAUSE_PER_TICK * (now - began_ms));

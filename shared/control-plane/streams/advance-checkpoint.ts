@@ -16,7 +16,7 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords, streamRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {shardRecords} from '../state/history-documents.ts';
-import {requestTotals} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {clearWork, holderOf} from '../state/lease-documents.ts';
 import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
 import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';

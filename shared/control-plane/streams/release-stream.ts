@@ -7,7 +7,7 @@ import {NO_WORK} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {requestTotals} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
 import {wake} from '../state/wake.ts';
 import {advanceStream} from './advance-checkpoint.ts';

@@ -15,7 +15,7 @@ import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
 import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {requestTotals} from '../state/late-shards.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {
   clearWork,
   freeStream,

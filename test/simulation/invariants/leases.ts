@@ -151,7 +151,9 @@ export class Leases {
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const higher = store
       .collection('runs')
-      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run));
+      .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
+      // Without a tick, worker-api does not know that a stream of a run is pending again.
+      .filter(run => Number(run.data.streams_pending) > 0);
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
       .find(stream => stream.data.status === 'pending' && isOld(stream));

@@ -7,7 +7,7 @@ import {decideConfigure} from '../../../domain/settings.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import type {Deps} from '../../state/deps.ts';
 import {runRecords} from '../../state/documents.ts';
-import {requestTotals} from '../../state/late-shards.ts';
+import {requestTotals} from '../../state/late-totals.ts';
 import {openTask, publishTask, taskId} from '../../state/tasks.ts';
 import {command, conclude} from './command.ts';
 import {resumePool} from './pool-commands.ts';

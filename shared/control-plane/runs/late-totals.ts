@@ -1,0 +1,30 @@
+/** Totals of ended runs: ticks count open runs only. */
+import {exact, isOpen} from '../../domain/run/run.ts';
+import {iso} from '../../domain/time.ts';
+import type {Deps} from '../state/deps.ts';
+import {runRecords} from '../state/documents.ts';
+import {reopenRun} from '../state/runs.ts';
+import {totalsOf} from './count-streams.ts';
+
+/**
+ * Writes the totals of an ended run. A rebuild (`isRebuilt`) may find fewer shards; otherwise fewer shards come from an older count. A
+ * completed or failed run that a rebuild changed is reopened, and ends again with its new result; a stopped run stays stopped.
+ */
+export async function updateTotals(
+  {store, now}: Pick<Deps, 'store' | 'now'>,
+  run: string,
+  isRebuilt = false,
+): Promise<void> {
+  const {failed: _, gone: __, ...counted} = (await totalsOf(store, run)).totals;
+  const totals = exact(counted);
+  const fields = Object.keys(totals) as (keyof typeof totals)[];
+  await store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (!current || isOpen(current)) return;
+    const next = {...current, ...totals};
+    const isSame = fields.every(field => current[field] === next[field]);
+    if (isSame || (!isRebuilt && next.total_shards < current.total_shards)) return;
+    if (isRebuilt && reopenRun(tx, current, 'its streams were rebuilt', now())) return;
+    runRecords.set(tx, {...next, updated_at: iso(now())});
+  });
+}
