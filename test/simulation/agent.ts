@@ -19,7 +19,7 @@ const BEAT_MS = 30_000;
 
 type End = 'lost' | 'completed' | 'drained' | Failure;
 
-export class AgentLife {
+export class AgentLoop {
   readonly #agent: FakeAgent;
   readonly #machine: Machine;
   #shards = 0;
@@ -29,7 +29,7 @@ export class AgentLife {
     this.#machine = machine;
   }
 
-  async live(): Promise<void> {
+  async run(): Promise<void> {
     const {sleep, seconds, setup_s} = this.#machine;
     await sleep(seconds(1, 20) * 1000);
     void this.#beat();
@@ -38,7 +38,7 @@ export class AgentLife {
     while (!this.#agent.hasEnded) {
       const {status, body} = await this.#agent.ask();
       if (status === 200 && body.action === 'work') await this.#work();
-      else if (status !== 200 || body.action !== 'exit') await sleep(pauseAfter({status, body}));
+      else if (status !== 200 || body.action !== 'exit') await sleep(retryDelayOf({status, body}));
     }
   }
 
@@ -66,7 +66,7 @@ export class AgentLife {
     agent.phase = 'compiling';
     await sleep(seconds(0, 30) * 1000);
     agent.phase = 'running';
-    for (const plan of this.#asUploaded(plans)) {
+    for (const plan of this.#inUploadOrder(plans)) {
       if (this.#isLost()) return 'lost';
       const reason = fault();
       if (reason) return {kind: 'infrastructure', reason};
@@ -89,7 +89,7 @@ export class AgentLife {
   }
 
   /** Several uploads are under way at once: a shard other than the last may be stored before the shard in front of it. */
-  #asUploaded(plans: readonly Plan[]): Plan[] {
+  #inUploadOrder(plans: readonly Plan[]): Plan[] {
     const order = [...plans];
     for (let place = 0; place + 2 < order.length; place++) {
       const [first, second] = [order[place], order[place + 1]];
@@ -112,6 +112,6 @@ export class AgentLife {
   }
 }
 
-function pauseAfter({status, body}: Answer): number {
+function retryDelayOf({status, body}: Answer): number {
   return status === 200 ? Number(body.retry_s) * 1000 : 4 * RETRY_MS;
 }

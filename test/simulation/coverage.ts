@@ -6,10 +6,10 @@ import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
 import type {Phase} from '../../shared/domain/worker/worker.ts';
 import {TAKEN} from '../support/fake-tpus.ts';
-import {COUNTED_TOMORROW} from './code.ts';
+import {NEXT_VERSION_COUNTERS} from './code.ts';
 import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';
-import {ILL, PASSING, SYMPTOMS} from './vms.ts';
+import {SYMPTOMS, TRANSIENT, UNHEALTHY} from './vms.ts';
 
 /** The compiler asks for every member of the union. */
 const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);
@@ -57,8 +57,8 @@ export const EXPECTED: Record<string, string[]> = {
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,
-  'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...PASSING])],
-  'a node is said to be': [...ILL, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
+  'a node is said to be': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
     'ACCEPTED',
@@ -85,7 +85,7 @@ export const EXPECTED: Record<string, string[]> = {
   ],
   ceilings: ['as many workers as are allowed'],
   'two at once': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
-  "tomorrow's code counts": COUNTED_TOMORROW,
+  "tomorrow's code counts": NEXT_VERSION_COUNTERS,
 };
 
 export function gaps(seen: Seen): string[] {

@@ -57,7 +57,7 @@ export class Delivery {
         process,
         process.code.handlers[topic](this.processes.deps(process, actor), eventOf(id, topic, data)).then(
           () => {
-            if (topic === 'control') this.#context.invariants.onObeyed(id, content);
+            if (topic === 'control') this.#context.invariants.onHandled(id, content);
           },
         ),
         isCounted,

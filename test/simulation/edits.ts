@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
 /**
- * From here on the modules are loaded with these edits: every one, or, with a mark such as `?tomorrow`, the copies that are
+ * From here on the modules are loaded with these edits: every one, or, with a mark such as `?next-version`, the copies that are
  * imported under it, and what they import. Throws when a text is not there exactly once.
  */
 export function loadEdited(name: string, edits: readonly Edit[], mark = ''): void {

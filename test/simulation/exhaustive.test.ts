@@ -89,7 +89,7 @@ describe('five events', () => {
   const object = 'datasets/my-run/stream_000.jsonl';
 
   /** A world with all shards of a stream, and no event of them delivered. */
-  async function anUnheardWorld(): Promise<World> {
+  async function aWorldWithoutEvents(): Promise<World> {
     const world = new World();
     world.objects.put(object, text);
     const {crc32c} = (await world.objects.head(object)) ?? assert.fail();
@@ -106,7 +106,7 @@ describe('five events', () => {
   it('that come in any order, once, twice or never, count the stored shards', async () => {
     const all = deliveries();
     for (const delivered of all.filter((_, index) => index % DELIVERIES === 0)) {
-      const world = await anUnheardWorld();
+      const world = await aWorldWithoutEvents();
       const messages = world.queue.splice(0);
       assert.equal(messages.length, 5);
       for (const index of delivered) await world.handle(messages[index] ?? assert.fail());
@@ -117,13 +117,13 @@ describe('five events', () => {
         await world.deliverAll();
       }
       const stream = await world.stream('my-run', '000');
-      const told = [
+      const counted = [
         stream?.status,
         stream?.total_shards,
         stream?.total_samples_processed,
         stream?.rejected_samples,
       ];
-      assert.deepEqual(told, ['completed', 3, 5, 1], `delivered ${delivered}`);
+      assert.deepEqual(counted, ['completed', 3, 5, 1], `delivered ${delivered}`);
       await world.store.close();
     }
     assert.ok(all.length > 8000, String(all.length));

@@ -11,8 +11,8 @@ import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
 import {Tasks} from './invariants/tasks.ts';
-import {type BegunTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, type Said, Violations} from './invariants/violations.ts';
+import {type StartedTick, Ticks} from './invariants/ticks.ts';
+import {type Actor, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
@@ -78,7 +78,7 @@ export class Invariants {
           this.#progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
-        } else this.#progress.onStreamMade(path, after);
+        } else this.#progress.onStreamCreated(path, after);
         if (this.#isByEvent && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
@@ -87,7 +87,7 @@ export class Invariants {
         this.#context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
         if (!before) {
-          this.#nodes.onWorkerMade(id, after);
+          this.#nodes.onWorkerCreated(id, after);
           break;
         }
         this.#nodes.onWorker(id, before, after);
@@ -99,9 +99,9 @@ export class Invariants {
       case 'workers/attempts':
         if (before) break;
         this.#context.see(`a life ends: ${after.cause_kind}`);
-        this.#leases.onEndOfLife(id, after);
-        this.#failureAttribution.onEndOfLife(id, after);
-        this.#zones.onEndOfLife(id, after);
+        this.#leases.onIncarnationEnded(id, after);
+        this.#failureAttribution.onIncarnationEnded(id, after);
+        this.#zones.onIncarnationEnded(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
@@ -119,7 +119,7 @@ export class Invariants {
           this.#nodes.onRebuild();
         break;
     }
-    if (!before) this.#operatorIntent.onMade(path, after);
+    if (!before) this.#operatorIntent.onCreated(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
@@ -144,21 +144,21 @@ export class Invariants {
   }
 
   /** A request of a worker has arrived. */
-  onAsked(said: Said): void {
-    this.#leases.onAsked(said);
-    this.#failureAttribution.onAsked(said);
+  onRequest(request: WorkerRequest): void {
+    this.#leases.onRequest(request);
+    this.#failureAttribution.onRequest(request);
   }
 
-  onAnswer(said: Said, status: number, answer: Document): void {
-    const what = said.outcome === undefined ? '' : `${said.outcome}: `;
-    this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
-    this.#leases.onAnswer(said, answer);
-    if (said.action === 'release' && status === 200)
-      this.#wakes.expectTick(`${said.worker} gave its stream back`);
+  onAnswer(request: WorkerRequest, status: number, answer: Document): void {
+    const what = request.outcome === undefined ? '' : `${request.outcome}: `;
+    this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
+    this.#leases.onAnswer(request, answer);
+    if (request.action === 'release' && status === 200)
+      this.#wakes.expectTick(`${request.worker} gave its stream back`);
   }
 
-  onAskedFor(request: TpuRequest): void {
-    this.#nodes.onAskedFor(request);
+  onNodeRequest(request: TpuRequest): void {
+    this.#nodes.onNodeRequest(request);
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
@@ -169,15 +169,15 @@ export class Invariants {
     this.#silence.onOutage(isOut);
   }
 
-  onTickBegun(): BegunTick {
-    this.#wakes.onTickBegun();
-    return this.#ticks.onTickBegun();
+  onTickStarted(): StartedTick {
+    this.#wakes.onTickStarted();
+    return this.#ticks.onTickStarted();
   }
 
   /** Ticks that came to their end. */
   ticks = 0;
 
-  onTickEnded(begun: BegunTick): void {
+  onTickEnded(begun: StartedTick): void {
     this.ticks += 1;
     this.#ticks.onTickEnded(begun);
   }
@@ -205,8 +205,8 @@ export class Invariants {
     this.#operatorIntent.expectRecord(message_id, outcome);
   }
 
-  onObeyed(id: string, message: Document): void {
-    this.#operatorIntent.onObeyed(id, message);
+  onHandled(id: string, message: Document): void {
+    this.#operatorIntent.onHandled(id, message);
   }
 
   onWipe(): void {

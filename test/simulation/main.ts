@@ -82,13 +82,13 @@ async function replay(seed: number, {without, trace = false, json}: Chosen): Pro
 async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   const began = performance.now();
   const rate = (done: number) => done / ((performance.now() - began) / 1000);
-  let told = began;
+  let reported_ms = began;
   const total = await runSeeds({
     first: from,
     seeds,
     onProgress: ({seeds: done, violations}) => {
-      if (performance.now() - told < 10_000) return;
-      told = performance.now();
+      if (performance.now() - reported_ms < 10_000) return;
+      reported_ms = performance.now();
       console.error(
         `${done} of ${seeds} worlds, ${rate(done).toFixed(0)} a second, ${violations.length} broken`,
       );

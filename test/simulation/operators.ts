@@ -7,14 +7,14 @@ import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
-import {anOrder, contraryOf, nonsense} from './operator-messages.ts';
+import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
 
 const MOST_MESSAGES = 10;
 
 export class Operators {
   readonly #context: Context;
   readonly #delivery: Delivery;
-  readonly #tries = new Map<string, number>();
+  readonly #retries = new Map<string, number>();
 
   constructor(context: Context, delivery: Delivery) {
     this.#context = context;
@@ -75,8 +75,8 @@ export class Operators {
       this.#context.after(this.#context.minutes(1, 25), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
-        if (chance.happens(0.15)) this.#say(nonsense(this.#context), 'rejected');
-        else this.#order();
+        if (chance.happens(0.15)) this.#send(anInvalidMessage(this.#context), 'rejected');
+        else this.#sendCommand();
       });
   }
 
@@ -105,34 +105,34 @@ export class Operators {
     if (isCalm || tpus.nodes.has(name) || tpus.queue.has(name)) return;
     const labels = {'managed-by': owner};
     const created_at = iso(clockwork.now);
-    const said = {health: 'HEALTHY', symptoms: [], queued: null};
-    tpus.add({name, zone, state: 'READY', ...said, labels, created_at});
+    const health = {health: 'HEALTHY', symptoms: [], queued: null};
+    tpus.add({name, zone, state: 'READY', ...health, labels, created_at});
   }
 
-  /** Sends an order, and often its contrary soon after. The two may arrive in either order. */
-  #order(): void {
+  /** Sends an order, and often its opposite soon after. The two may arrive in either order. */
+  #sendCommand(): void {
     const {chance} = this.#context;
-    const message = anOrder(this.#context);
-    this.#say(message);
-    const contrary = contraryOf(message);
-    if (contrary && chance.happens(0.5))
-      this.#context.after(10_000 * chance.next(), () => this.#say(contrary));
+    const message = aCommand(this.#context);
+    this.#send(message);
+    const opposite = oppositeOf(message);
+    if (opposite && chance.happens(0.5))
+      this.#context.after(10_000 * chance.next(), () => this.#send(opposite));
   }
 
-  #say(message: Document, outcome?: 'rejected'): void {
+  #send(message: Document, outcome?: 'rejected'): void {
     this.#context.note(() => `an operator says ${JSON.stringify(message)}`);
-    if (message.action === 'stop') this.#regret(String(message.run));
+    if (message.action === 'stop') this.#sendAfterStop(String(message.run));
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
   /** Sends a message after a stop, which changes nothing: a stop is final. */
-  #regret(run: string): void {
+  #sendAfterStop(run: string): void {
     const {chance, invariants} = this.#context;
     invariants.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
     const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);
-    this.#context.after(delay_ms, () => this.#say({action, run}));
+    this.#context.after(delay_ms, () => this.#send({action, run}));
   }
 
   /** Plans the rebuild of a lost database: at once, late or never, and perhaps with a start of each run instead. */
@@ -140,8 +140,8 @@ export class Operators {
     const {chance} = this.#context;
     if (chance.happens(0.3)) return;
     this.#context.after(this.#context.minutes(0, 20), () => {
-      if (chance.happens(0.8)) this.#say({action: 'rebuild'});
-      else for (const run of this.#context.runs()) this.#say({action: 'start', run});
+      if (chance.happens(0.8)) this.#send({action: 'rebuild'});
+      else for (const run of this.#context.runs()) this.#send({action: 'start', run});
     });
   }
 
@@ -160,7 +160,7 @@ export class Operators {
   }
 
   /** Sends what unfinished streams need from an operator: a budget, slots, a resume, or a retry. */
-  care(): void {
+  intervene(): void {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
     const {config, store, tpus} = this.#context;
@@ -170,33 +170,34 @@ export class Operators {
     const zones = [...tpus.zones.keys()];
     const isSmall = pool.workers_per_zone < workers_per_zone || pool.zones.length < zones.length;
     if (pool.budget_usd !== null || (isSmall && (this.#context.isWide || pool.workers_per_zone === 0)))
-      this.#say({action: 'scale', budget_usd: null, workers_per_zone, zones});
+      this.#send({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
-      if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
+      if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
     // No message raises the budget of a month: its deployment does.
     config.ceilings.max_budget_usd = null;
-    for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
+    for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#context.objects.info(name);
-      if (typeof document?.blocked_reason === 'string') this.#say({action: 'rebuild', run});
-      else if (document?.status === 'failed') this.#tryAgain(name, run, stream);
-      else if (document?.generation !== info?.generation) this.#say({action: 'start', run});
+      if (typeof document?.blocked_reason === 'string') this.#send({action: 'rebuild', run});
+      else if (document?.status === 'failed') this.#retry(name, run, stream);
+      else if (document?.generation !== info?.generation) this.#send({action: 'start', run});
     }
   }
 
-  #revive(run: string): void {
+  #unpause(run: string): void {
     const found = this.#context.store.peek(paths.run(run));
-    if (found && found.budget_usd !== null) this.#say({action: 'configure', run, budget_usd: null});
-    if (found?.status === 'paused') this.#say({action: 'resume', run});
+    if (found && found.budget_usd !== null) this.#send({action: 'configure', run, budget_usd: null});
+    if (found?.status === 'paused') this.#send({action: 'resume', run});
   }
 
   /** Retries a stream, or drops each of its contents in turn: only one content fits the stored shards. */
-  #tryAgain(name: string, run: string, stream: string): void {
+  #retry(name: string, run: string, stream: string): void {
     const contents = this.#context.streams.get(name) ?? [];
-    const tries = this.#tries.get(name) ?? 0;
-    this.#tries.set(name, tries + 1);
-    const content = contents[tries % contents.length] ?? '';
-    if (contents.length === 1 && this.#context.chance.happens(0.5)) this.#say({action: 'retry', run, stream});
+    const retries = this.#retries.get(name) ?? 0;
+    this.#retries.set(name, retries + 1);
+    const content = contents[retries % contents.length] ?? '';
+    if (contents.length === 1 && this.#context.chance.happens(0.5))
+      this.#send({action: 'retry', run, stream});
     else this.#drop(name, content);
   }
 }

@@ -50,7 +50,7 @@ export class Processes {
     const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
-    const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
+    const name = `instance ${this.#count}${code === this.#codes.current ? '' : ' (next version)'}`;
     const process: Process = {name, isDead: false, skew_ms, memory: newMemory(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
@@ -66,9 +66,9 @@ export class Processes {
 
   /** During a rollout each new instance has one of two codes. In the calm all new instances have tomorrow's code. */
   #code(): Code {
-    const {today, tomorrow} = this.#codes;
-    if (!tomorrow) return today;
-    return this.#context.isCalm || this.#context.strikes('rollout') ? tomorrow : today;
+    const {current, next} = this.#codes;
+    if (!next) return current;
+    return this.#context.isCalm || this.#context.strikes('rollout') ? next : current;
   }
 
   killAll(): void {
@@ -120,7 +120,7 @@ export class Processes {
     const request = queue.request.bind(queue);
     queue.request = (source, tick) =>
       request(source, async isWoken => {
-        const begun = invariants.onTickBegun();
+        const begun = invariants.onTickStarted();
         if ([...this.#inTick].some(other => other !== process && !other.isDead))
           this.#context.see('two at once: two ticks');
         this.#inTick.add(process);

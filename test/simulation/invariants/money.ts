@@ -9,14 +9,14 @@ import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MOST_SKEW_MS} from '../faults.ts';
-import {isBorn, isUp, workersOf} from './nodes.ts';
+import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
 /** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
 const HUNG_MINUTES = 6;
 
 /** Seconds that a bill may differ from the life, beside what the clocks of two instances differ by. */
-const MOST_MISCOUNTED_S = 5;
+const MAX_ERROR_S = 5;
 
 export function poolOf({config, store}: Context): Pool {
   return (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
@@ -26,7 +26,7 @@ export class Money {
   readonly #context: Context;
   readonly #violations: Violations;
   /** For how many minutes the pool's money has been spent. */
-  #poorMinutes = 0;
+  #overspentMinutes = 0;
   #isWiped = false;
 
   constructor(context: Context, violations: Violations) {
@@ -36,7 +36,7 @@ export class Money {
 
   onMinute(): void {
     const isSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
-    this.#poorMinutes = isSpent ? this.#poorMinutes + 1 : 0;
+    this.#overspentMinutes = isSpent ? this.#overspentMinutes + 1 : 0;
   }
 
   onWipe(): void {
@@ -45,13 +45,13 @@ export class Money {
 
   /** Nothing is made with money that is spent, or that those that live cost until they are gone. */
   onWorker(name: string, before: Document, after: Document): void {
-    if (!isBorn(before, after)) return;
+    if (!isNewIncarnation(before, after)) return;
     const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
     for (const {whose, budget_usd, spent_usd} of this.#spent())
       this.#violations.check(
-        spent_usd < budget_usd || this.#poorMinutes <= allowed,
+        spent_usd < budget_usd || this.#overspentMinutes <= allowed,
         () =>
-          `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#poorMinutes} min`,
+          `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#overspentMinutes} min`,
       );
   }
 
@@ -72,22 +72,22 @@ export class Money {
   }
 
   /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
-  withoutMoney(): string[] {
+  overBudget(): string[] {
     const {clockwork, store} = this.#context;
     const now = clockwork.now - MOST_SKEW_MS;
     const workers = workersOf(store);
-    const [living, leaving] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
+    const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
     const isAllSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
-    const isPoor = (worker: Worker) => {
+    const isOverBudget = (worker: Worker) => {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
       const spent =
-        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (leaving.runs.get(id ?? '') ?? 0);
+        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (deleting.runs.get(id ?? '') ?? 0);
       return isAllSpent || isOver(run?.budget_usd ?? null, spent);
     };
     return workers
-      .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))
+      .filter(worker => isUp(worker) && isOverBudget(accrue(worker, now)))
       .map(({name, incarnation}) => `there is no money for ${name}#${incarnation}`);
   }
 
@@ -96,13 +96,13 @@ export class Money {
     // The database takes with it the cost of incarnations that ended before the last message.
     if (this.#isWiped) return;
     const {store} = this.#context;
-    const lives = store
+    const attempts = store
       .collection('workers')
       .flatMap(({path}) => store.collection(`${path}/attempts`))
       .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
     const owed = new Map<string, number>();
     let total = 0;
-    for (const {path, data} of lives) {
+    for (const {path, data} of attempts) {
       this.#checkBill(path, data);
       total += Number(data.cost_usd);
       for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
@@ -130,7 +130,7 @@ export class Money {
     const zone = this.#context.store.peek(paths.worker(String(worker)))?.zone;
     const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
     const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
-    const most_s = MOST_MISCOUNTED_S + 2 * this.#context.storm.skew_s;
+    const most_s = MAX_ERROR_S + 2 * this.#context.storm.skew_s;
     this.#violations.check(
       Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
       () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,

@@ -16,7 +16,7 @@ export function isUp(worker: Worker): boolean {
 }
 
 /** Whether a life of the slot begins. */
-export function isBorn(before: Document, after: Document): boolean {
+export function isNewIncarnation(before: Document, after: Document): boolean {
   return before.phase !== 'creating' && after.phase === 'creating';
 }
 
@@ -38,18 +38,24 @@ export class Nodes {
   }
 
   onWorker(name: string, before: Document, after: Document): void {
-    const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
-    this.#violations.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
+    const [old, incarnation] = [Number(before.incarnation), Number(after.incarnation)];
+    this.#violations.check(
+      incarnation >= old,
+      () => `${name}: the incarnation fell from ${old} to ${incarnation}`,
+    );
     const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
     if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
-    const isNew = isBorn(before, after);
-    if (isNew) this.#checkEmpty(name, life);
-    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, life);
+    const isNew = isNewIncarnation(before, after);
+    if (isNew) this.#checkNoOldNode(name, incarnation);
+    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, incarnation);
     this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
     );
-    this.#violations.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
+    this.#violations.check(
+      !isNew || incarnation > old,
+      () => `${name} was created again as incarnation ${incarnation}`,
+    );
     // Of nodes that a lost database knew, no plan knows before they are adopted.
     const {max_workers} = this.#context.config.ceilings;
     const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
@@ -59,36 +65,36 @@ export class Nodes {
       () => `${name} was created as one of ${living} workers, and ${max_workers} are allowed`,
     );
     const node = this.#context.tpus.nodes.get(name);
-    const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
+    const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
     const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
   }
 
   /** A worker is gone when its node is gone. A create that hangs may make the node later. */
-  #checkGone(name: string, life: number): void {
+  #checkGone(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner' && node.state === 'READY';
-    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= life;
+    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= incarnation;
     this.#violations.check(
       !isOwn || storm.hang > 0,
-      () => `${name}#${life} is gone, and its node is ${node?.state}`,
+      () => `${name}#${incarnation} is gone, and its node is ${node?.state}`,
     );
   }
 
   /** A slot is filled when its earlier node is gone. */
-  #checkEmpty(name: string, life: number): void {
+  #checkNoOldNode(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner';
     this.#violations.check(
       !isOurs || storm.hang > 0 || this.#wiped_at > 0,
-      () => `${name}#${life} is created, and its node is ${node?.state}`,
+      () => `${name}#${incarnation} is created, and its node is ${node?.state}`,
     );
   }
 
   /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
-  onWorkerMade(name: string, {zone, phase, incarnation}: Document): void {
+  onWorkerCreated(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
     this.#context.see('a node without a document is deleted');
     const {clockwork, store, tpus} = this.#context;
@@ -111,7 +117,7 @@ export class Nodes {
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
     const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
     this.#violations.check(
-      !areMany || this.#violations.isOrdered,
+      !areMany || this.#violations.isForOperator,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
     );
   }
@@ -133,7 +139,7 @@ export class Nodes {
   }
 
   /** Cloud TPU is asked for a node. */
-  onAskedFor({name, labels, metadata, queue}: TpuRequest): void {
+  onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
     const {clockwork, config} = this.#context;
     const incarnation = metadata['gleaner-incarnation'];
     const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
@@ -144,10 +150,13 @@ export class Nodes {
     this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
     // Of what was asked before the Store was lost, a call may be late.
     if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
-    const life = `${name}#${incarnation} of Store ${this.#wiped_at}`;
-    const other = this.#requests.get(queue.request_id) ?? life;
+    const requested = `${name}#${incarnation} of Store ${this.#wiped_at}`;
+    const other = this.#requests.get(queue.request_id) ?? requested;
     this.#requests.set(queue.request_id, other);
-    this.#violations.check(other === life, () => `${life} is asked for with the request id of ${other}`);
+    this.#violations.check(
+      other === requested,
+      () => `${requested} is asked for with the request id of ${other}`,
+    );
   }
 
   onNodeDeleted(node: Tpu | undefined): void {

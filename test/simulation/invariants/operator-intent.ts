@@ -3,7 +3,7 @@ import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.t
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MOST_LATE_MINUTES} from '../faults.ts';
-import {isBorn} from './nodes.ts';
+import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
 /** Fields that a message without settings sets. `start` of a run that has ended sets nothing. */
@@ -47,7 +47,7 @@ export class OperatorIntent {
   }
 
   onControl(id: string, before: Document | undefined, after: Document): void {
-    this.#onOrdered(after);
+    this.#onMessage(after);
     const isNonsense = this.#expected.get(id) === 'rejected';
     const {action, run} = isNonsense ? {} : JSON.parse(String(after.message));
     const isOfStreams = action === 'retry' || action === 'cancel';
@@ -64,7 +64,7 @@ export class OperatorIntent {
   }
 
   /** Each field has the value of the message published last, whatever is delivered last; a stop applies however late. */
-  #onOrdered({message, outcome, reason, published_at}: Document): void {
+  #onMessage({message, outcome, reason, published_at}: Document): void {
     const isHeard = outcome === 'applied' || /^outdated/.test(String(reason));
     if (!isHeard || typeof published_at !== 'string') return;
     const {action, run, worker, stream, if_version: _, pool: __, ...settings} = JSON.parse(String(message));
@@ -90,7 +90,7 @@ export class OperatorIntent {
   }
 
   /** A message was handled to its end. */
-  onObeyed(_id: string, {action, run, stream, worker}: Document): void {
+  onHandled(_id: string, {action, run, stream, worker}: Document): void {
     const {store} = this.#context;
     const path = paths.stream(String(run), String(stream));
     const isCancelled = /^cancelled/.test(String(store.peek(path)?.last_error));
@@ -102,7 +102,7 @@ export class OperatorIntent {
   }
 
   /** A new document keeps the effect of earlier messages. A run that had a shard waits for an operator. */
-  onMade(path: string, after: Document): void {
+  onCreated(path: string, after: Document): void {
     this.#violations.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
       () => `${path} was made again, and goes on by itself`,
@@ -140,7 +140,7 @@ export class OperatorIntent {
     );
     const isAwoken = before?.status === 'paused' && status === 'active';
     this.#violations.check(
-      !isAwoken || this.#violations.isOrdered,
+      !isAwoken || this.#violations.isForOperator,
       () => `run ${run} was paused, and no message resumed it`,
     );
   }
@@ -148,7 +148,7 @@ export class OperatorIntent {
   onStream(path: string, before: Document, after: Document): void {
     if (after.status !== 'failed') this.#cancelled.delete(path);
     const isRevived = before.status === 'failed' && after.status === 'pending';
-    const isSaid = this.#violations.isOrdered || before.generation !== after.generation;
+    const isSaid = this.#violations.isForOperator || before.generation !== after.generation;
     this.#violations.check(
       !isRevived || isSaid,
       () => `${path} was parked, and is tried again without a message`,
@@ -158,7 +158,7 @@ export class OperatorIntent {
   onWorker(name: string, before: Document, after: Document): void {
     if (!after.held) this.#held.delete(paths.worker(name));
     this.#violations.check(
-      !isBorn(before, after) || !before.held,
+      !isNewIncarnation(before, after) || !before.held,
       () => `${name} was deleted, and is made again`,
     );
   }

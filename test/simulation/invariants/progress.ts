@@ -66,7 +66,7 @@ export class Progress {
   }
 
   /** A stream that is made again knows the largest epoch of its shards, so the next grant is above it. */
-  onStreamMade(path: string, stream: Document): void {
+  onStreamCreated(path: string, stream: Document): void {
     const {clockwork, objects, storm} = this.#context;
     const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
     const old = objects

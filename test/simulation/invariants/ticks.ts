@@ -10,7 +10,7 @@ import {isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
 /** A tick that has begun, and its duties. */
-export type BegunTick = {at: number; toDo: Set<string>};
+export type StartedTick = {at: number; duties: Set<string>};
 
 /**
  * Minutes that a TPU may outlive the last work: that in which the work ended, one whose tick deletes it, and one whose tick sees it
@@ -19,7 +19,7 @@ export type BegunTick = {at: number; toDo: Set<string>};
 const ORPHAN_MINUTES = 3;
 
 const OVER = ['SUSPENDED', 'FAILED'];
-const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
+const REPAIRING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
 /** So long a repair is waited for: see LIMITS. */
 const REPAIR_S = 600;
 
@@ -42,26 +42,26 @@ export class Ticks {
     this.#money = money;
   }
 
-  onTickBegun(): BegunTick {
-    return {at: this.#context.clockwork.now, toDo: this.#toDo()};
+  onTickStarted(): StartedTick {
+    return {at: this.#context.clockwork.now, duties: this.#duties()};
   }
 
   /** A tick leaves at most the duties that arose in it: two ticks in a row leave no common duty. */
-  onTickEnded({at, toDo}: BegunTick): void {
-    const still = this.#toDo();
-    const undone = new Set([...toDo].filter(what => still.has(what)));
+  onTickEnded({at, duties}: StartedTick): void {
+    const still = this.#duties();
+    const undone = new Set([...duties].filter(what => still.has(what)));
     const both = at > this.#left.at ? [...undone].filter(what => this.#left.undone.has(what)) : [];
     this.#violations.check(both.length === 0, () => `two ticks have left it: ${both}`);
     this.#left = {at: this.#context.clockwork.now, undone};
   }
 
   /** Nodes without a budget, nodes that the zone took, and unwanted nodes. */
-  #toDo(): Set<string> {
+  #duties(): Set<string> {
     return new Set([
-      ...this.#money.withoutMoney(),
+      ...this.#money.overBudget(),
       ...this.#taken(),
       ...this.#unwanted(),
-      ...this.#unheeded(),
+      ...this.#notReplacedOrNotified(),
     ]);
   }
 
@@ -81,14 +81,15 @@ export class Ticks {
       const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
       const isListed = !tpus.zone(zone).unreachable && missing_since_at === null;
       const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
-      const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
-      const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
+      const repaired_ms = clockwork.now - Date.parse(provider_since_at ?? '');
+      const isLost =
+        node && REPAIRING.includes(node.state) && repaired_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
     });
   }
 
   /** Workers that an operator wants to be made again, and workers that have not heard that their run was paused or stopped. */
-  #unheeded(): string[] {
+  #notReplacedOrNotified(): string[] {
     const {store} = this.#context;
     return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
       if (recreate) return [`${name}#${incarnation} is to be made again`];
