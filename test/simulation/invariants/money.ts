@@ -1,4 +1,4 @@
-/** A spent budget creates and keeps no node, and every incarnation is billed for its time, once. */
+/** Checks that no node is created or kept after its budget is spent, and that every incarnation is billed once for its time. */
 import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
@@ -12,10 +12,10 @@ import {MOST_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** So old may be what a commit that hangs was decided from: a plan of a tick, and a transaction that is ended after 270 s. */
+/** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
 const HUNG_MINUTES = 6;
 
-/** Seconds that a bill may differ from the life, beside what the clocks of two instances differ by. */
+/** Seconds by which a bill may differ from the lifetime, in addition to the clock skew of two instances. */
 const MAX_ERROR_S = 5;
 
 export function poolOf({config, store}: Context): Pool {
@@ -25,7 +25,7 @@ export function poolOf({config, store}: Context): Pool {
 export class Money {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** For how many minutes the pool's money has been spent. */
+  /** Minutes since the budget of the pool or of the month was spent. */
   #overspentMinutes = 0;
   #isWiped = false;
 
@@ -43,20 +43,20 @@ export class Money {
     this.#isWiped = true;
   }
 
-  /** Nothing is made with money that is spent, or that those that live cost until they are gone. */
+  /** No node is created when the budget is spent, counting what living workers cost until their nodes are deleted. */
   onWorker(name: string, before: Document, after: Document): void {
     if (!isNewIncarnation(before, after)) return;
     const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
-    for (const {whose, budget_usd, spent_usd} of this.#spent())
+    for (const {budget, budget_usd, spent_usd} of this.#spent())
       this.#violations.check(
         spent_usd < budget_usd || this.#overspentMinutes <= allowed,
         () =>
-          `${name} was made when $${spent_usd} of ${whose} $${budget_usd} were spent for ${this.#overspentMinutes} min`,
+          `${name} was created ${this.#overspentMinutes} min after $${spent_usd} of ${budget} $${budget_usd} were spent`,
       );
   }
 
-  /** Of the pool and of the month, where they have a limit, with what the living cost until they are gone. */
-  #spent(): {whose: string; budget_usd: number; spent_usd: number}[] {
+  /** The budgets and the spending of the pool and of the month, with the cost of living workers until they are deleted. */
+  #spent(): {budget: string; budget_usd: number; spent_usd: number}[] {
     const {clockwork, config, store} = this.#context;
     const {max_budget_usd} = config.ceilings;
     const {budget_usd, spent_usd} = poolOf(this.#context);
@@ -66,12 +66,12 @@ export class Money {
     const living =
       costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfDeletingAll(workers).total;
     return [
-      {whose: "the pool's", budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
-      {whose: "the month's", budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
+      {budget: 'the pool budget', budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
+      {budget: 'the month budget', budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
     ];
   }
 
-  /** Workers that may not cost another minute: the pool's money is spent, or that of the run they work for. */
+  /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
   overBudget(): string[] {
     const {clockwork, store} = this.#context;
     const now = clockwork.now - MOST_SKEW_MS;
@@ -88,12 +88,12 @@ export class Money {
     };
     return workers
       .filter(worker => isUp(worker) && isOverBudget(accrue(worker, now)))
-      .map(({name, incarnation}) => `there is no money for ${name}#${incarnation}`);
+      .map(({name, incarnation}) => `the budget for ${name}#${incarnation} is spent`);
   }
 
-  /** Every life has cost what its time costs, and each is paid for once. */
+  /** Every incarnation is billed for its time, and each is paid for once. */
   atTheEnd(): void {
-    // The database takes with it the cost of incarnations that ended before the last message.
+    // A lost database loses the cost of incarnations that ended before.
     if (this.#isWiped) return;
     const {store} = this.#context;
     const attempts = store
@@ -113,16 +113,16 @@ export class Money {
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
     this.#violations.check(
       Math.abs(inMonths - total) < 1e-6,
-      () => `the months have spent $${inMonths}, their lives cost $${total}`,
+      () => `the months have spent $${inMonths}, their incarnations cost $${total}`,
     );
     this.#violations.check(
       Math.abs(spent - total) < 1e-6,
-      () => `the pool has spent $${spent}, its lives cost $${total}`,
+      () => `the pool has spent $${spent}, its incarnations cost $${total}`,
     );
     for (const {id, data} of store.collection('runs'))
       this.#violations.check(
         Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
-        () => `run ${id} has spent $${data.spent_usd}, its lives cost $${owed.get(id) ?? 0}`,
+        () => `run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`,
       );
   }
 
@@ -133,12 +133,12 @@ export class Money {
     const most_s = MAX_ERROR_S + 2 * this.#context.storm.skew_s;
     this.#violations.check(
       Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
-      () => `${path} lived for ${lived_s} s, and cost as much as ${paid_s} s`,
+      () => `${path} lived for ${lived_s} s, and is billed for ${paid_s} s`,
     );
   }
 }
 
-/** Spot, of one chip: what every node here is. */
+/** The spot price of one chip, which is the price of every simulated node. */
 function usdPerSecond(zone: string): number {
   const price = LIST_PRICES[`v5litepod@${zone.slice(0, -2)}`] ?? LIST_PRICES.v5litepod;
   return (price?.spot_usd ?? Number.NaN) / 3600;

@@ -1,4 +1,4 @@
-/** The lives of a slot come one after the other, each is asked for under its own name and recorded, and no node of others is touched. */
+/** Checks that a slot has one incarnation at a time, that each has a request id and a record, and that no foreign node is deleted. */
 import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
@@ -15,20 +15,20 @@ export function isUp(worker: Worker): boolean {
   return isAlive(worker) || worker.phase === 'creating';
 }
 
-/** Whether a life of the slot begins. */
+/** True if a new incarnation of the slot starts. */
 export function isNewIncarnation(before: Document, after: Document): boolean {
   return before.phase !== 'creating' && after.phase === 'creating';
 }
 
-/** So long an operator has to restore the database. */
+/** The time in which an operator can restore the database before its nodes are deleted. */
 const ORPHANS_WAIT_MS = 3_600_000;
 
 export class Nodes {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** The documents of lives that have ended. */
+  /** Paths of the records of incarnations that have ended. */
   readonly #ended = new Set<string>();
-  /** The life that each request id in the queue was for. */
+  /** The incarnation of each request id in the queue. */
   readonly #requests = new Map<string, string>();
   #wiped_at = Number.NEGATIVE_INFINITY;
 
@@ -56,21 +56,24 @@ export class Nodes {
       !isNew || incarnation > old,
       () => `${name} was created again as incarnation ${incarnation}`,
     );
-    // Of nodes that a lost database knew, no plan knows before they are adopted.
+    // After the database was lost, a plan does not count its nodes before they are adopted.
     const {max_workers} = this.#context.config.ceilings;
     const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
     if (isNew && living === max_workers) this.#context.see('ceilings: as many workers as are allowed');
     this.#violations.check(
       !isNew || living <= max_workers || this.#wiped_at > 0,
-      () => `${name} was created as one of ${living} workers, and ${max_workers} are allowed`,
+      () => `${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`,
     );
     const node = this.#context.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
-    const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
-    this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+    const isVanished = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
+    this.#violations.check(
+      !isVanished || !isThere,
+      () => `${name} is recorded as vanished, and its node is READY`,
+    );
   }
 
-  /** A worker is gone when its node is gone. A create that hangs may make the node later. */
+  /** A worker is gone only when its node is deleted. A create that hangs may make the node later. */
   #checkGone(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
@@ -82,7 +85,7 @@ export class Nodes {
     );
   }
 
-  /** A slot is filled when its earlier node is gone. */
+  /** A slot gets a new node only when its earlier node is deleted. */
   #checkNoOldNode(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
@@ -93,7 +96,9 @@ export class Nodes {
     );
   }
 
-  /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
+  /**
+   * After the Store is lost, a zone with many orphans keeps them for an hour, unless an operator or a budget requires their deletion.
+   */
   onWorkerCreated(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
     this.#context.see('a node without a document is deleted');
@@ -109,7 +114,7 @@ export class Nodes {
     const orphans = [...tpus.nodes.values()].filter(
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
-    // A list without the others shows one orphan, which goes at once; not so where an earlier list showed them all.
+    // A list that leaves nodes out may show a single orphan, which is deleted at once. An earlier list may have shown them all.
     const {stale, omission} = this.#context.storm;
     const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
@@ -122,7 +127,7 @@ export class Nodes {
     );
   }
 
-  /** A rebuild of every run waits for the ends of the nodes that a lost Store knew: their workers may store further shards. */
+  /** A rebuild of every run waits until all orphans are deleted, because their workers may store more shards. */
   onRebuild(): void {
     const {storm, store, tpus} = this.#context;
     if (storm.omission > 0 || storm.stale > 0) return;
@@ -138,30 +143,30 @@ export class Nodes {
     );
   }
 
-  /** Cloud TPU is asked for a node. */
+  /** A create of a node or of a queued resource was requested. */
   onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
     const {clockwork, config} = this.#context;
     const incarnation = metadata['gleaner-incarnation'];
     const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
-    this.#violations.check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
+    this.#violations.check(isLabelled, () => `${name} is requested with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
     const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
     this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
-    // Of what was asked before the Store was lost, a call may be late.
+    // A call from before the Store was lost may arrive late.
     if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
     const requested = `${name}#${incarnation} of Store ${this.#wiped_at}`;
     const other = this.#requests.get(queue.request_id) ?? requested;
     this.#requests.set(queue.request_id, other);
     this.#violations.check(
       other === requested,
-      () => `${requested} is asked for with the request id of ${other}`,
+      () => `${requested} is requested with the request id of ${other}`,
     );
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
     const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
-    this.#violations.check(isOurs, () => `${node?.name} is deleted, and is not ours`);
+    this.#violations.check(isOurs, () => `${node?.name} is deleted, and Gleaner does not own it`);
   }
 
   onWipe(): void {
@@ -174,6 +179,6 @@ export class Nodes {
     for (const {id, data} of store.collection('workers'))
       this.#violations.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
     for (const path of this.#ended)
-      this.#violations.check(store.peek(path) !== undefined, () => `${path} is not recorded`);
+      this.#violations.check(store.peek(path) !== undefined, () => `${path} has no record`);
   }
 }

@@ -97,10 +97,10 @@ export class Zones {
     );
     const requested_at = after.creates.at(-1)?.asked_at;
     if (requested_at === undefined || requested_at === before.creates.at(-1)?.asked_at) return;
-    const still_blocked_until =
+    const blocked_until_ms =
       before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
     this.#violations.check(
-      !(still_blocked_until > now + MOST_SKEW_MS),
+      !(blocked_until_ms > now + MOST_SKEW_MS),
       () => `${after.zone} got a create, and is blocked until ${after.blocked_until_at}`,
     );
     const since = (minutes: number) =>
