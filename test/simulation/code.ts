@@ -1,15 +1,15 @@
 /**
- * The code of the instances of functions: today's code, and tomorrow's code with fields that today's code does not know.
- * During a rollout both work on the same documents and messages.
+ * The versions of the functions: the current version, and the next version, which has fields that the current version does not know.
+ * During a rollout both versions work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
-/** Only worlds with a rollout have code for `tomorrow`. */
+/** Only worlds with a rollout have a `next` version. */
 export type Codes = {current: Code; next: Code | undefined};
 
-/** Pages and batches so small that a wide world has more than one of each. */
+/** Page and batch sizes so small that a wide world needs more than one page and batch. */
 const SMALL_PAGES: Edit[] = [
   {file: 'shared/control-plane/state/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
   {
@@ -49,9 +49,9 @@ const SMALL_PAGES: Edit[] = [
   },
 ];
 
-const MARK = '?next-version';
+const NEXT_VERSION = '?next-version';
 
-/** Counts that tomorrow's code keeps in documents. No document of today has them, and no code may lose them. */
+/** Counters that only the next version adds to documents. Neither version may lose or decrease them. */
 export const NEXT_VERSION_COUNTERS = [
   'grant_count',
   'create_count',
@@ -60,7 +60,7 @@ export const NEXT_VERSION_COUNTERS = [
   'scale_count',
 ];
 
-/** Adds a field to each kind of document, two fields inside of lists and maps, and one to each message of a machine. */
+/** Adds a counter to each kind of document, a field to leases and creates, and a field to each TPU message. */
 const NEXT_VERSION_EDITS: Edit[] = [
   {
     file: 'shared/control-plane/state/document-schemas.ts',
@@ -133,11 +133,11 @@ const NEXT_VERSION_EDITS: Edit[] = [
 
 export const CURRENT_CODE = await load('');
 
-const SMALL = '?small-pages';
+const SMALL_PAGES_MARK = '?small-pages';
 const loading = new Map<string, Promise<Code>>();
 
-/** A copy of the code, loaded when the first world needs it. */
-function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
+/** Loads an edited copy of the code when the first world needs it. */
+function loadCopy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
   const known = loading.get(mark);
   if (known) return known;
   loadEdited(name, edits, mark);
@@ -146,8 +146,8 @@ function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code>
   return code;
 }
 
-export const loadNextVersion = () => copy('next version', NEXT_VERSION_EDITS, MARK);
-export const loadSmallPages = () => copy('small pages', SMALL_PAGES, SMALL);
+export const loadNextVersion = () => loadCopy('next version', NEXT_VERSION_EDITS, NEXT_VERSION);
+export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
 
 async function load(mark: string): Promise<Code> {
   const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([

@@ -1,4 +1,4 @@
-/** States and faults that worlds must show: the simulator does not test a state that no world reaches. */
+/** Lists the states, faults and messages that the worlds must show, because a state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';
@@ -11,7 +11,7 @@ import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';
 import {SYMPTOMS, TRANSIENT, UNHEALTHY} from './vms.ts';
 
-/** The compiler asks for every member of the union. */
+/** Lists every member of a union. The compiler rejects a list that lacks one. */
 const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);
 
 const PHASES = all<Phase>({
@@ -51,14 +51,14 @@ const ACTIONS = all<ControlMessage['action']>({
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 
-/** Everything that must be seen in many worlds, by what it is. */
+/** The names that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {
   fault: KINDS,
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
-  'a node is said to be': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  'a node is reported as': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
     'ACCEPTED',
@@ -70,11 +70,11 @@ export const EXPECTED: Record<string, string[]> = {
     'FAILED',
     'DELETING',
   ],
-  'a life ends': DEATHS,
-  'people say': [
+  'an incarnation ends': DEATHS,
+  'control message': [
     ...ACTIONS.map(action => `${action} (applied)`),
-    'nonsense (rejected)',
-    'an older word after a later one',
+    'invalid (rejected)',
+    'an older message after a newer one',
   ],
   'lease is answered': ['work', 'wait', 'exit'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
@@ -83,9 +83,9 @@ export const EXPECTED: Record<string, string[]> = {
     'completed: stop',
     'failed: stop',
   ],
-  ceilings: ['as many workers as are allowed'],
+  ceilings: ['the maximum of workers'],
   'two at once': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
-  "tomorrow's code counts": NEXT_VERSION_COUNTERS,
+  'the next version counts': NEXT_VERSION_COUNTERS,
 };
 
 export function gaps(seen: Seen): string[] {
@@ -94,7 +94,7 @@ export function gaps(seen: Seen): string[] {
   );
 }
 
-/** Lines to read: what was expected, in how many worlds it came, and how often; then what else was seen. */
+/** A table with the worlds and the count of each expected name, and then of each other name that the worlds showed. */
 export function tableOf(seen: Seen): string[] {
   const line = (name: string, what: string) => {
     const {worlds, times} = seen[what] ?? {worlds: 0, times: 0};
@@ -113,7 +113,7 @@ export function tableOf(seen: Seen): string[] {
       group,
       ...names.map(name => line(name, `${group}: ${name}`)),
     ]),
-    ...(others.length > 0 ? ['and'] : []),
+    ...(others.length > 0 ? ['other'] : []),
     ...others.map(what => line(what, what)),
   ];
 }

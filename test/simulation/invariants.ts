@@ -1,4 +1,4 @@
-/** Invariants of a world: each commit, call and minute goes to the invariants that check it. */
+/** Passes each commit, call and minute of a world to the invariants that check it. */
 import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -59,7 +59,7 @@ export class Invariants {
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
-    // A fold begins anew when its run has changed.
+    // A changed run deletes the state of its fold.
     this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
@@ -98,7 +98,7 @@ export class Invariants {
         break;
       case 'workers/attempts':
         if (before) break;
-        this.#context.see(`a life ends: ${after.cause_kind}`);
+        this.#context.see(`an incarnation ends: ${after.cause_kind}`);
         this.#leases.onIncarnationEnded(id, after);
         this.#failureAttribution.onIncarnationEnded(id, after);
         this.#zones.onIncarnationEnded(id, after);
@@ -123,13 +123,13 @@ export class Invariants {
     this.#documents.onCommit(kind, path, before, after);
   }
 
-  /** True if the present call is made for an object event. */
+  /** True if an object event caused the present call. */
   get #isByEvent(): boolean {
     const {actor} = this.#violations;
     return actor !== undefined && 'topic' in actor && actor.topic === 'object';
   }
 
-  /** All documents of a transaction are written. */
+  /** Called after all documents of a commit are written. */
   onCommitted(paths: readonly string[]): void {
     this.#leases.onCommitted(paths);
     this.#zones.onCommitted();
@@ -143,7 +143,7 @@ export class Invariants {
     this.#progress.onDeleted(name);
   }
 
-  /** A request of a worker has arrived. */
+  /** Called when a request of a worker arrives. */
   onRequest(request: WorkerRequest): void {
     this.#leases.onRequest(request);
     this.#failureAttribution.onRequest(request);
@@ -154,7 +154,7 @@ export class Invariants {
     this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);
     if (request.action === 'release' && status === 200)
-      this.#wakes.expectTick(`${request.worker} gave its stream back`);
+      this.#wakes.expectTick(`${request.worker} released its stream`);
   }
 
   onNodeRequest(request: TpuRequest): void {
@@ -174,7 +174,7 @@ export class Invariants {
     return this.#ticks.onTickStarted();
   }
 
-  /** Ticks that came to their end. */
+  /** The number of ticks that have ended. */
   ticks = 0;
 
   onTickEnded(begun: StartedTick): void {
@@ -189,12 +189,15 @@ export class Invariants {
     this.#progress.onMinute();
   }
 
-  /** An error of the code, not of a simulated fault. */
+  /** Reports an error of the code. Errors of simulated faults are allowed. */
   onFailure(error: Error): void {
-    const isOurs =
+    const isCodeError =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
     const isRefused = /Refused to write/.test(error.message);
-    this.#violations.check(!isOurs && !isRefused, () => `a function failed on its own: ${error.stack}`);
+    this.#violations.check(
+      !isCodeError && !isRefused,
+      () => `a function failed without a simulated fault: ${error.stack}`,
+    );
   }
 
   onStop(run: string): void {

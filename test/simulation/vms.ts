@@ -1,4 +1,4 @@
-/** The VMs of nodes: they boot, ask worker-api over a bad network, and are lost in every known manner. */
+/** The VMs of nodes: they boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -14,7 +14,7 @@ import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
 export const UNHEALTHY = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
-/** Symptoms of nodes that work. */
+/** Symptoms that a working node can have. */
 export const SYMPTOMS = [
   'LOW_MEMORY',
   'OUT_OF_MEMORY',
@@ -22,10 +22,10 @@ export const SYMPTOMS = [
   'EXECUTE_TIMED_OUT',
   'PROJECT_ABUSE',
 ];
-/** States of a node that Google repairs or moves. */
+/** States of a node during a repair or a move by Google. */
 export const TRANSIENT = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
-/** `cut` says from when until when its network is away, beside the network of its zone. */
+/** `cut` is the time without a network of its own. The network of its zone may also be down. */
 type Machine = {process: Process; agent: FakeAgent; cut: {zone: string; from: number; to: number}};
 
 export class Vms {
@@ -85,7 +85,7 @@ export class Vms {
     void loop.run();
   }
 
-  /** An extractor may hang or die alone: its agent goes on with heartbeats and stores nothing. */
+  /** The extractor may hang or crash alone. Then its agent still sends heartbeats, but stores nothing. */
   #extractorCalls(machine: Process, cut: Machine['cut']): Call {
     const extractor = {...machine};
     const call = this.#functions.calls(extractor);
@@ -118,11 +118,11 @@ export class Vms {
     });
   }
 
-  /** Cloud TPU reports a bad health of a node that works. */
+  /** Cloud TPU reports bad health of a working node. */
   #makeUnhealthy(node: FakeNode): void {
     if (!this.#exists(node)) return;
     node.health = this.#context.chance.pick(UNHEALTHY);
-    this.#context.see(`a node is said to be: ${node.health}`);
+    this.#context.see(`a node is reported as: ${node.health}`);
     this.#addSymptom(node, this.#context.chance.pick(SYMPTOMS));
     this.#context.after(this.#context.minutes(1, 15), () => {
       node.health = 'HEALTHY';
@@ -131,7 +131,7 @@ export class Vms {
 
   #addSymptom(node: FakeNode, symptom: string): void {
     node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
-    this.#context.see(`a node is said to be: ${symptom}`);
+    this.#context.see(`a node is reported as: ${symptom}`);
   }
 
   #isCut({zone, from, to}: Machine['cut']): boolean {
@@ -154,7 +154,7 @@ export class Vms {
   #preempt(node: FakeNode): void {
     const context = this.#context;
     if (context.faults.preemption > 0) context.see('fault: preemption');
-    context.note(() => `${node.name} is taken away`);
+    context.note(() => `${node.name} is preempted`);
     if (context.strikes('notice')) void this.#vms.get(node)?.agent.preempted();
     if (context.strikes('vanish')) {
       context.tpus.remove(node);
@@ -172,12 +172,12 @@ export class Vms {
     });
   }
 
-  /** Stops the machine of a node, at once or after minutes without its node. */
+  /** Stops the machine of a node, at once or minutes after the loss of the node. */
   #end(node: FakeNode, why: string): void {
     const machine = this.#vms.get(node);
     if (!machine) return;
     this.#vms.delete(node);
-    this.#context.note(() => `${node.name} ends: ${why}`);
+    this.#context.note(() => `the machine of ${node.name} stops: ${why}`);
     const end = () => {
       machine.process.isDead = true;
     };
@@ -186,7 +186,7 @@ export class Vms {
     this.#context.after(isZombie ? this.#context.minutes(1, 25) : 0, end);
   }
 
-  /** Sends a request over the network. The request and its answer may be late or lost, and the function may die. */
+  /** Sends a request over the network. The request and its answer may be late or lost, and the function may crash. */
   #request(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
     const context = this.#context;
     return new Promise(resolve => {
@@ -206,7 +206,7 @@ export class Vms {
   #handle(body: object, answer: (given: Answer) => void): void {
     const context = this.#context;
     const process = this.#functions.instance();
-    context.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
+    context.note(() => `${process.name} receives ${JSON.stringify(body)}`);
     context.invariants.onRequest(body as WorkerRequest);
     const deps = this.#functions.deps(process, {request: body as WorkerRequest});
     askWorkerApi(process.code.workerApi, deps, body, (status, answered) => {
@@ -220,7 +220,7 @@ export class Vms {
   }
 }
 
-/** Calls that are repeated until they are answered. */
+/** Repeats each call until it succeeds. */
 function repeated(call: Call, sleep: (ms: number) => Promise<void>): Call {
   return async (verb, effect) => {
     for (;;) {

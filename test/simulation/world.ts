@@ -1,6 +1,6 @@
 /**
- * One world from one seed: the real functions over simulated services, people who drop streams and send messages, a storm of faults,
- * and a calm in which all work must end.
+ * Simulates one world from one seed: the real functions, simulated services, and operators who drop streams and send messages.
+ * The first phase of a world, the storm, has faults. The second phase, the calm, has none, and all work must end in it.
  */
 
 import type {Document} from '../../shared/ports.ts';
@@ -14,11 +14,11 @@ import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** All work must end within so many minutes after the last fault. */
+/** The longest calm. All work must end in it. */
 const CALM_MINUTES = 240;
-/** The minutes between two looks of an operator. */
+/** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;
-/** A world that rests for so many minutes has ended. */
+/** A world that is idle for this many minutes has ended. */
 const IDLE_MINUTES = 6;
 
 export type Outcome = {
@@ -65,7 +65,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   operators.planForeign();
   operators.planStray();
   changeFaults(context, vms);
-  delivery.beat();
+  delivery.startScheduler();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   let isLost = false;
   const loseDatabase = () => {
@@ -74,14 +74,14 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    // A lost database restarts no instance, and perhaps no operator has noticed.
+    // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
     if (chance.happens(0.25)) delivery.processes.killAll();
     operators.planRecovery();
     if (context.faults.partition > 0) cutZone(context);
   };
   if (context.strikes('wipe')) {
     context.after(chance.between(0.2, 0.8) * storm_ms, loseDatabase);
-    // The worst moment: all work is done, and only the documents know of the nodes that are left.
+    // The worst time is after the end of all work, when nodes remain that only the documents record.
     store.onCommit = (path, before, after) => {
       onCommit(path, before, after);
       const isDone =
@@ -126,7 +126,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   };
 }
 
-/** Draws the outages of zones and services anew every few minutes. */
+/** Draws the outages of zones and services again every few minutes. */
 function changeFaults(context: Context, vms: Vms): void {
   if (context.isCalm) return;
   for (const [name, zone] of context.tpus.zones) {
@@ -146,7 +146,7 @@ function changeFaults(context: Context, vms: Vms): void {
   context.after(context.minutes(3, 12), () => changeFaults(context, vms));
 }
 
-/** Cuts a zone with nodes off until the calm: no document knows its nodes. */
+/** Makes a zone unreachable until the calm, preferably a zone with nodes, whose documents are lost. */
 function cutZone({chance, tpus}: Context): void {
   const zone = chance.pick([
     ...[...tpus.nodes.values()].map(node => tpus.zone(node.zone)),

@@ -59,7 +59,7 @@ export class Nodes {
     // After the database was lost, a plan does not count its nodes before they are adopted.
     const {max_workers} = this.#context.config.ceilings;
     const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
-    if (isNew && living === max_workers) this.#context.see('ceilings: as many workers as are allowed');
+    if (isNew && living === max_workers) this.#context.see('ceilings: the maximum of workers');
     this.#violations.check(
       !isNew || living <= max_workers || this.#wiped_at > 0,
       () => `${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`,

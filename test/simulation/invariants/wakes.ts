@@ -48,7 +48,7 @@ export class Wakes {
     );
   }
 
-  /** True if the calm is older than the longest hanging call by this time. */
+  /** True if the calm has lasted for this time after the longest hang of a call. */
   #isCalm(longer_ms: number): boolean {
     const since_ms = this.#calm_since_ms ?? Number.POSITIVE_INFINITY;
     return this.#context.clockwork.now - since_ms > MOST_LATE_MINUTES * 60_000 + longer_ms;

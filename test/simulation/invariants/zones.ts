@@ -37,7 +37,7 @@ export class Zones {
     const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
     this.#creates.set(zone, creates);
     this.#violations.check(
-      creates.length <= this.#context.mostCreates,
+      creates.length <= this.#context.maxCreates,
       () => `${zone} got ${creates.length} creates in an hour`,
     );
   }
