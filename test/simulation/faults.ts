@@ -136,7 +136,7 @@ const LIMITS: Faults = {
 };
 
 /** An upper bound of the difference between the clocks of two instances. */
-export const MOST_SKEW_MS = (2 * LIMITS.skew_s + 5) * 1000;
+export const MAX_SKEW_MS = (2 * LIMITS.skew_s + 5) * 1000;
 
 /** Faults that may lose or delay the wake that an event causes. */
 const WAKE_FAULTS: (keyof Faults)[] = [
@@ -159,7 +159,7 @@ export function keepsWakes(faults: Faults): boolean {
 }
 
 /** The longest time for which a call from the storm may hang in the calm. */
-export const MOST_LATE_MINUTES = 12;
+export const MAX_HANG_MINUTES = 12;
 
 export const KINDS = Object.keys(LIMITS) as (keyof Faults)[];
 

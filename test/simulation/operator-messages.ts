@@ -1,4 +1,4 @@
-/** Messages that people send in a simulated world. */
+/** Messages that operators send in a simulated world. */
 import {streamId} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -29,7 +29,7 @@ export function aCommand({chance, config, isWide, tpus}: Context): Document {
   ]);
 }
 
-/** The message that undoes this one. */
+/** The message with the opposite effect. */
 export function oppositeOf(message: Document): Document | undefined {
   switch (message.action) {
     case 'pause':

@@ -1,4 +1,4 @@
-/** Operators drop streams, repeat and overwrite them, and send valid and invalid messages. */
+/** Operators drop streams, drop them again, overwrite them, and send valid and invalid messages. */
 
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
@@ -9,7 +9,7 @@ import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
 
-const MOST_MESSAGES = 10;
+const MAX_MESSAGES = 10;
 
 export class Operators {
   readonly #context: Context;
@@ -52,9 +52,9 @@ export class Operators {
 
   #planStream(run: number, stream: number, lines: number): void {
     const {chance} = this.#context;
-    const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
+    const invalidLine = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
     const name = streamObject(`run-${run}`, streamId(stream));
-    const text = someLines(lines, `${run}/${stream}`, bad);
+    const text = someLines(lines, `${run}/${stream}`, invalidLine);
     this.#context.after(this.#context.minutes(0, 12), () => this.#drop(name, text));
     if (chance.happens(0.1)) this.#context.after(this.#context.minutes(12, 30), () => this.#drop(name, text));
     if (this.#context.strikes('overwrite')) {
@@ -70,8 +70,8 @@ export class Operators {
 
   planMessages(): void {
     const {chance, faults} = this.#context;
-    const another = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
-    for (let count = 0; chance.happens(another) && count < MOST_MESSAGES; count++)
+    const probability = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
+    for (let count = 0; chance.happens(probability) && count < MAX_MESSAGES; count++)
       this.#context.after(this.#context.minutes(1, 25), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
@@ -109,7 +109,7 @@ export class Operators {
     tpus.add({name, zone, state: 'READY', ...health, labels, created_at});
   }
 
-  /** Sends an order, and often its opposite soon after. The two may arrive in either order. */
+  /** Sends a command, and often the opposite command soon after. The two may arrive in either order. */
   #sendCommand(): void {
     const {chance} = this.#context;
     const message = aCommand(this.#context);
@@ -120,12 +120,12 @@ export class Operators {
   }
 
   #send(message: Document, outcome?: 'rejected'): void {
-    this.#context.note(() => `an operator says ${JSON.stringify(message)}`);
+    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#sendAfterStop(String(message.run));
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
-  /** Sends a message after a stop, which changes nothing: a stop is final. */
+  /** Often sends another message after a stop. That message changes nothing, because a stop is final. */
   #sendAfterStop(run: string): void {
     const {chance, invariants} = this.#context;
     invariants.onStop(run);
@@ -135,7 +135,7 @@ export class Operators {
     this.#context.after(delay_ms, () => this.#send({action, run}));
   }
 
-  /** Plans the rebuild of a lost database: at once, late or never, and perhaps with a start of each run instead. */
+  /** Plans the recovery of a lost database: early, late or never, by a rebuild or by a start of each run. */
   planRecovery(): void {
     const {chance} = this.#context;
     if (chance.happens(0.3)) return;
@@ -145,7 +145,7 @@ export class Operators {
     });
   }
 
-  /** Dropped streams that are not complete and whose run is not stopped. */
+  /** Dropped streams that are not completed and whose run is not stopped. */
   unfinished(): {name: string; run: string; stream: string; document: Document | undefined}[] {
     const {store, streams} = this.#context;
     return [...streams.keys()].flatMap(name => {
@@ -154,18 +154,18 @@ export class Operators {
       const document = store.peek(paths.stream(run, stream));
       const parent = store.peek(paths.run(run));
       const isIgnored = document === undefined && this.#context.isTooLate(parent, name);
-      const isOver = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
-      return isOver ? [] : [{name, run, stream, document}];
+      const isDone = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
+      return isDone ? [] : [{name, run, stream, document}];
     });
   }
 
-  /** Sends what unfinished streams need from an operator: a budget, slots, a resume, or a retry. */
+  /** Sends the messages that unfinished streams need: a budget, slots, a resume, or a retry. */
   intervene(): void {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
     const {config, store, tpus} = this.#context;
     const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
-    // A stream that is bound to a slot waits for a pool that has the slot.
+    // A stream with fixed affinity needs a pool that has its slot.
     const workers_per_zone = this.#context.isWide ? WIDE_SLOTS : 1;
     const zones = [...tpus.zones.keys()];
     const isSmall = pool.workers_per_zone < workers_per_zone || pool.zones.length < zones.length;
@@ -173,7 +173,7 @@ export class Operators {
       this.#send({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
-    // No message raises the budget of a month: its deployment does.
+    // Only a deployment changes the month budget: no message does.
     config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);
     for (const {name, run, stream, document} of unfinished) {
@@ -190,7 +190,7 @@ export class Operators {
     if (found?.status === 'paused') this.#send({action: 'resume', run});
   }
 
-  /** Retries a stream, or drops each of its contents in turn: only one content fits the stored shards. */
+  /** Retries a stream, or drops each of its contents in turn, because the stored shards match only one content. */
   #retry(name: string, run: string, stream: string): void {
     const contents = this.#context.streams.get(name) ?? [];
     const retries = this.#retries.get(name) ?? 0;

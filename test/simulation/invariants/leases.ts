@@ -4,7 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
 import type {Violations, WorkerRequest} from './violations.ts';
 
@@ -97,7 +97,7 @@ export class Leases {
       return;
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
     this.#violations.check(
-      silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
+      silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS,
       () => `${path} was revoked from ${held.worker}, which had claimed it ${silent_ms} ms before`,
     );
   }
@@ -139,7 +139,7 @@ export class Leases {
     const {clockwork, objects, storm, store} = this.#context;
     const {object, generation} = store.peek(path) ?? {};
     const info = objects.info(String(object));
-    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     this.#violations.check(
       !info || info.generation === generation || Date.parse(info.created_at) > since,
       () =>
@@ -150,7 +150,7 @@ export class Leases {
   /** A stream of a run with a higher priority is leased first if it was pending for a minute before the request. */
   #checkPriority(path: string, priority: number, request: WorkerRequest): void {
     const {store} = this.#context;
-    const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
+    const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MAX_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const higher = store
       .collection('runs')

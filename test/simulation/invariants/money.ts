@@ -8,7 +8,7 @@ import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
@@ -64,7 +64,7 @@ export class Money {
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const workers = workersOf(store);
     const living =
-      costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfDeletingAll(workers).total;
+      costOfLiving(workers, clockwork.now - MAX_SKEW_MS).total + costOfDeletingAll(workers).total;
     return [
       {budget: 'the pool budget', budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
       {budget: 'the month budget', budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
@@ -74,7 +74,7 @@ export class Money {
   /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
   overBudget(): string[] {
     const {clockwork, store} = this.#context;
-    const now = clockwork.now - MOST_SKEW_MS;
+    const now = clockwork.now - MAX_SKEW_MS;
     const workers = workersOf(store);
     const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;

@@ -3,7 +3,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
 import type {Violations} from './violations.ts';
 
@@ -110,7 +110,7 @@ export class Nodes {
     );
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
-    const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+    const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
     const orphans = [...tpus.nodes.values()].filter(
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
@@ -120,7 +120,7 @@ export class Nodes {
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
     const {config, hasMonthBudget} = this.#context;
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
-    const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MAX_SKEW_MS;
     this.#violations.check(
       !areMany || this.#violations.isForOperator,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
@@ -135,7 +135,7 @@ export class Nodes {
       const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
       const worker = store.peek(paths.worker(name));
       const isKnown = worker && worker.phase !== 'deleting';
-      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
     });
     this.#violations.check(
       left.length === 0,
@@ -151,10 +151,10 @@ export class Nodes {
     this.#violations.check(isLabelled, () => `${name} is requested with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
-    const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
+    const most_s = config.placement.queue_s + MAX_SKEW_MS / 1000;
     this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
     // A call from before the Store was lost may arrive late.
-    if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
+    if (clockwork.now - this.#wiped_at < MAX_HANG_MINUTES * 60_000) return;
     const requested = `${name}#${incarnation} of Store ${this.#wiped_at}`;
     const other = this.#requests.get(queue.request_id) ?? requested;
     this.#requests.set(queue.request_id, other);

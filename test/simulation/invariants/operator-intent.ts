@@ -2,7 +2,7 @@
 import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
@@ -120,14 +120,14 @@ export class OperatorIntent {
   /** True if the run had a stream before the handler of the message started. */
   #hasOldStream(run: string): boolean {
     const {clockwork, objects, faults} = this.#context;
-    const since = clockwork.now - (faults.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (faults.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
   /** True if the run had a shard before the oldest call that can end now. */
   #hasOldShard(run: string): boolean {
     const {clockwork, objects} = this.#context;
-    const since = clockwork.now - MOST_LATE_MINUTES * 60_000;
+    const since = clockwork.now - MAX_HANG_MINUTES * 60_000;
     const outputs = objects.list(outputsPrefix(run));
     return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
   }

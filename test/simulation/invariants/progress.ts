@@ -3,7 +3,7 @@ import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
 /** Shorter than the time until the first intervention of operators in the calm. */
@@ -68,7 +68,7 @@ export class Progress {
   /** A stream document that is created again has the largest epoch of its shards, so the next epoch is larger. */
   onStreamCreated(path: string, stream: Document): void {
     const {clockwork, objects, storm} = this.#context;
-    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     const old = objects
       .list(shardPrefix(stream))
       .filter(({name, created_at}) => name.endsWith('.safetensors') && Date.parse(created_at) < since);

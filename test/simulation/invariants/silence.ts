@@ -2,7 +2,7 @@
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
 /** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
@@ -72,7 +72,7 @@ export class Silence {
     const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
     this.#violations.check(
-      silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,
+      silent_ms > limit_s * 1000 - 2 * MAX_SKEW_MS,
       () => `${name} ended after only ${silent_ms} ms of silence while worker-api answered`,
     );
   }
@@ -83,12 +83,12 @@ export class Silence {
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     // A new worker sent a heartbeat, so every worker that was silent at that time ends.
     const silent_ms = (this.#first_heartbeat_at.get(zone) ?? 0) - since;
-    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MOST_SKEW_MS) return;
+    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MAX_SKEW_MS) return;
     const mayEnd =
       last === undefined ||
-      now - last.ended_at > NEXT_END_MS - 2 * MOST_SKEW_MS ||
+      now - last.ended_at > NEXT_END_MS - 2 * MAX_SKEW_MS ||
       last.bad_verdicts >= BAD_VERDICTS ||
-      now - since > SILENT_FOR_GOOD_MS - 2 * MOST_SKEW_MS;
+      now - since > SILENT_FOR_GOOD_MS - 2 * MAX_SKEW_MS;
     this.#violations.check(
       mayEnd,
       () => `${name} ended for its silence ${now - (last?.ended_at ?? 0)} ms after another worker of ${zone}`,
@@ -101,7 +101,7 @@ export class Silence {
     if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
     const {clockwork, config} = this.#context;
-    const claimed_ms = clockwork.now - Date.parse(claimed_at) + MOST_SKEW_MS;
+    const claimed_ms = clockwork.now - Date.parse(claimed_at) + MAX_SKEW_MS;
     const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
     const hasSymptoms = (before.symptoms as unknown[]).length > 0;
     const isHealthy =

@@ -4,7 +4,7 @@ import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
@@ -24,7 +24,7 @@ const REPAIRING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
 const REPAIR_S = 600;
 
 /** Minutes of calm for which many orphans may stay: an hour from the first tick that sees them. */
-const ORPHANS_WAIT_MINUTES = 60 + MOST_LATE_MINUTES + 5;
+const ORPHANS_WAIT_MINUTES = 60 + MAX_HANG_MINUTES + 5;
 
 export class Ticks {
   readonly #context: Context;
@@ -83,7 +83,7 @@ export class Ticks {
       const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
       const repaired_ms = clockwork.now - Date.parse(provider_since_at ?? '');
       const isLost =
-        node && REPAIRING.includes(node.state) && repaired_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
+        node && REPAIRING.includes(node.state) && repaired_ms > REPAIR_S * 1000 + 2 * MAX_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
     });
   }
@@ -115,7 +115,7 @@ export class Ticks {
     const {tpus, isCalm} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
-    const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWorkOpen() && !mayWait;
+    const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && !this.#isWorkOpen() && !mayWait;
     this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
     this.#violations.check(
       this.#orphanMinutes <= ORPHAN_MINUTES,

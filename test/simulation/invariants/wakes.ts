@@ -1,12 +1,12 @@
 /** Checks that an event that can change the plan causes a tick soon, and that a burst of events causes few ticks. */
 import type {Context} from '../context.ts';
-import {keepsWakes, MOST_LATE_MINUTES} from '../faults.ts';
+import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
 /** Longer than a wake waits after a tick, and shorter than the interval of the Scheduler. */
 const SOON_MS = 40_000;
 /** The most ticks in a minute: one every ten seconds, the Scheduler's, and one more. */
-const MOST_TICKS = 8;
+const MAX_TICKS = 8;
 
 export class Wakes {
   readonly #context: Context;
@@ -29,7 +29,7 @@ export class Wakes {
     const {now} = this.#context.clockwork;
     this.#started = [...this.#started, now].filter(at => now - at < 60_000);
     this.#violations.check(
-      !this.#isCalm(60_000) || this.#started.length <= MOST_TICKS,
+      !this.#isCalm(60_000) || this.#started.length <= MAX_TICKS,
       () => `${this.#started.length} ticks started within a minute`,
     );
   }
@@ -51,6 +51,6 @@ export class Wakes {
   /** True if the calm has lasted for this time after the longest hang of a call. */
   #isCalm(longer_ms: number): boolean {
     const since_ms = this.#calm_since_ms ?? Number.POSITIVE_INFINITY;
-    return this.#context.clockwork.now - since_ms > MOST_LATE_MINUTES * 60_000 + longer_ms;
+    return this.#context.clockwork.now - since_ms > MAX_HANG_MINUTES * 60_000 + longer_ms;
   }
 }

@@ -3,7 +3,7 @@ import type {Zone} from '../../../shared/domain/fleet/placement.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
@@ -33,7 +33,7 @@ export class Zones {
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
     const zone = String(after.zone);
     const {now} = this.#context.clockwork;
-    const hour = 3_600_000 - 2 * MOST_SKEW_MS;
+    const hour = 3_600_000 - 2 * MAX_SKEW_MS;
     const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
     this.#creates.set(zone, creates);
     this.#violations.check(
@@ -100,7 +100,7 @@ export class Zones {
     const blocked_until_ms =
       before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
     this.#violations.check(
-      !(blocked_until_ms > now + MOST_SKEW_MS),
+      !(blocked_until_ms > now + MAX_SKEW_MS),
       () => `${after.zone} got a create, and is blocked until ${after.blocked_until_at}`,
     );
     const since = (minutes: number) =>
