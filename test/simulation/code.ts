@@ -1,5 +1,5 @@
 /**
- * The versions of the functions: the current version, and the next version, which has fields that the current version does not know.
+ * The versions of the functions: current and next. The next version has fields that the current version does not know.
  * During a rollout both versions work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';

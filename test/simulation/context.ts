@@ -54,9 +54,9 @@ export type Options = {
   /** Kinds of faults and parts of `SIMPLER` that this world leaves out. */
   without?: ReadonlySet<string>;
   trace?: boolean;
-  /** Numbers of service calls, over all functions, at which the caller crashes: N is before the effect, N + 0.5 after it. */
+  /** Numbers of the service calls at which the caller crashes. N is before the effect of call N, N + 0.5 after it. */
   crashes?: ReadonlySet<number>;
-  /** Replaces the draws of the seed by one run in one zone, with this number of slots and these lines in each stream. */
+  /** Replaces the draws of the seed: one run in one zone, this number of slots, and these lines in each stream. */
   plan?: {slots: number; lines: readonly number[]};
 };
 
@@ -164,8 +164,8 @@ export class Context {
     return this.faults === CALM;
   }
 
-  see(what: string): void {
-    this.seen.set(what, (this.seen.get(what) ?? 0) + 1);
+  see(name: string): void {
+    this.seen.set(name, (this.seen.get(name) ?? 0) + 1);
   }
 
   /** Draws whether a fault of this kind happens now, and counts it. */

@@ -1,4 +1,4 @@
-/** Lists the states, faults and messages that the worlds must show, because a state that no world reaches is not tested. */
+/** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';
@@ -94,7 +94,7 @@ export function gaps(seen: Seen): string[] {
   );
 }
 
-/** A table with the worlds and the count of each expected name, and then of each other name that the worlds showed. */
+/** A table of the number of worlds and events for each name: first the expected names, then all others. */
 export function tableOf(seen: Seen): string[] {
   const line = (name: string, what: string) => {
     const {worlds, times} = seen[what] ?? {worlds: 0, times: 0};

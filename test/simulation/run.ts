@@ -75,7 +75,7 @@ function add(total: Report, report: Report): void {
 
 export type Case = {seed: number; without: string[]; violation: string};
 
-/** Finds the smallest world of a seed that still breaks: leaves out every part and fault that the violation does not need. */
+/** Makes a broken world smaller: leaves out every part and fault that the violation does not need. */
 export async function shrink(seed: number): Promise<Case | undefined> {
   let found = (await simulate(seed)).violation;
   if (found === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The VMs of nodes: they boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
+/** The VMs of nodes boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';

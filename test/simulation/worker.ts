@@ -1,4 +1,4 @@
-/** Runs the seeds of one thread. Plants the mistake, if one is given, before the first module of the control plane is loaded. */
+/** Runs the seeds of one thread. A given mistake is planted before the control plane is loaded. */
 import {parentPort, workerData} from 'node:worker_threads';
 import {MISTAKES, plant} from './mistakes.ts';
 import type {Report, Share} from './run.ts';

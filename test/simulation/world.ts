@@ -1,6 +1,6 @@
 /**
  * Simulates one world from one seed: the real functions, simulated services, and operators who drop streams and send messages.
- * The first phase of a world, the storm, has faults. The second phase, the calm, has none, and all work must end in it.
+ * The first phase of a world, the storm, has faults. The second phase, the calm, has none. All work must end in it.
  */
 
 import type {Document} from '../../shared/ports.ts';

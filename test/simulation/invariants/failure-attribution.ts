@@ -1,4 +1,4 @@
-/** Checks the failures and faults that a stream is charged with, the limit that fails it, and the events that clear them. */
+/** Checks the charges against a stream: failures and faults, their limits, and the events that clear them. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/stream/stream.ts';
 import type {Document} from '../../../shared/ports.ts';

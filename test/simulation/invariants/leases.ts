@@ -89,7 +89,7 @@ export class Leases {
   #checkRevoked(path: string, held: Lease): void {
     const {clockwork, config, store} = this.#context;
     if (this.#violations.request || this.#violations.isForOperator) return;
-    // The function that stopped the run may have died before it notified the workers: the tick notifies them.
+    // The function that stopped the run may have crashed before it notified the workers. The tick notifies them.
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isHolder = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;

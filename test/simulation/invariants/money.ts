@@ -1,4 +1,4 @@
-/** Checks that no node is created or kept after its budget is spent, and that every incarnation is billed once for its time. */
+/** Checks that a spent budget creates and keeps no node, and that every incarnation is billed once for its time. */
 import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';

@@ -97,7 +97,7 @@ export class Nodes {
   }
 
   /**
-   * After the Store is lost, a zone with many orphans keeps them for an hour, unless an operator or a budget requires their deletion.
+   * After the Store is lost, a zone with many orphans keeps them for an hour. An operator or a budget may delete them earlier.
    */
   onWorkerCreated(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;

@@ -1,4 +1,4 @@
-/** Checks silent workers: an outage of worker-api ends none, and a zone with many ends few before a new worker sends a heartbeat. */
+/** Checks the ends of silent workers. An outage ends none, and few end in a zone before a new worker sends a heartbeat. */
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
@@ -96,7 +96,7 @@ export class Silence {
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
   }
 
-  /** A healthy worker that lost its lease by its silence and is kept becomes a suspect, with the stream that it lost. */
+  /** A healthy worker that loses its lease by its silence becomes a suspect. Its document keeps the lost stream. */
   #checkSuspect(name: string, before: Document, after: Document): void {
     if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];

@@ -13,8 +13,8 @@ import type {Violations} from './violations.ts';
 export type StartedTick = {at: number; duties: Set<string>};
 
 /**
- * Minutes that a TPU may outlive the last work. The work ends in the first, a tick deletes the TPU in the second, and a tick sees that
- * it is gone in the third.
+ * Minutes that a TPU may outlive the last work. The work ends in the first. A tick deletes the TPU in the second. A tick sees in the
+ * third that the TPU is gone.
  */
 const ORPHAN_MINUTES = 3;
 
@@ -46,7 +46,7 @@ export class Ticks {
     return {at: this.#context.clockwork.now, duties: this.#duties()};
   }
 
-  /** A tick leaves at most the duties that arose in it: two ticks in a row leave no common duty. */
+  /** A tick may leave only duties that arose during the tick, so two ticks in a row leave no common duty. */
   onTickEnded({at, duties}: StartedTick): void {
     const left = this.#duties();
     const undone = new Set([...duties].filter(what => left.has(what)));
