@@ -93,7 +93,7 @@ export class Delivery {
     );
     const deadline_ms = isCounted ? this.#context.ack_deadline_ms : LONG_DEADLINE_MS;
     this.#context.after(deadline_ms, () => {
-      if (!hasEnded && !process.isDead) this.#context.see('two at once: a handler and its redelivery');
+      if (!hasEnded && !process.isDead) this.#context.see('at the same time: a handler and its redelivery');
       endOnce(0);
     });
   }

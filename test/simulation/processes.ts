@@ -122,7 +122,7 @@ export class Processes {
       request(source, async isWoken => {
         const started = invariants.onTickStarted();
         if ([...this.#inTick].some(other => other !== process && !other.isDead))
-          this.#context.see('two at once: two ticks');
+          this.#context.see('at the same time: two ticks');
         this.#inTick.add(process);
         await tick(isWoken).finally(() => this.#inTick.delete(process));
         invariants.onTickEnded(started);

@@ -80,7 +80,7 @@ export class Vms {
       isLying: () => context.strikes('lie'),
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
-      context.see('two at once: a second machine of a slot');
+      context.see('at the same time: a second machine of a slot');
     this.#vms.set(node, {process, agent, cut});
     void loop.run();
   }
