@@ -1,12 +1,12 @@
 /**
- * The versions of the functions: current and next. The next version has fields that the current version does not know.
- * During a rollout both versions work on the same documents and messages.
+ * The releases of the functions: current and next. The next release has fields that the current release does not know.
+ * During a rollout both releases work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
-/** Only worlds with a rollout have a `next` version. */
+/** Only worlds with a rollout have a `next` release. */
 export type Codes = {current: Code; next: Code | undefined};
 
 /** Page and batch sizes so small that a wide world needs more than one page and batch. */
@@ -49,10 +49,10 @@ const SMALL_PAGES: Edit[] = [
   },
 ];
 
-const NEXT_VERSION = '?next-version';
+const NEXT_RELEASE = '?next-release';
 
-/** Counters that only the next version adds to documents. Neither version may lose or decrease them. */
-export const NEXT_VERSION_COUNTERS = [
+/** Counters that only the next release adds to documents. Neither release may lose or decrease them. */
+export const NEXT_RELEASE_COUNTERS = [
   'grant_count',
   'create_count',
   'request_count',
@@ -61,7 +61,7 @@ export const NEXT_VERSION_COUNTERS = [
 ];
 
 /** Adds a counter to each kind of document, a field to leases and creates, and a field to each TPU message. */
-const NEXT_VERSION_EDITS: Edit[] = [
+const NEXT_RELEASE_EDITS: Edit[] = [
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  crc32c: text,\n',
@@ -146,7 +146,7 @@ function loadCopy(name: string, edits: readonly Edit[], mark: string): Promise<C
   return code;
 }
 
-export const loadNextVersion = () => loadCopy('next version', NEXT_VERSION_EDITS, NEXT_VERSION);
+export const loadNextRelease = () => loadCopy('next release', NEXT_RELEASE_EDITS, NEXT_RELEASE);
 export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
 
 async function load(mark: string): Promise<Code> {

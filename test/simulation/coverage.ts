@@ -6,7 +6,7 @@ import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
 import type {Phase} from '../../shared/domain/worker/worker.ts';
 import {TAKEN} from '../support/fake-tpus.ts';
-import {NEXT_VERSION_COUNTERS} from './code.ts';
+import {NEXT_RELEASE_COUNTERS} from './code.ts';
 import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';
 import {SYMPTOMS, TRANSIENT, UNHEALTHY} from './vms.ts';
@@ -58,7 +58,7 @@ export const EXPECTED: Record<string, string[]> = {
   'a stream is': STREAMS,
   'a run is': RUNS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
-  'a node is reported as': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
     'ACCEPTED',
@@ -71,10 +71,10 @@ export const EXPECTED: Record<string, string[]> = {
     'DELETING',
   ],
   'an incarnation ends': DEATHS,
-  'control message': [
+  'an operator sends': [
     ...ACTIONS.map(action => `${action} (applied)`),
-    'invalid (rejected)',
-    'an older message after a newer one',
+    'an invalid message (rejected)',
+    'an older message after a later one',
   ],
   'lease is answered': ['work', 'wait', 'exit'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
@@ -84,8 +84,8 @@ export const EXPECTED: Record<string, string[]> = {
     'failed: stop',
   ],
   ceilings: ['the maximum of workers'],
-  'two at once': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
-  'the next version counts': NEXT_VERSION_COUNTERS,
+  'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
+  'the next release counts': NEXT_RELEASE_COUNTERS,
 };
 
 export function gaps(seen: Seen): string[] {

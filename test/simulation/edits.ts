@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
 /**
- * Edits all modules that are loaded after this call. With a mark such as `?next-version`, edits only the copies that are imported
+ * Edits all modules that are loaded after this call. With a mark such as `?next-release`, edits only the copies that are imported
  * with this mark, and the modules that they import. Throws unless a file has the text exactly once.
  */
 export function loadEdited(name: string, edits: readonly Edit[], mark = ''): void {

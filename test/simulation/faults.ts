@@ -67,7 +67,7 @@ export type Faults = {
   skew_s: number;
   /** The relative clock drift of a worker. A worker compares no time with another clock. */
   drift: number;
-  /** A new function instance runs the next version of the code. */
+  /** A new function instance runs the next release of the code. */
   rollout: number;
   /** An instance crashes at a critical call: before a publish, or after the end of a stream, a run or an incarnation. */
   aim: number;

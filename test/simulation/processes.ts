@@ -50,7 +50,7 @@ export class Processes {
     const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
-    const name = `instance ${this.#count}${code === this.#codes.current ? '' : ' (next version)'}`;
+    const name = `instance ${this.#count}${code === this.#codes.current ? '' : ' (next release)'}`;
     const process: Process = {name, isDead: false, skew_ms, memory: newMemory(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
@@ -64,7 +64,7 @@ export class Processes {
     return this.#ticking;
   }
 
-  /** During a rollout each new instance runs one of two versions. In the calm all new instances run the next version. */
+  /** During a rollout each new instance runs one of two releases. In the calm all new instances run the next release. */
   #code(): Code {
     const {current, next} = this.#codes;
     if (!next) return current;

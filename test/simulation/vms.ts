@@ -122,7 +122,7 @@ export class Vms {
   #makeUnhealthy(node: FakeNode): void {
     if (!this.#exists(node)) return;
     node.health = this.#context.chance.pick(UNHEALTHY);
-    this.#context.see(`a node is reported as: ${node.health}`);
+    this.#context.see(`a node is reported: ${node.health}`);
     this.#addSymptom(node, this.#context.chance.pick(SYMPTOMS));
     this.#context.after(this.#context.minutes(1, 15), () => {
       node.health = 'HEALTHY';
@@ -131,7 +131,7 @@ export class Vms {
 
   #addSymptom(node: FakeNode, symptom: string): void {
     node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
-    this.#context.see(`a node is reported as: ${symptom}`);
+    this.#context.see(`a node is reported: ${symptom}`);
   }
 
   #isCut({zone, from, to}: Machine['cut']): boolean {

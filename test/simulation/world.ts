@@ -5,7 +5,7 @@
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
-import {CURRENT_CODE, loadNextVersion, loadSmallPages} from './code.ts';
+import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
@@ -19,7 +19,7 @@ const CALM_MINUTES = 240;
 /** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;
 /** A world that is idle for this many minutes has ended. */
-const IDLE_MINUTES = 6;
+const IDLE_MINUTES = 10;
 
 export type Outcome = {
   seed: number;
@@ -41,7 +41,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
     current: context.isWide ? await loadSmallPages() : CURRENT_CODE,
-    next: context.faults.rollout > 0 ? await loadNextVersion() : undefined,
+    next: context.faults.rollout > 0 ? await loadNextRelease() : undefined,
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);

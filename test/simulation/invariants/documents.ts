@@ -1,6 +1,6 @@
-/** Checks that short-lived documents expire, and that documents keep the fields of the next version. */
+/** Checks that short-lived documents expire, and that documents keep the fields of the next release. */
 import type {Document} from '../../../shared/ports.ts';
-import {NEXT_VERSION_COUNTERS} from '../code.ts';
+import {NEXT_RELEASE_COUNTERS} from '../code.ts';
 import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import type {Violations} from './violations.ts';
@@ -25,23 +25,23 @@ export class Documents {
       !EXPIRING.includes(kind) || kept_ms > WEEK_MS,
       () => `${path} expires at ${after.expire_at}`,
     );
-    for (const field of NEXT_VERSION_COUNTERS)
-      if (after[field] !== undefined) this.#context.see(`the next version counts: ${field}`);
-    if (before) this.#checkNextVersionFields(path, before, after);
+    for (const field of NEXT_RELEASE_COUNTERS)
+      if (after[field] !== undefined) this.#context.see(`the next release counts: ${field}`);
+    if (before) this.#checkNextReleaseFields(path, before, after);
   }
 
-  /** The current version keeps the fields that the next version wrote. */
-  #checkNextVersionFields(path: string, before: Document, after: Document): void {
-    for (const field of NEXT_VERSION_COUNTERS.filter(field => before[field] !== undefined))
+  /** The current release keeps the fields that the next release wrote. */
+  #checkNextReleaseFields(path: string, before: Document, after: Document): void {
+    for (const field of NEXT_RELEASE_COUNTERS.filter(field => before[field] !== undefined))
       this.#violations.check(
         Number(after[field]) >= Number(before[field]),
-        () => `${path}: ${field} of the next version changed from ${before[field]} to ${after[field]}`,
+        () => `${path}: ${field} of the next release changed from ${before[field]} to ${after[field]}`,
       );
     const [held, lease] = [before.lease as Lease | null, after.lease as Lease | null];
     const isSame = held?.granted_by && lease?.epoch === held.epoch;
     this.#violations.check(
       !isSame || lease?.granted_by === held.granted_by,
-      () => `${path}: its lease lost the field of the next version`,
+      () => `${path}: its lease lost the field of the next release`,
     );
   }
 }

@@ -59,7 +59,7 @@ export class OperatorIntent {
       !/^there is no run/.test(String(after.reason)) || isOfStreams || !this.#hasOldStream(run),
       () => `control message ${id} was rejected, and its run has streams: ${after.reason}`,
     );
-    this.#context.see(`control message: ${isInvalid ? 'invalid' : action} (${after.outcome})`);
+    this.#context.see(`an operator sends: ${isInvalid ? 'an invalid message' : action} (${after.outcome})`);
     this.#violations.check(before === undefined, () => `control message ${id} was applied twice`);
   }
 
@@ -85,7 +85,7 @@ export class OperatorIntent {
         isLater || outcome !== 'applied' || Object.keys(fields).length > 1,
         () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
       );
-      if (!isLater) this.#context.see('control message: an older message after a newer one');
+      if (!isLater) this.#context.see('an operator sends: an older message after a later one');
     }
   }
 
