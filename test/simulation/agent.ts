@@ -1,4 +1,4 @@
-/** The life of an agent in virtual time: it boots, leases, stores shards, and sends heartbeats beside its work. */
+/** The loop of an agent in virtual time: it boots, leases, stores shards, and sends heartbeats during its work. */
 import type {Answer, Failure, FakeAgent} from '../support/fake-agent.ts';
 import type {Plan} from '../support/shard-plan.ts';
 
@@ -6,20 +6,20 @@ import type {Plan} from '../support/shard-plan.ts';
 export type Machine = {
   sleep: (ms: number) => Promise<void>;
   seconds: (low: number, high: number) => number;
-  /** Seconds that the setup takes; infinite for a setup that never ends. */
+  /** The duration of the setup: infinite for a setup that never ends. */
   setup_s: number;
-  /** The reason why the machine fails at the next shard. */
+  /** The reason of a machine fault at the next shard, if there is one. */
   fault: () => string | null;
-  /** Whether the agent reports a stream as complete before it is. */
+  /** True if the agent reports a stream as completed too early. */
   isLying: () => boolean;
 };
 
 export const RETRY_MS = 5_000;
-const BEAT_MS = 30_000;
+const HEARTBEAT_MS = 30_000;
 
 type End = 'lost' | 'completed' | 'drained' | Failure;
 
-export class AgentLife {
+export class AgentLoop {
   readonly #agent: FakeAgent;
   readonly #machine: Machine;
   #shards = 0;
@@ -29,23 +29,23 @@ export class AgentLife {
     this.#machine = machine;
   }
 
-  async live(): Promise<void> {
+  async run(): Promise<void> {
     const {sleep, seconds, setup_s} = this.#machine;
     await sleep(seconds(1, 20) * 1000);
-    void this.#beat();
+    void this.#sendHeartbeats();
     await sleep(setup_s * 1000);
     this.#agent.phase = 'idle';
     while (!this.#agent.hasEnded) {
       const {status, body} = await this.#agent.ask();
       if (status === 200 && body.action === 'work') await this.#work();
-      else if (status !== 200 || body.action !== 'exit') await sleep(pauseAfter({status, body}));
+      else if (status !== 200 || body.action !== 'exit') await sleep(retryDelayOf({status, body}));
     }
   }
 
-  async #beat(): Promise<void> {
+  async #sendHeartbeats(): Promise<void> {
     while (!this.#agent.hasEnded) {
       await this.#agent.heartbeat(this.#progress());
-      await this.#machine.sleep(BEAT_MS);
+      await this.#machine.sleep(HEARTBEAT_MS);
     }
   }
 
@@ -66,7 +66,7 @@ export class AgentLife {
     agent.phase = 'compiling';
     await sleep(seconds(0, 30) * 1000);
     agent.phase = 'running';
-    for (const plan of this.#asUploaded(plans)) {
+    for (const plan of this.#inUploadOrder(plans)) {
       if (this.#isLost()) return 'lost';
       const reason = fault();
       if (reason) return {kind: 'infrastructure', reason};
@@ -88,8 +88,8 @@ export class AgentLife {
     return this.#agent.hasEnded || this.#agent.orders === 'stop';
   }
 
-  /** Several uploads are under way at once: a shard other than the last may be stored before the shard in front of it. */
-  #asUploaded(plans: readonly Plan[]): Plan[] {
+  /** Several uploads run at once, so a shard may be stored before an earlier shard. The last shard is stored last. */
+  #inUploadOrder(plans: readonly Plan[]): Plan[] {
     const order = [...plans];
     for (let place = 0; place + 2 < order.length; place++) {
       const [first, second] = [order[place], order[place + 1]];
@@ -112,6 +112,6 @@ export class AgentLife {
   }
 }
 
-function pauseAfter({status, body}: Answer): number {
+function retryDelayOf({status, body}: Answer): number {
   return status === 200 ? Number(body.retry_s) * 1000 : 4 * RETRY_MS;
 }

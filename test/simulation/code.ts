@@ -1,15 +1,15 @@
 /**
- * The releases that function instances run: this release, and the next release with fields that this release does not know.
- * During a rollout both work on the same documents and messages.
+ * The releases of the functions: current and next. The next release has fields that the current release does not know.
+ * During a rollout both releases work on the same documents and messages.
  */
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, loadEdited} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
-/** Only worlds with a rollout have `tomorrow`, the next release. */
-export type Codes = {today: Code; tomorrow: Code | undefined};
+/** Only worlds with a rollout have a `next` release. */
+export type Codes = {current: Code; next: Code | undefined};
 
-/** Pages and batches so small that a wide world has more than one of each. */
+/** Page and batch sizes so small that a wide world needs more than one page and batch. */
 const SMALL_PAGES: Edit[] = [
   {file: 'shared/control-plane/state/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
   {
@@ -49,87 +49,95 @@ const SMALL_PAGES: Edit[] = [
   },
 ];
 
-const MARK = '?tomorrow';
+const NEXT_RELEASE = '?next-release';
 
-/** Counts that the next release keeps in documents. No document of this release has them, and neither release may lose them. */
-export const COUNTED_TOMORROW = ['grants', 'lives', 'asked', 'told', 'scaled'];
+/** Counters that only the next release adds to documents. Neither release may lose or decrease them. */
+export const NEXT_RELEASE_COUNTERS = [
+  'grant_count',
+  'create_count',
+  'request_count',
+  'fold_count',
+  'scale_count',
+];
 
-/** Adds a field to each kind of document, two fields inside of lists and maps, and one to each message of a machine. */
-const TOMORROW: Edit[] = [
+/** Adds a counter to each kind of document, a field to leases and creates, and a field to each TPU message. */
+const NEXT_RELEASE_EDITS: Edit[] = [
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  crc32c: text,\n',
-    replace: '  crc32c: text,\n  grants: count.default(0),\n',
+    replace: '  crc32c: text,\n  grant_count: count.default(0),\n',
   },
   {
     file: 'shared/domain/stream/lease.ts',
     find: 'const lease = {...holder, epoch}',
-    replace: "const lease = {...holder, granted_by: 'tomorrow', epoch}",
+    replace: "const lease = {...holder, granted_by: 'next', epoch}",
   },
   {
     file: 'shared/domain/stream/lease.ts',
     find: "return {...stream, status: 'in_progress', epoch, lease,",
-    replace: "return {...stream, grants: (stream.grants ?? 0) + 1, status: 'in_progress', epoch, lease,",
+    replace:
+      "return {...stream, grant_count: (stream.grant_count ?? 0) + 1, status: 'in_progress', epoch, lease,",
   },
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  slot: count,\n',
-    replace: '  slot: count,\n  lives: count.default(0),\n',
+    replace: '  slot: count,\n  create_count: count.default(0),\n',
   },
   {
     file: 'shared/domain/worker/transitions.ts',
     find: '    asked_at: iso(now),\n    ready_at: null,\n',
-    replace: '    asked_at: iso(now),\n    ready_at: null,\n    lives: (worker.lives ?? 0) + 1,\n',
+    replace:
+      '    asked_at: iso(now),\n    ready_at: null,\n    create_count: (worker.create_count ?? 0) + 1,\n',
   },
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  blocked_reason: text.nullable(),\n',
-    replace: '  blocked_reason: text.nullable(),\n  asked: count.default(0),\n',
+    replace: '  blocked_reason: text.nullable(),\n  request_count: count.default(0),\n',
   },
   {
     file: 'shared/domain/fleet/placement.ts',
     find: '{asked_at: iso(now)}]',
-    replace: "{asked_at: iso(now), by: 'tomorrow'}], asked: (zone.asked ?? 0) + 1",
+    replace: "{asked_at: iso(now), by: 'next'}], request_count: (zone.request_count ?? 0) + 1",
   },
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  streams_pending: count,\n',
-    replace: '  streams_pending: count,\n  told: count.default(0),\n',
+    replace: '  streams_pending: count,\n  fold_count: count.default(0),\n',
   },
   {
     file: 'shared/domain/commands.ts',
     find: '{...run, said, status, updated_at: iso(now)}',
-    replace: '{...run, told: (run.told ?? 0) + 1, said, status, updated_at: iso(now)}',
+    replace: '{...run, fold_count: (run.fold_count ?? 0) + 1, said, status, updated_at: iso(now)}',
   },
   {
     file: 'shared/control-plane/state/document-schemas.ts',
     find: '  workers_per_zone: count,\n',
-    replace: '  workers_per_zone: count,\n  scaled: count.default(0),\n',
+    replace: '  workers_per_zone: count,\n  scale_count: count.default(0),\n',
   },
   {
     file: 'shared/domain/settings.ts',
     find: '{...pool, ...current,',
-    replace: '{...pool, ...current, scaled: (pool.scaled ?? 0) + 1,',
+    replace: '{...pool, ...current, scale_count: (pool.scale_count ?? 0) + 1,',
   },
   {
     file: 'shared/control-plane/workers/tpu-operations.ts',
     find: '{action: kind, worker, incarnation}',
-    replace: "{action: kind, worker, incarnation, asked_by: 'tomorrow'}",
+    replace: "{action: kind, worker, incarnation, requested_by: 'next'}",
   },
   {
     file: 'shared/contracts/schemas.ts',
     find: "  action: z.enum(['create', 'delete']),\n",
-    replace: "  action: z.enum(['create', 'delete']),\n  asked_by: z.string().default('today'),\n",
+    replace: "  action: z.enum(['create', 'delete']),\n  requested_by: z.string().default('current'),\n",
   },
 ];
 
-export const TODAY = await load('');
+export const CURRENT_CODE = await load('');
 
-const SMALL = '?small-pages';
+const SMALL_PAGES_MARK = '?small-pages';
 const loading = new Map<string, Promise<Code>>();
 
-/** A copy of the code, loaded when the first world needs it. */
-function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
+/** Loads an edited copy of the code when the first world needs it. */
+function loadCopy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
   const known = loading.get(mark);
   if (known) return known;
   loadEdited(name, edits, mark);
@@ -138,8 +146,8 @@ function copy(name: string, edits: readonly Edit[], mark: string): Promise<Code>
   return code;
 }
 
-export const tomorrow = () => copy('tomorrow', TOMORROW, MARK);
-export const withSmallPages = () => copy('small pages', SMALL_PAGES, SMALL);
+export const loadNextRelease = () => loadCopy('next release', NEXT_RELEASE_EDITS, NEXT_RELEASE);
+export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
 
 async function load(mark: string): Promise<Code> {
   const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([

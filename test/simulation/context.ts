@@ -1,4 +1,4 @@
-/** The parts of a world share its seed, clock, services, faults, counts and trace. */
+/** The seed, clock, services, faults, counts and trace that all parts of a world share. */
 import type {Config} from '../../shared/contracts/config.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -15,7 +15,7 @@ export const MINUTE_MS = 60_000;
 /** The list price of the default accelerator. */
 const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
 
-/** Short limits: a world lasts an hour or two. */
+/** Short limits, because a world lasts for an hour or two. */
 const LIMITS = {
   GLEANER_HEARTBEAT_S: '30',
   GLEANER_POLL_S: '20',
@@ -39,7 +39,7 @@ const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
 const WIDE_EVERY = 32;
 export const WIDE_SLOTS = 7;
 
-/** Parts that a smaller world leaves out, beside kinds of faults. */
+/** Parts that a smaller world can leave out, in addition to kinds of faults. */
 export const SIMPLER = [
   'queue',
   'budget',
@@ -51,12 +51,12 @@ export const SIMPLER = [
 ];
 
 export type Options = {
-  /** Kinds of faults and parts of `SIMPLER` that this world lacks. */
+  /** Kinds of faults and parts of `SIMPLER` that this world leaves out. */
   without?: ReadonlySet<string>;
   trace?: boolean;
-  /** The calls of services, counted over all functions, at which the caller dies: N before it is done, N + 0.5 after. */
+  /** Numbers of the service calls at which the caller crashes. N is before the effect of call N, N + 0.5 after it. */
   crashes?: ReadonlySet<number>;
-  /** Replaces the draws of the seed by a run in a single zone: a number of slots, and the lines of each stream. */
+  /** Replaces the draws of the seed: one run in one zone, this number of slots, and these lines in each stream. */
   plan?: {slots: number; lines: readonly number[]};
 };
 
@@ -68,9 +68,9 @@ export class Context {
   readonly tpus: FakeTpus;
   readonly config: Config;
   readonly invariants: Invariants;
-  /** The deployment began with a budget for a month, which operators may have raised since. */
+  /** True if the deployment started with a month budget, which operators may have raised since. */
   readonly hasMonthBudget: boolean;
-  /** The stream objects that were dropped, each with all its contents. */
+  /** All contents of each dropped stream object, by name. */
   readonly streams = new Map<string, string[]>();
   /** Contents of stream objects, by name and checksum. */
   readonly contents = new Map<string, string>();
@@ -78,21 +78,21 @@ export class Context {
   readonly seen = new Map<string, number>();
   readonly trace: string[] = [];
   readonly options: Options;
-  /** How many nodes a zone may be asked for in an hour. */
-  readonly mostCreates: number;
-  /** A handler that has not ended by then is called again, beside itself if it is only slow. */
+  /** The limit of creates in a zone in an hour. */
+  readonly maxCreates: number;
+  /** A message is delivered again after this time, and then a slow handler runs twice at once. */
   readonly ack_deadline_ms: number;
-  /** The faults of now, and those that the storm has or had. */
+  /** `storm` has the faults of the first phase of the world. `faults` has the present ones: `storm`, and later `CALM`. */
   faults: Faults = CALM;
   storm: Faults = CALM;
-  /** worker-api answers neither workers nor the tick. */
+  /** True if worker-api answers neither workers nor ticks. */
   isApiOut = false;
   isStoreOut = false;
   /** Zones without a network. */
   readonly cutZones = new Set<string>();
-  /** The verb of a service that is refused now. */
+  /** The verb of a service whose permission is missing now. */
   refused: string | undefined;
-  /** The present call has ended a stream, a run or an incarnation. */
+  /** True if the present call ended a stream, a run or an incarnation. */
   isDangerous = false;
   readonly isWide: boolean;
 
@@ -102,8 +102,8 @@ export class Context {
     this.objects = new FakeBucket(() => this.clockwork.now);
     this.tpus = new FakeTpus(this);
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
-    const fewest = this.chance.pick([2, 3, 4, 8]);
-    this.mostCreates = this.isWide ? 5 * fewest : fewest;
+    const drawnCreates = this.chance.pick([2, 3, 4, 8]);
+    this.maxCreates = this.isWide ? 5 * drawnCreates : drawnCreates;
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
     const drawn = this.isWide ? ZONES : ZONES.slice(0, this.count('second zone', 2));
@@ -114,7 +114,7 @@ export class Context {
       ...LIMITS,
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
-      GLEANER_CREATES_PER_HOUR: String(this.mostCreates),
+      GLEANER_CREATES_PER_HOUR: String(this.maxCreates),
       ...this.#budget(),
       ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),
@@ -123,25 +123,25 @@ export class Context {
     this.invariants = new Invariants(this);
   }
 
-  /** In some worlds the pool has a budget for some minutes of one TPU, and a larger budget in the calm. */
+  /** In some worlds the budget of the pool is spent after some minutes of one TPU, and is removed in the calm. */
   #budget(): Record<string, string> {
-    const [isPoor, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
-    return isPoor && !this.options.plan && !this.options.without?.has('budget')
+    const [isLimited, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
+    return isLimited && !this.options.plan && !this.options.without?.has('budget')
       ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
       : {};
   }
 
-  /** In some worlds the deployment may have no more workers than its pool begins with, or a budget of some minutes for the month. */
+  /** In some worlds the deployment limits its workers to the first size of the pool, or has a small month budget. */
   #ceilings(workers: number): Record<string, string> {
-    const [isFull, isPoor, hours] = [
+    const [hasWorkerLimit, hasMonthBudget, hours] = [
       this.chance.happens(0.3),
       this.chance.happens(0.1),
       this.chance.between(0.05, 1),
     ];
     if (this.options.plan) return {};
     return {
-      ...(isFull ? {GLEANER_MAX_WORKERS: String(workers)} : {}),
-      ...(isPoor && !this.options.without?.has('budget')
+      ...(hasWorkerLimit ? {GLEANER_MAX_WORKERS: String(workers)} : {}),
+      ...(hasMonthBudget && !this.options.without?.has('budget')
         ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
         : {}),
     };
@@ -154,7 +154,7 @@ export class Context {
     return provisioning;
   }
 
-  /** Draws a number of parts, at least one. The draw happens also where further parts are left out, so that no other draw changes. */
+  /** Draws a count of at least one. Draws also when the second is left out, so that no other draw changes. */
   count(second: string, most: number): number {
     const count = this.chance.integer(1, most);
     return this.options.without?.has(second) ? 1 : count;
@@ -164,11 +164,11 @@ export class Context {
     return this.faults === CALM;
   }
 
-  see(what: string): void {
-    this.seen.set(what, (this.seen.get(what) ?? 0) + 1);
+  see(name: string): void {
+    this.seen.set(name, (this.seen.get(name) ?? 0) + 1);
   }
 
-  /** Whether a fault of this kind happens here and now. */
+  /** Draws whether a fault of this kind happens now, and counts it. */
   strikes(kind: keyof Faults, probability = this.faults[kind]): boolean {
     const strikes = this.chance.happens(probability);
     if (strikes) this.see(`fault: ${kind}`);
@@ -183,7 +183,7 @@ export class Context {
     this.clockwork.after(delay_ms, run);
   }
 
-  /** Puts a stream into the bucket. */
+  /** Puts a stream object into the bucket. */
   drop(name: string, text: string): void {
     const known = this.streams.get(name) ?? [];
     this.streams.set(name, known.includes(text) ? known : [...known, text]);
@@ -191,13 +191,13 @@ export class Context {
     this.contents.set(`${name}#${crc32c}`, text);
   }
 
-  /** True if the run was stopped before the object was dropped: a stop is final. */
+  /** True if the object was dropped after its run was stopped. Such a stream is ignored, because a stop is final. */
   isTooLate(run: Document | undefined, object: string): boolean {
     const created_at = this.objects.info(object)?.created_at;
     return typeof run?.stopped_at === 'string' && created_at !== undefined && created_at > run.stopped_at;
   }
 
-  /** The runs with a dropped stream. */
+  /** Names of the runs with a dropped stream. */
   runs(): Set<string> {
     return new Set([...this.streams.keys()].map(name => name.split('/')[1] ?? ''));
   }

@@ -1,4 +1,4 @@
-/** States and faults that worlds must show: the simulator does not test a state that no world reaches. */
+/** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';
@@ -6,12 +6,12 @@ import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
 import type {Phase} from '../../shared/domain/worker/worker.ts';
 import {TAKEN} from '../support/fake-tpus.ts';
-import {COUNTED_TOMORROW} from './code.ts';
+import {NEXT_RELEASE_COUNTERS} from './code.ts';
 import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';
-import {ILL, PASSING, SYMPTOMS} from './vms.ts';
+import {SYMPTOMS, TRANSIENT, UNHEALTHY} from './vms.ts';
 
-/** The compiler asks for every member of the union. */
+/** Lists every member of a union. The compiler rejects a list that lacks one. */
 const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);
 
 const PHASES = all<Phase>({
@@ -51,14 +51,14 @@ const ACTIONS = all<ControlMessage['action']>({
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 
-/** Everything that many worlds must show, by group. */
+/** The names that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {
   fault: KINDS,
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,
-  'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...PASSING])],
-  'a node is reported': [...ILL, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
+  'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
+  'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
     'ACCEPTED',
@@ -73,7 +73,7 @@ export const EXPECTED: Record<string, string[]> = {
   'an incarnation ends': DEATHS,
   'an operator sends': [
     ...ACTIONS.map(action => `${action} (applied)`),
-    'nonsense (rejected)',
+    'an invalid message (rejected)',
     'an older message after a later one',
   ],
   'lease is answered': ['work', 'wait', 'exit'],
@@ -83,9 +83,9 @@ export const EXPECTED: Record<string, string[]> = {
     'completed: stop',
     'failed: stop',
   ],
-  ceilings: ['as many workers as are allowed'],
+  ceilings: ['the maximum of workers'],
   'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
-  'the next release counts': COUNTED_TOMORROW,
+  'the next release counts': NEXT_RELEASE_COUNTERS,
 };
 
 export function gaps(seen: Seen): string[] {
@@ -94,7 +94,7 @@ export function gaps(seen: Seen): string[] {
   );
 }
 
-/** Lines to read: what was expected, in how many worlds it came, and how often; then what else was seen. */
+/** A table of the number of worlds and events for each name: first the expected names, then all others. */
 export function tableOf(seen: Seen): string[] {
   const line = (name: string, what: string) => {
     const {worlds, times} = seen[what] ?? {worlds: 0, times: 0};
@@ -113,7 +113,7 @@ export function tableOf(seen: Seen): string[] {
       group,
       ...names.map(name => line(name, `${group}: ${name}`)),
     ]),
-    ...(others.length > 0 ? ['and'] : []),
+    ...(others.length > 0 ? ['other'] : []),
     ...others.map(what => line(what, what)),
   ];
 }

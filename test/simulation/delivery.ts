@@ -1,4 +1,4 @@
-/** Delivers messages, object events and the minute of the Scheduler: lost, doubled, late, out of order, and again. */
+/** Delivers messages, object events and the requests of the Scheduler. A delivery may be lost, doubled, late, reordered or repeated. */
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -7,7 +7,7 @@ import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
 
-/** The deadline of ticks and of long work, as in triggers.json. */
+/** The deadline of ticks and tasks, as in triggers.json. */
 const LONG_DEADLINE_MS = 9 * MINUTE_MS;
 
 type Message = {id: string; topic: Topic; content: Document; data: Document; attempt: number};
@@ -16,7 +16,7 @@ export class Delivery {
   readonly processes: Processes;
   readonly #context: Context;
   #count = 0;
-  /** Messages that are neither handled nor lost. Ticks and long work never end and do not count. */
+  /** The number of messages that are neither handled nor lost. Ticks and tasks do not count, because they never end. */
   underway = 0;
 
   constructor(context: Context, codes: Codes) {
@@ -24,7 +24,7 @@ export class Delivery {
     this.processes = new Processes(context, codes, (topic, message) => this.send(topic as Topic, message));
   }
 
-  /** Publishes a message and returns its id. A message on topic `control` is never lost: its sender has an answer. */
+  /** Publishes a message and returns its id. A `control` message is never lost, because its sender waits for the confirmation. */
   send(topic: Topic, content: Document, attributes: Record<string, string> = {}): string {
     const {chance, faults} = this.#context;
     this.#count += 1;
@@ -51,13 +51,13 @@ export class Delivery {
     this.#context.after(delay_ms, () => {
       const {id, topic, content, data, attempt} = message;
       const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
-      this.#context.note(() => `${process.name} gets ${topic} ${id}, attempt ${attempt}`);
+      this.#context.note(() => `${process.name} receives ${topic} ${id}, attempt ${attempt}`);
       const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
       this.#handle(
         process,
         process.code.handlers[topic](this.processes.deps(process, actor), eventOf(id, topic, data)).then(
           () => {
-            if (topic === 'control') this.#context.invariants.onObeyed(id, content);
+            if (topic === 'control') this.#context.invariants.onHandled(id, content);
           },
         ),
         isCounted,
@@ -69,7 +69,7 @@ export class Delivery {
     });
   }
 
-  /** Calls `end` once: when the handler ends, fails, or takes too long. */
+  /** Calls `end` once: when the handler ends, fails, or exceeds its deadline. */
   #handle(
     process: Process,
     handling: Promise<void>,
@@ -98,13 +98,13 @@ export class Delivery {
     });
   }
 
-  /** Sends the minute of the Scheduler, without end. */
-  beat(): void {
+  /** Sends a tick every minute for ever, as the Scheduler does. */
+  startScheduler(): void {
     this.#context.after(MINUTE_MS, () => {
       this.#context.invariants.onMinute();
       if (!this.#context.strikes('loss', this.#context.faults.loss / 2))
         this.send('tick', {}, {source: 'scheduler'});
-      this.beat();
+      this.startScheduler();
     });
   }
 }

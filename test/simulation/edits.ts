@@ -1,16 +1,16 @@
-/** Modules that are loaded with another text than their file has. */
+/** Loads modules with edits of their text. */
 import {registerHooks} from 'node:module';
 import {fileURLToPath} from 'node:url';
 
 export type Edit = {file: string; find: string; replace: string};
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-/** Modules that all copies share: an error of one copy is an error for the other copies. */
+/** Modules that all copies share, because each copy must recognise the error classes of the others. */
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
 /**
- * From here on the modules are loaded with these edits: every one, or, with a mark such as `?tomorrow`, the copies that are
- * imported under it, and what they import. Throws when a text is not there exactly once.
+ * Edits all modules that are loaded after this call. With a mark such as `?next-release`, edits only the copies that are imported
+ * with this mark, and the modules that they import. Throws unless a file has the text exactly once.
  */
 export function loadEdited(name: string, edits: readonly Edit[], mark = ''): void {
   registerHooks({

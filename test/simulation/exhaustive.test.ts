@@ -5,9 +5,9 @@ import {planShards, shardMetadata, someLines, storedText} from '../support/shard
 import {KINDS} from './faults.ts';
 import {simulate} from './world.ts';
 
-/** Two streams with three shards together, and two slots. The only faults are functions that die. */
+/** Two streams with three shards in total, and two slots. The only faults are crashes of functions. */
 const SMALL = {without: new Set([...KINDS, 'long storm']), plan: {slots: 2, lines: [4, 2]}};
-/** The search for a world in which both slots have work begins with this seed. */
+/** The first seed of the search for a world in which both slots have work. */
 const FIRST_SEED = Number(process.env.GLEANER_EXHAUSTIVE_SEED ?? 1);
 
 async function worldOfTwo(): Promise<{seed: number; calls: number}> {
@@ -21,11 +21,11 @@ async function worldOfTwo(): Promise<{seed: number; calls: number}> {
 
 async function breach(seed: number, crashes: number[]): Promise<string | undefined> {
   const {violation} = await simulate(seed, {...SMALL, crashes: new Set(crashes)});
-  return violation && `a function that dies at call ${crashes}: ${violation}`;
+  return violation && `a function crashes at call ${crashes}: ${violation}`;
 }
 
 describe('a small world', () => {
-  it('holds when a function dies before or after every fifth call (GLEANER_CALLS=1: every call)', async () => {
+  it('holds when a function crashes before or after every fifth call (GLEANER_CALLS=1: every call)', async () => {
     const {seed, calls} = await worldOfTwo();
     assert.ok(calls > 100, `${calls} calls`);
     const every = Number(process.env.GLEANER_CALLS ?? 5);
@@ -37,7 +37,7 @@ describe('a small world', () => {
     );
   }).timeout(1_200_000);
 
-  it('holds when two functions die at every 4,001st pair of calls (GLEANER_PAIRS=1: every pair)', async () => {
+  it('holds when two functions crash at every 4,001st pair of calls (GLEANER_PAIRS=1: every pair)', async () => {
     const {seed, calls} = await worldOfTwo();
     const every = Number(process.env.GLEANER_PAIRS ?? 4001);
     const found: string[] = [];
@@ -52,14 +52,14 @@ describe('a small world', () => {
   }).timeout(7_200_000);
 });
 
-/** Every choice of the items, none of them included. */
-function choices([item, ...others]: readonly number[]): number[][] {
+/** Every subset of the items, with the empty one. */
+function subsets([item, ...others]: readonly number[]): number[][] {
   if (item === undefined) return [[]];
-  const without = choices(others);
-  return [...without, ...without.map(choice => [item, ...choice])];
+  const without = subsets(others);
+  return [...without, ...without.map(subset => [item, ...subset])];
 }
 
-/** Every order of the items. Items may be equal. */
+/** Every different order of the items. Items may be equal. */
 function orders(items: readonly number[]): number[][] {
   if (items.length === 0) return [[]];
   return [...new Set(items)].flatMap(item => {
@@ -68,16 +68,16 @@ function orders(items: readonly number[]): number[][] {
   });
 }
 
-/** Up to so many events come in every order with their repetitions. The repetitions of more events come at the end. */
-const MIXED = Number(process.env.GLEANER_MIXED ?? 3);
+/** Up to this number of events, repetitions are mixed into every order. For more events, repetitions come at the end. */
+const MAX_MIXED = Number(process.env.GLEANER_MIXED ?? 3);
 
-/** Tests one of so many deliveries. */
-const DELIVERIES = Number(process.env.GLEANER_DELIVERIES ?? 12);
+/** Tests one of this many deliveries. */
+const EVERY_DELIVERY = Number(process.env.GLEANER_DELIVERIES ?? 12);
 
 function deliveries(): number[][] {
-  return choices([0, 1, 2, 3, 4]).flatMap(events =>
-    choices(events).flatMap(twice =>
-      events.length <= MIXED
+  return subsets([0, 1, 2, 3, 4]).flatMap(events =>
+    subsets(events).flatMap(twice =>
+      events.length <= MAX_MIXED
         ? orders([...events, ...twice])
         : orders(events).map(order => [...order, ...twice.toReversed()]),
     ),
@@ -88,8 +88,8 @@ describe('five events', () => {
   const text = someLines(6, 'line', 3);
   const object = 'datasets/my-run/stream_000.jsonl';
 
-  /** A world with all shards of a stream, and no event of them delivered. */
-  async function anUnheardWorld(): Promise<World> {
+  /** A world with all shards of a stream in the bucket, before the first event is delivered. */
+  async function aWorldWithoutEvents(): Promise<World> {
     const world = new World();
     world.objects.put(object, text);
     const {crc32c} = (await world.objects.head(object)) ?? assert.fail();
@@ -103,10 +103,10 @@ describe('five events', () => {
     return world;
   }
 
-  it('that come in any order, once, twice or never, count the stored shards', async () => {
+  it('in any order, each delivered once, twice or never, count the stored shards', async () => {
     const all = deliveries();
-    for (const delivered of all.filter((_, index) => index % DELIVERIES === 0)) {
-      const world = await anUnheardWorld();
+    for (const delivered of all.filter((_, index) => index % EVERY_DELIVERY === 0)) {
+      const world = await aWorldWithoutEvents();
       const messages = world.queue.splice(0);
       assert.equal(messages.length, 5);
       for (const index of delivered) await world.handle(messages[index] ?? assert.fail());
@@ -117,13 +117,13 @@ describe('five events', () => {
         await world.deliverAll();
       }
       const stream = await world.stream('my-run', '000');
-      const told = [
+      const counted = [
         stream?.status,
         stream?.total_shards,
         stream?.total_samples_processed,
         stream?.rejected_samples,
       ];
-      assert.deepEqual(told, ['completed', 3, 5, 1], `delivered ${delivered}`);
+      assert.deepEqual(counted, ['completed', 3, 5, 1], `delivered ${delivered}`);
       await world.store.close();
     }
     assert.ok(all.length > 8000, String(all.length));

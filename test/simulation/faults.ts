@@ -1,90 +1,96 @@
-/** Faults of a world and their frequencies. The seed draws each kind by itself. */
+/** Faults of a world and their frequencies. Each kind is drawn independently. */
 import type {Chance} from '../support/kernel.ts';
 
-/** Probabilities, unless the name says otherwise. Ranges are those of public reports and of the services' own promises. */
+/** Probabilities, unless the comment says otherwise. The ranges come from public reports and the limits of the services. */
 export type Faults = {
   /** A message or an object event never arrives. */
   loss: number;
   /** A message or an object event arrives twice. */
   duplicate: number;
-  /** Seconds that a delivery may take. */
+  /** The longest delay of a delivery in seconds. */
   delay_s: number;
-  /** A call of a service fails, and nothing was done. */
+  /** A call of a service fails without an effect. */
   refusal: number;
-  /** A call was done, and its answer is lost: for a transaction, an ambiguous commit. */
+  /** A call has its effect, but its answer is lost. For a transaction this is an ambiguous commit. */
   silence: number;
-  /** Milliseconds that a call may take; a slow handler meets its own redelivery. */
+  /** The longest latency of a call in milliseconds. A slow handler can overlap with the redelivery of its message. */
   latency_ms: number;
-  /** A call hangs for minutes: the message is delivered again, and both handlers go on. */
+  /** A call hangs for minutes. The message is delivered again, and both handlers run. */
   hang: number;
-  /** The process that made the call dies before the answer arrives. */
+  /** The calling process crashes before or after the effect of the call. */
   crash: number;
-  /** A worker's request arrives minutes after its sender gave up or ended. */
+  /** A request of a worker arrives minutes late, after its sender timed out or ended. */
   late: number;
-  /** A machine's network is away for minutes. */
+  /** A machine has no network for minutes. */
   cut: number;
-  /** Losses of a node in an hour. */
+  /** Preemptions of a node in an hour. */
   preemption: number;
-  /** A zone preempts all its nodes within a minute; drawn about every ten minutes. */
+  /** A zone preempts all its nodes within a minute. Drawn about every ten minutes. */
   storm: number;
-  /** Shares of lost nodes: with 30 seconds' notice; vanished; still READY. The rest show PREEMPTED or TERMINATED. */
+  /** A preempted node gets 30 seconds' notice. */
   notice: number;
+  /** A preempted node is deleted without a trace. */
   vanish: number;
+  /** The machine of a preempted node stops, and the node stays READY. Other preempted nodes show a state of `TAKEN`. */
   deaf: number;
-  /** A machine that continues after its node was deleted. */
+  /** A machine continues to work for minutes after its node is gone. */
   zombie: number;
-  /** A READY node whose machine never boots. */
+  /** The machine of a READY node never boots, or its setup never ends. */
   stillborn: number;
-  /** An operation never ends, or ends in an error that no caller receives. */
+  /** An operation of Cloud TPU never ends, or fails late without an error for its caller. */
   stuck: number;
-  /** A queued resource that is suspended before it has brought a node. */
+  /** A queued resource is suspended before it creates a node. */
   suspension: number;
-  /** Hosts without usable chips; nodes that Cloud TPU calls unhealthy. */
+  /** A host has no usable chips. */
   bad_host: number;
+  /** Cloud TPU reports a working node as unhealthy. */
   ill: number;
-  /** A list of nodes is up to 90 seconds behind, and shows nodes that are gone. */
+  /** A list of nodes is up to 90 seconds old, and shows deleted nodes. */
   stale: number;
   /** A list leaves out half of the nodes. */
   omission: number;
-  /** worker-api does not answer; drawn about every ten minutes. */
+  /** worker-api does not answer. Drawn about every ten minutes. */
   outage: number;
-  /** A zone has no capacity, is over quota, or does not answer; drawn about every ten minutes. */
+  /** A zone has no capacity. Drawn about every ten minutes, as are `quota` and `partition`. */
   stockout: number;
+  /** A zone is over quota. */
   quota: number;
+  /** A zone does not answer. */
   partition: number;
-  /** Nodes under repair for a while. */
+  /** A node is under repair for minutes, or for ever. */
   repair: number;
-  /** Workers that cannot do a stream: the disk is full. */
+  /** A worker cannot extract a stream, because its disk is full. */
   machine_fault: number;
-  /** Workers that report `completed` when their last shard was never stored. */
+  /** A worker reports `completed` without its last shard in the bucket. */
   lie: number;
-  /** Seconds by which the clocks of function instances differ. */
+  /** The clock skew of a function instance in seconds. */
   skew_s: number;
-  /** The share by which a worker's clock runs fast or slow. A worker compares no time with another clock. */
+  /** The relative clock drift of a worker. A worker compares no time with another clock. */
   drift: number;
-  /** The share of function instances that run the next release. */
+  /** A new function instance runs the next release of the code. */
   rollout: number;
-  /** An instance dies at a dangerous instant: before it publishes, or after it has ended a stream, a run or an incarnation. */
+  /** An instance crashes at a critical call: before a publish, or after the end of a stream, a run or an incarnation. */
   aim: number;
-  /** The Store answers nothing for minutes. */
+  /** The Store does not answer for minutes. */
   store_outage: number;
-  /** One verb of one service is refused for minutes, as when a role was taken away. */
+  /** One verb of one service is refused for minutes, as after the removal of a role. */
   permission: number;
-  /** A node with our label fits no slot. */
+  /** A node with Gleaner's label has a name that fits no slot. */
   stray: number;
-  /** Another owner has a node in a zone of the pool, perhaps under a name of ours. */
+  /** Another owner has a node in a zone of the pool, sometimes with the name of a slot. */
   foreign: number;
   /** The whole database is lost once. */
   wipe: number;
-  /** An operator drops other content under the name of a stream. */
+  /** An operator overwrites a stream object with other content. */
   overwrite: number;
-  /** Messages of operators, valid and invalid. */
+  /** Operators send messages, valid and invalid. */
   meddling: number;
-  /** The network of a zone is away: of every ten minutes. Its nodes live on, and their requests do not arrive. */
+  /** The nodes of a zone have no network, and their requests do not arrive. Drawn about every ten minutes. */
   zone_cut: number;
 };
 
-const MOST: Faults = {
+/** The greatest value of each kind. */
+const LIMITS: Faults = {
   loss: 0.3,
   duplicate: 0.5,
   delay_s: 240,
@@ -129,11 +135,11 @@ const MOST: Faults = {
   zone_cut: 0.3,
 };
 
-/** Clocks of two instances differ by less. */
-export const MOST_SKEW_MS = (2 * MOST.skew_s + 5) * 1000;
+/** An upper bound of the difference between the clocks of two instances. */
+export const MAX_SKEW_MS = (2 * LIMITS.skew_s + 5) * 1000;
 
 /** Faults that may lose or delay the wake that an event causes. */
-const OF_WAKES: (keyof Faults)[] = [
+const WAKE_FAULTS: (keyof Faults)[] = [
   'loss',
   'delay_s',
   'refusal',
@@ -149,24 +155,24 @@ const OF_WAKES: (keyof Faults)[] = [
 
 /** True if no fault of a world loses or delays a wake. */
 export function keepsWakes(faults: Faults): boolean {
-  return OF_WAKES.every(kind => faults[kind] === 0);
+  return WAKE_FAULTS.every(kind => faults[kind] === 0);
 }
 
-/** A call that was made in the storm may hang for so long in the calm. */
-export const MOST_LATE_MINUTES = 12;
+/** The longest time for which a call from the storm may hang in the calm. */
+export const MAX_HANG_MINUTES = 12;
 
-export const KINDS = Object.keys(MOST) as (keyof Faults)[];
+export const KINDS = Object.keys(LIMITS) as (keyof Faults)[];
 
 export const CALM = Object.fromEntries(KINDS.map(kind => [kind, 0])) as Faults;
 
-/** Most worlds have a few kinds of trouble, some have every kind, and a few have none. */
+/** Draws the faults of a world: most worlds have a few kinds, some have every kind, and a few have none. */
 export function drawFaults(chance: Chance, without: ReadonlySet<string> = new Set()): Faults {
   const share = chance.pick([0, 0.15, 0.3, 0.5, 0.7, 1]);
   const faults = {...CALM};
   for (const kind of KINDS) {
-    // A kind without faults is drawn all the same: leaving out one kind changes no other.
+    // Every kind is drawn, so leaving out one kind does not change the others.
     const [on, level] = [chance.happens(share), chance.next()];
-    if (on && !without.has(kind)) faults[kind] = level * MOST[kind];
+    if (on && !without.has(kind)) faults[kind] = level * LIMITS[kind];
   }
   return faults;
 }

@@ -1,11 +1,11 @@
-/** The seeds that show the planted mistakes, stored as hints. A mistake that its seed no longer shows is searched for. */
+/** Stores a seed that shows each planted mistake. If a stored seed no longer shows its mistake, a search finds another. */
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {MISTAKES} from './mistakes.ts';
 import {runSeeds} from './run.ts';
 
 const FILE = new URL('./found.json', import.meta.url);
-/** A mistake that this many worlds do not show stays unfound. */
-const ENOUGH = 3000;
+/** The search for a mistake ends after this many worlds. */
+const MAX_SEEDS = 3000;
 
 type Seeds = Record<string, number>;
 
@@ -13,10 +13,10 @@ export function storedSeeds(): Seeds {
   return existsSync(FILE) ? JSON.parse(readFileSync(FILE, 'utf8')) : {};
 }
 
-/** A seed whose world shows the mistake: the hint where it does, else the first that a search finds. */
-export async function findMistake(mistake: string, hint: number | undefined): Promise<number | undefined> {
-  if (hint !== undefined && (await search(mistake, hint, 1)) !== undefined) return hint;
-  return search(mistake, 0, ENOUGH);
+/** Returns a seed whose world shows the mistake: the stored seed if it does, else the first that a search finds. */
+export async function findMistake(mistake: string, stored: number | undefined): Promise<number | undefined> {
+  if (stored !== undefined && (await search(mistake, stored, 1)) !== undefined) return stored;
+  return search(mistake, 0, MAX_SEEDS);
 }
 
 async function search(mistake: string, first: number, seeds: number): Promise<number | undefined> {
@@ -24,14 +24,14 @@ async function search(mistake: string, first: number, seeds: number): Promise<nu
   return violations[0]?.seed;
 }
 
-/** Checks every stored seed, searches where one fails, and stores the seeds again. Returns the mistakes that no world shows. */
-export async function refreshSeeds(say: (line: string) => void): Promise<string[]> {
+/** Checks every stored seed, replaces those that show nothing, and stores all seeds. Returns the mistakes that no world shows. */
+export async function refreshSeeds(print: (line: string) => void): Promise<string[]> {
   const known = storedSeeds();
   const seeds: Seeds = {};
   for (const {name} of MISTAKES) {
     const seed = await findMistake(name, known[name]);
     if (seed !== undefined) seeds[name] = seed;
-    say(`${seed ?? 'not found'}: ${name}`);
+    print(`${seed ?? 'not found'}: ${name}`);
   }
   writeFileSync(FILE, `${JSON.stringify(seeds, null, 2)}\n`);
   return MISTAKES.map(({name}) => name).filter(name => !(name in seeds));

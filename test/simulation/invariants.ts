@@ -1,4 +1,4 @@
-/** Invariants of a world: each commit, call and minute goes to the invariants that check it. */
+/** Passes each commit, call and minute of a world to the invariants that check it. */
 import type {Zone} from '../../shared/domain/fleet/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -11,8 +11,8 @@ import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
 import {Tasks} from './invariants/tasks.ts';
-import {type BegunTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, type Said, Violations} from './invariants/violations.ts';
+import {type StartedTick, Ticks} from './invariants/ticks.ts';
+import {type Actor, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
@@ -59,7 +59,7 @@ export class Invariants {
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
-    // A fold begins again when its run has changed.
+    // A changed run deletes the state of its fold.
     this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
     if (!after) return;
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
@@ -78,7 +78,7 @@ export class Invariants {
           this.#progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
-        } else this.#progress.onStreamMade(path, after);
+        } else this.#progress.onStreamCreated(path, after);
         if (this.#isByEvent && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
@@ -87,7 +87,7 @@ export class Invariants {
         this.#context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
         if (!before) {
-          this.#nodes.onWorkerMade(id, after);
+          this.#nodes.onWorkerCreated(id, after);
           break;
         }
         this.#nodes.onWorker(id, before, after);
@@ -99,9 +99,9 @@ export class Invariants {
       case 'workers/attempts':
         if (before) break;
         this.#context.see(`an incarnation ends: ${after.cause_kind}`);
-        this.#leases.onEndOfLife(id, after);
-        this.#failureAttribution.onEndOfLife(id, after);
-        this.#zones.onEndOfLife(id, after);
+        this.#leases.onIncarnationEnded(id, after);
+        this.#failureAttribution.onIncarnationEnded(id, after);
+        this.#zones.onIncarnationEnded(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
@@ -119,17 +119,17 @@ export class Invariants {
           this.#nodes.onRebuild();
         break;
     }
-    if (!before) this.#operatorIntent.onMade(path, after);
+    if (!before) this.#operatorIntent.onCreated(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
-  /** True if the present call is made for an object event. */
+  /** True if an object event caused the present call. */
   get #isByEvent(): boolean {
     const {actor} = this.#violations;
     return actor !== undefined && 'topic' in actor && actor.topic === 'object';
   }
 
-  /** All documents of a transaction are written. */
+  /** Called after all documents of a commit are written. */
   onCommitted(paths: readonly string[]): void {
     this.#leases.onCommitted(paths);
     this.#zones.onCommitted();
@@ -143,22 +143,22 @@ export class Invariants {
     this.#progress.onDeleted(name);
   }
 
-  /** A worker's request has arrived. */
-  onAsked(said: Said): void {
-    this.#leases.onAsked(said);
-    this.#failureAttribution.onAsked(said);
+  /** Called when a request of a worker arrives. */
+  onRequest(request: WorkerRequest): void {
+    this.#leases.onRequest(request);
+    this.#failureAttribution.onRequest(request);
   }
 
-  onAnswer(said: Said, status: number, answer: Document): void {
-    const what = said.outcome === undefined ? '' : `${said.outcome}: `;
-    this.#context.see(`${said.action} is answered: ${what}${answer.action ?? status}`);
-    this.#leases.onAnswer(said, answer);
-    if (said.action === 'release' && status === 200)
-      this.#wakes.expectTick(`${said.worker} released its stream`);
+  onAnswer(request: WorkerRequest, status: number, answer: Document): void {
+    const what = request.outcome === undefined ? '' : `${request.outcome}: `;
+    this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
+    this.#leases.onAnswer(request, answer);
+    if (request.action === 'release' && status === 200)
+      this.#wakes.expectTick(`${request.worker} released its stream`);
   }
 
-  onAskedFor(request: TpuRequest): void {
-    this.#nodes.onAskedFor(request);
+  onNodeRequest(request: TpuRequest): void {
+    this.#nodes.onNodeRequest(request);
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
@@ -169,15 +169,15 @@ export class Invariants {
     this.#silence.onOutage(isOut);
   }
 
-  onTickBegun(): BegunTick {
-    this.#wakes.onTickBegun();
-    return this.#ticks.onTickBegun();
+  onTickStarted(): StartedTick {
+    this.#wakes.onTickStarted();
+    return this.#ticks.onTickStarted();
   }
 
-  /** Ticks that ended. */
+  /** The number of ticks that have ended. */
   ticks = 0;
 
-  onTickEnded(begun: BegunTick): void {
+  onTickEnded(begun: StartedTick): void {
     this.ticks += 1;
     this.#ticks.onTickEnded(begun);
   }
@@ -189,12 +189,15 @@ export class Invariants {
     this.#progress.onMinute();
   }
 
-  /** An error of the code, not of a simulated fault. */
+  /** Reports an error of the code. Errors of simulated faults are allowed. */
   onFailure(error: Error): void {
-    const isOurs =
+    const isCodeError =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
     const isRefused = /Refused to write/.test(error.message);
-    this.#violations.check(!isOurs && !isRefused, () => `a function failed on its own: ${error.stack}`);
+    this.#violations.check(
+      !isCodeError && !isRefused,
+      () => `a function failed without a simulated fault: ${error.stack}`,
+    );
   }
 
   onStop(run: string): void {
@@ -205,8 +208,8 @@ export class Invariants {
     this.#operatorIntent.expectRecord(message_id, outcome);
   }
 
-  onObeyed(id: string, message: Document): void {
-    this.#operatorIntent.onObeyed(id, message);
+  onHandled(id: string, message: Document): void {
+    this.#operatorIntent.onHandled(id, message);
   }
 
   onWipe(): void {

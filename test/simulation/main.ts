@@ -1,4 +1,4 @@
-/** `npm run simulate`: many worlds, or one of them with everything that happened in it. */
+/** `npm run simulate` runs many worlds, or prints the trace of one world. */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
 import {SIMPLER} from './context.ts';
@@ -10,19 +10,19 @@ import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);
 
-/** Each takes some tens of runs. */
-const MOST_SHRUNK = 10;
+/** The most worlds to shrink, because each needs some tens of runs. */
+const MAX_SHRUNK = 10;
 
 function number(text: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
-    throw new InvalidArgumentError('It is a whole number.');
+    throw new InvalidArgumentError('Expected a whole number.');
   return value;
 }
 
 function atLeastOne(text: string): number {
   const value = number(text);
-  if (value === 0) throw new InvalidArgumentError('It is a whole number from 1 up.');
+  if (value === 0) throw new InvalidArgumentError('Expected a whole number of at least 1.');
   return value;
 }
 
@@ -38,14 +38,14 @@ const command = new Command('simulate')
   .description(
     'Runs the real functions in simulated worlds full of faults, and checks that nothing is lost, doubled or left.',
   )
-  .option('--seeds <count>', 'how many worlds', atLeastOne, 5000)
-  .option('--from <seed>', 'the first of them', number, 0)
-  .option('--seed <seed>', 'this one alone', number)
-  .option('--without <kinds>', 'with --seed: what the world does not have, with commas between', names, [])
-  .option('--trace', 'with --seed: print everything that happened')
-  .option('--json', 'print what came out as JSON')
+  .option('--seeds <count>', 'number of worlds', atLeastOne, 5000)
+  .option('--from <seed>', 'first seed', number, 0)
+  .option('--seed <seed>', 'run only the world of this seed', number)
+  .option('--without <kinds>', 'with --seed: faults and parts to leave out, separated by commas', names, [])
+  .option('--trace', 'with --seed: print every event')
+  .option('--json', 'print the result as JSON')
   .option('--find-mistakes', 'find a world for each planted mistake and store its seed in found.json')
-  .option('--no-keep', 'do not add what breaks to regressions.json')
+  .option('--no-keep', 'do not add broken worlds to regressions.json')
   .parse();
 
 type Chosen = {
@@ -62,8 +62,7 @@ const chosen = command.opts<Chosen>();
 
 if (chosen.findMistakes) await findMistakes();
 else if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
-else if (chosen.trace || chosen.without.length > 0)
-  command.error('error: --trace and --without are for one world: name its --seed');
+else if (chosen.trace || chosen.without.length > 0) command.error('error: --trace and --without need --seed');
 else await search(chosen);
 
 async function findMistakes(): Promise<void> {
@@ -80,15 +79,15 @@ async function replay(seed: number, {without, trace = false, json}: Chosen): Pro
 }
 
 async function search({from, seeds, json, keep}: Chosen): Promise<void> {
-  const began = performance.now();
-  const rate = (done: number) => done / ((performance.now() - began) / 1000);
-  let told = began;
+  const started = performance.now();
+  const rate = (done: number) => done / ((performance.now() - started) / 1000);
+  let reported_ms = started;
   const total = await runSeeds({
     first: from,
     seeds,
     onProgress: ({seeds: done, violations}) => {
-      if (performance.now() - told < 10_000) return;
-      told = performance.now();
+      if (performance.now() - reported_ms < 10_000) return;
+      reported_ms = performance.now();
       console.error(
         `${done} of ${seeds} worlds, ${rate(done).toFixed(0)} a second, ${violations.length} broken`,
       );
@@ -97,36 +96,36 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   const worlds_per_s = Math.round(rate(total.seeds));
   const cases: Case[] = [];
   for (const [index, {seed, violation}] of total.violations.entries())
-    cases.push((index < MOST_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
-  if (keep) for (const found of cases.slice(0, MOST_SHRUNK)) keepForTests(found);
+    cases.push((index < MAX_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
+  if (keep) for (const found of cases.slice(0, MAX_SHRUNK)) keepForTests(found);
   process.exitCode = cases.length === 0 ? 0 : 1;
   if (json) {
     const violations = cases.map(found => ({...found, replay: replayOf(found)}));
     console.log(JSON.stringify({...total, violations, worlds_per_s}));
   } else {
-    console.log(speedOf(total, (performance.now() - began) / 1000));
+    console.log(speedOf(total, (performance.now() - started) / 1000));
     for (const line of tableOf(total.seen)) console.log(line);
-    const lacking = gaps(total.seen);
-    if (lacking.length > 0) console.log(`no world showed ${lacking.join(', ')}`);
+    const missing = gaps(total.seen);
+    if (missing.length > 0) console.log(`no world showed ${missing.join(', ')}`);
   }
-  // The sum alone is JSON.
-  const say = json ? console.error : console.log;
-  for (const found of cases) say(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
-  say(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
+  // With --json, standard output has only the JSON.
+  const print = json ? console.error : console.log;
+  for (const found of cases) print(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
+  print(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
 }
 
 /** `5000 worlds in 61 s: 82 worlds, 2,400 ticks and 3,100 faults a second; 24 % of the time in wide worlds`. */
 function speedOf({seeds, ticks, seen, ms, wide_ms}: Report, seconds: number): string {
   const faults = Object.entries(seen).filter(([what]) => what.startsWith('fault: '));
-  const struck = faults.reduce((sum, [, {times}]) => sum + times, 0);
+  const faults_total = faults.reduce((sum, [, {times}]) => sum + times, 0);
   const a_second = (count: number) => Math.round(count / seconds).toLocaleString('en');
   const share = `${Math.round((100 * wide_ms) / ms)} % of the time in wide worlds`;
-  return `${seeds} worlds in ${Math.round(seconds)} s: ${a_second(seeds)} worlds, ${a_second(ticks)} ticks and ${a_second(struck)} faults a second; ${share}`;
+  return `${seeds} worlds in ${Math.round(seconds)} s: ${a_second(seeds)} worlds, ${a_second(ticks)} ticks and ${a_second(faults_total)} faults a second; ${share}`;
 }
 
 function replayOf({seed, without}: Case): string {
-  const but = without.length > 0 ? ` --without '${without}'` : '';
-  return `npm run simulate -- --seed ${seed}${but} --trace`;
+  const option = without.length > 0 ? ` --without '${without}'` : '';
+  return `npm run simulate -- --seed ${seed}${option} --trace`;
 }
 
 function keepForTests(found: Case): void {

@@ -12,7 +12,7 @@ describe('the planted mistakes', () => {
       assert.ok(MISTAKES.filter(mistake => mistake.class === each).length >= 10);
     });
 
-  it('quote text that their files have once', () => {
+  it('quote text that its file has exactly once', () => {
     const wrong = MISTAKES.flatMap(({name, edits}) =>
       edits
         .filter(({file, find}) => readFileSync(`${ROOT}${file}`, 'utf8').split(find).length !== 2)
@@ -27,6 +27,6 @@ describe('the simulator finds', () => {
   for (const {name} of MISTAKES)
     it(name, async () => {
       const found = await findMistake(name, seeds[name]);
-      assert.ok(found !== undefined, 'no world shows it');
+      assert.ok(found !== undefined, 'no world shows the mistake');
     }).timeout(600_000);
 });

@@ -9,7 +9,7 @@ import {STICK} from './mistakes/stick.ts';
 
 export const MISTAKES: Mistake[] = [...LOSE, ...DOUBLE, ...LEAK, ...OVERSPEND, ...STICK, ...BLAME];
 
-/** From here on, these modules are loaded with the mistake. */
+/** Edits the modules that are loaded after this call, so that they have the mistake. */
 export function plant({name, edits}: Mistake): void {
   loadEdited(name, edits);
 }

@@ -3,7 +3,7 @@ import {streamId} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
 
-export function anOrder({chance, config, isWide, tpus}: Context): Document {
+export function aCommand({chance, config, isWide, tpus}: Context): Document {
   const run = `run-${chance.integer(0, isWide ? 3 : 1)}`;
   const stream = streamId(chance.integer(0, isWide ? 14 : 2));
   const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
@@ -29,8 +29,8 @@ export function anOrder({chance, config, isWide, tpus}: Context): Document {
   ]);
 }
 
-/** The message that undoes this one. */
-export function contraryOf(message: Document): Document | undefined {
+/** The message with the opposite effect. */
+export function oppositeOf(message: Document): Document | undefined {
   switch (message.action) {
     case 'pause':
       return {...message, action: 'resume'};
@@ -50,7 +50,7 @@ export function contraryOf(message: Document): Document | undefined {
 }
 
 /** A message that the control plane rejects. */
-export function nonsense({chance}: Context): Document {
+export function anInvalidMessage({chance}: Context): Document {
   return chance.pick<Document>([
     {action: 'dance'},
     {action: `${'dance'.repeat(20).slice(0, 98)}💃`},

@@ -1,4 +1,4 @@
-/** Operators drop streams, repeat and overwrite them, and send valid and invalid messages. */
+/** Operators drop streams, drop them again, overwrite them, and send valid and invalid messages. */
 
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
@@ -7,14 +7,14 @@ import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
-import {anOrder, contraryOf, nonsense} from './operator-messages.ts';
+import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
 
-const MOST_MESSAGES = 10;
+const MAX_MESSAGES = 10;
 
 export class Operators {
   readonly #context: Context;
   readonly #delivery: Delivery;
-  readonly #tries = new Map<string, number>();
+  readonly #retries = new Map<string, number>();
 
   constructor(context: Context, delivery: Delivery) {
     this.#context = context;
@@ -52,9 +52,9 @@ export class Operators {
 
   #planStream(run: number, stream: number, lines: number): void {
     const {chance} = this.#context;
-    const bad = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
+    const invalidLine = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
     const name = streamObject(`run-${run}`, streamId(stream));
-    const text = someLines(lines, `${run}/${stream}`, bad);
+    const text = someLines(lines, `${run}/${stream}`, invalidLine);
     this.#context.after(this.#context.minutes(0, 12), () => this.#drop(name, text));
     if (chance.happens(0.1)) this.#context.after(this.#context.minutes(12, 30), () => this.#drop(name, text));
     if (this.#context.strikes('overwrite')) {
@@ -70,13 +70,13 @@ export class Operators {
 
   planMessages(): void {
     const {chance, faults} = this.#context;
-    const another = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
-    for (let count = 0; chance.happens(another) && count < MOST_MESSAGES; count++)
+    const probability = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
+    for (let count = 0; chance.happens(probability) && count < MAX_MESSAGES; count++)
       this.#context.after(this.#context.minutes(1, 25), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
-        if (chance.happens(0.15)) this.#say(nonsense(this.#context), 'rejected');
-        else this.#order();
+        if (chance.happens(0.15)) this.#send(anInvalidMessage(this.#context), 'rejected');
+        else this.#sendCommand();
       });
   }
 
@@ -105,47 +105,47 @@ export class Operators {
     if (isCalm || tpus.nodes.has(name) || tpus.queue.has(name)) return;
     const labels = {'managed-by': owner};
     const created_at = iso(clockwork.now);
-    const said = {health: 'HEALTHY', symptoms: [], queued: null};
-    tpus.add({name, zone, state: 'READY', ...said, labels, created_at});
+    const health = {health: 'HEALTHY', symptoms: [], queued: null};
+    tpus.add({name, zone, state: 'READY', ...health, labels, created_at});
   }
 
-  /** Sends a message, and often its opposite soon after. The two may arrive in either order. */
-  #order(): void {
+  /** Sends a command, and often the opposite command soon after. The two may arrive in either order. */
+  #sendCommand(): void {
     const {chance} = this.#context;
-    const message = anOrder(this.#context);
-    this.#say(message);
-    const contrary = contraryOf(message);
-    if (contrary && chance.happens(0.5))
-      this.#context.after(10_000 * chance.next(), () => this.#say(contrary));
+    const message = aCommand(this.#context);
+    this.#send(message);
+    const opposite = oppositeOf(message);
+    if (opposite && chance.happens(0.5))
+      this.#context.after(10_000 * chance.next(), () => this.#send(opposite));
   }
 
-  #say(message: Document, outcome?: 'rejected'): void {
+  #send(message: Document, outcome?: 'rejected'): void {
     this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
-    if (message.action === 'stop') this.#regret(String(message.run));
+    if (message.action === 'stop') this.#sendAfterStop(String(message.run));
     this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
-  /** Sends a message after a stop, which changes nothing: a stop is final. */
-  #regret(run: string): void {
+  /** Often sends another message after a stop. That message changes nothing, because a stop is final. */
+  #sendAfterStop(run: string): void {
     const {chance, invariants} = this.#context;
     invariants.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
     const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);
-    this.#context.after(delay_ms, () => this.#say({action, run}));
+    this.#context.after(delay_ms, () => this.#send({action, run}));
   }
 
-  /** Plans the rebuild of a lost database: at once, late or never. Some worlds start each run instead. */
+  /** Plans the recovery of a lost database: early, late or never, by a rebuild or by a start of each run. */
   planRecovery(): void {
     const {chance} = this.#context;
     if (chance.happens(0.3)) return;
     this.#context.after(this.#context.minutes(0, 20), () => {
-      if (chance.happens(0.8)) this.#say({action: 'rebuild'});
-      else for (const run of this.#context.runs()) this.#say({action: 'start', run});
+      if (chance.happens(0.8)) this.#send({action: 'rebuild'});
+      else for (const run of this.#context.runs()) this.#send({action: 'start', run});
     });
   }
 
-  /** Dropped streams that are not complete and whose run is not stopped. */
+  /** Dropped streams that are not completed and whose run is not stopped. */
   unfinished(): {name: string; run: string; stream: string; document: Document | undefined}[] {
     const {store, streams} = this.#context;
     return [...streams.keys()].flatMap(name => {
@@ -154,49 +154,50 @@ export class Operators {
       const document = store.peek(paths.stream(run, stream));
       const parent = store.peek(paths.run(run));
       const isIgnored = document === undefined && this.#context.isTooLate(parent, name);
-      const isOver = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
-      return isOver ? [] : [{name, run, stream, document}];
+      const isDone = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
+      return isDone ? [] : [{name, run, stream, document}];
     });
   }
 
-  /** Sends what unfinished streams need from an operator: a budget, slots, a resume, or a retry. */
-  care(): void {
+  /** Sends the messages that unfinished streams need: a budget, slots, a resume, or a retry. */
+  intervene(): void {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
     const {config, store, tpus} = this.#context;
     const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
-    // A stream that is bound to a slot waits for a pool that has the slot.
+    // A stream with fixed affinity needs a pool that has its slot.
     const workers_per_zone = this.#context.isWide ? WIDE_SLOTS : 1;
     const zones = [...tpus.zones.keys()];
     const isSmall = pool.workers_per_zone < workers_per_zone || pool.zones.length < zones.length;
     if (pool.budget_usd !== null || (isSmall && (this.#context.isWide || pool.workers_per_zone === 0)))
-      this.#say({action: 'scale', budget_usd: null, workers_per_zone, zones});
+      this.#send({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
-      if (store.peek(paths.worker(name))?.held) this.#say({action: 'recreate', worker: name});
-    // No message raises the budget of a month: its deployment does.
+      if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
+    // Only a deployment changes the month budget: no message does.
     config.ceilings.max_budget_usd = null;
-    for (const run of new Set(unfinished.map(({run}) => run))) this.#revive(run);
+    for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#context.objects.info(name);
-      if (typeof document?.blocked_reason === 'string') this.#say({action: 'rebuild', run});
-      else if (document?.status === 'failed') this.#tryAgain(name, run, stream);
-      else if (document?.generation !== info?.generation) this.#say({action: 'start', run});
+      if (typeof document?.blocked_reason === 'string') this.#send({action: 'rebuild', run});
+      else if (document?.status === 'failed') this.#retry(name, run, stream);
+      else if (document?.generation !== info?.generation) this.#send({action: 'start', run});
     }
   }
 
-  #revive(run: string): void {
+  #unpause(run: string): void {
     const found = this.#context.store.peek(paths.run(run));
-    if (found && found.budget_usd !== null) this.#say({action: 'configure', run, budget_usd: null});
-    if (found?.status === 'paused') this.#say({action: 'resume', run});
+    if (found && found.budget_usd !== null) this.#send({action: 'configure', run, budget_usd: null});
+    if (found?.status === 'paused') this.#send({action: 'resume', run});
   }
 
-  /** Retries a stream, or drops each of its contents in turn: only one content fits the stored shards. */
-  #tryAgain(name: string, run: string, stream: string): void {
+  /** Retries a stream, or drops each of its contents in turn, because the stored shards match only one content. */
+  #retry(name: string, run: string, stream: string): void {
     const contents = this.#context.streams.get(name) ?? [];
-    const tries = this.#tries.get(name) ?? 0;
-    this.#tries.set(name, tries + 1);
-    const content = contents[tries % contents.length] ?? '';
-    if (contents.length === 1 && this.#context.chance.happens(0.5)) this.#say({action: 'retry', run, stream});
+    const retries = this.#retries.get(name) ?? 0;
+    this.#retries.set(name, retries + 1);
+    const content = contents[retries % contents.length] ?? '';
+    if (contents.length === 1 && this.#context.chance.happens(0.5))
+      this.#send({action: 'retry', run, stream});
     else this.#drop(name, content);
   }
 }

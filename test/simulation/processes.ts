@@ -1,4 +1,4 @@
-/** The instances of the functions. An instance may die at any call, and two instances may know different facts. */
+/** The instances of the functions. An instance may crash at any call, and each instance has its own memory. */
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -10,17 +10,17 @@ import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
 
 const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
-/** Verbs whose permission may be taken away. */
+/** Verbs whose permission an operator may remove. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
-/** An instance of a function. A dead instance never finishes its calls. */
+/** An instance of a function. The calls of a dead instance never end. */
 export type Process = {
   name: string;
   isDead: boolean;
   skew_ms: number;
   code: Code;
   memory: Memory;
-  /** Ticks run in one instance, and in a second instance during a deployment. */
+  /** The tick queue of the instance. Ticks run in one instance, and during a deployment in two. */
   ticks?: TickQueue;
 };
 
@@ -31,7 +31,7 @@ export class Processes {
   #instances: Process[] = [];
   #count = 0;
   #ticking: Process | undefined;
-  /** Instances in the middle of a tick. */
+  /** Instances with a running tick. */
   readonly #inTick = new Set<Process>();
   calls_made = 0;
 
@@ -41,7 +41,7 @@ export class Processes {
     this.#publish = publish;
   }
 
-  /** An instance that lives, or a new one. */
+  /** Returns a living instance or a new one. */
   instance(): Process {
     const {chance, faults} = this.#context;
     this.#instances = this.#instances.filter(({isDead}) => !isDead);
@@ -50,13 +50,13 @@ export class Processes {
     const skew_ms = Math.round(chance.between(-1, 1) * faults.skew_s * 1000);
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
-    const name = `instance ${this.#count}${code === this.#codes.today ? '' : ' (tomorrow)'}`;
+    const name = `instance ${this.#count}${code === this.#codes.current ? '' : ' (next release)'}`;
     const process: Process = {name, isDead: false, skew_ms, memory: newMemory(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
 
-  /** The instance of on-tick; now and then a new instance beside it, as during a deployment. */
+  /** Returns the instance of on-tick. Sometimes starts a new one while the old one still runs, as a deployment does. */
   tickInstance(): Process {
     const {chance, isCalm} = this.#context;
     const isDeployed = !isCalm && chance.happens(0.03);
@@ -66,16 +66,16 @@ export class Processes {
 
   /** During a rollout each new instance runs one of two releases. In the calm all new instances run the next release. */
   #code(): Code {
-    const {today, tomorrow} = this.#codes;
-    if (!tomorrow) return today;
-    return this.#context.isCalm || this.#context.strikes('rollout') ? tomorrow : today;
+    const {current, next} = this.#codes;
+    if (!next) return current;
+    return this.#context.isCalm || this.#context.strikes('rollout') ? next : current;
   }
 
   killAll(): void {
     for (const process of this.#instances) process.isDead = true;
   }
 
-  /** The dependencies of the process, on behalf of `actor`. */
+  /** The dependencies of the process for calls that `actor` causes. */
   deps(process: Process, actor?: Actor): Deps {
     const context = this.#context;
     const call = this.calls(process, actor);
@@ -94,22 +94,22 @@ export class Processes {
     };
   }
 
-  /** Asks an instance of worker-api, as the request of a worker does. */
+  /** Sends a ping to an instance of worker-api, on the same path as the requests of workers. */
   async #ping(call: Call): Promise<void> {
     await call('ping', () => {
-      if (this.#context.isApiOut) throw new Error('worker-api is away');
+      if (this.#context.isApiOut) throw new Error('worker-api is unavailable');
     });
     const process = this.instance();
     let answered = 0;
     const asking = askWorkerApi(process.code.workerApi, this.deps(process), {action: 'ping'}, status => {
       answered = status;
     });
-    // An instance that dies answers nothing.
+    // A crashed instance sends no answer.
     await Promise.race([asking, this.#rejectAfter(MINUTE_MS)]);
     if (answered !== 200) throw new Error(`worker-api answered ${answered}`);
   }
 
-  /** The queue of the instance, whose ticks the invariants watch. */
+  /** The tick queue of the instance, with calls of the invariants at the start and the end of each tick. */
   #ticksOf(process: Process): TickQueue {
     if (process.ticks) return process.ticks;
     const {clockwork, invariants} = this.#context;
@@ -120,12 +120,12 @@ export class Processes {
     const request = queue.request.bind(queue);
     queue.request = (source, tick) =>
       request(source, async () => {
-        const begun = invariants.onTickBegun();
+        const started = invariants.onTickStarted();
         if ([...this.#inTick].some(other => other !== process && !other.isDead))
           this.#context.see('at the same time: two ticks');
         this.#inTick.add(process);
         await tick().finally(() => this.#inTick.delete(process));
-        invariants.onTickEnded(begun);
+        invariants.onTickEnded(started);
       });
     process.ticks = queue;
     return queue;
@@ -135,7 +135,7 @@ export class Processes {
     return new Promise((_, reject) => this.#context.after(ms, () => reject(new Error('no answer'))));
   }
 
-  /** At every call of a service its caller may die, the service may refuse, or the answer may get lost. */
+  /** At every call of a service the caller may crash, the service may refuse, or the answer may be lost. */
   calls(process: Process, actor?: Actor): Call {
     const context = this.#context;
     return (verb, effect) =>
@@ -143,7 +143,7 @@ export class Processes {
         context.after(this.latency(), () => {
           if (process.isDead) return;
           this.calls_made += 1;
-          if (this.#dies(process, this.calls_made, `before ${verb}`)) return;
+          if (this.#crashes(process, this.calls_made, `before ${verb}`)) return;
           const isOut = context.isStoreOut && STORE_VERBS.includes(verb);
           if (isOut || verb === context.refused || context.strikes('refusal')) {
             reject(new Error(`${verb} is unavailable`));
@@ -159,22 +159,22 @@ export class Processes {
             answer = () => reject(error);
           }
           context.invariants.actor = undefined;
-          if (this.#dies(process, this.calls_made + 0.5, `after ${verb}`)) return;
+          if (this.#crashes(process, this.calls_made + 0.5, `after ${verb}`)) return;
           if (context.strikes('silence')) return reject(new Error(`the answer of ${verb} was lost`));
           answer();
         });
       });
   }
 
-  #dies(process: Process, call: number, where: string): boolean {
+  #crashes(process: Process, call: number, where: string): boolean {
     const context = this.#context;
     const {crashes} = context.options;
-    const isDangerous = where === 'before publish' || (where === 'after commit' && context.isDangerous);
-    const dies = crashes
+    const isCritical = where === 'before publish' || (where === 'after commit' && context.isDangerous);
+    const isCrash = crashes
       ? crashes.has(call)
-      : context.strikes('crash') || (isDangerous && context.strikes('aim'));
-    if (!dies) return false;
-    context.note(() => `${process.name} dies ${where}`);
+      : context.strikes('crash') || (isCritical && context.strikes('aim'));
+    if (!isCrash) return false;
+    context.note(() => `${process.name} crashes ${where}`);
     process.isDead = true;
     return true;
   }

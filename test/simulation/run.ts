@@ -1,4 +1,4 @@
-/** Runs many seeds: a thread for each core, and one sum of their coverage. */
+/** Runs many seeds, with a thread for each core, and sums up the results. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
 import {SIMPLER} from './context.ts';
@@ -20,7 +20,7 @@ export type Report = {
   /** Milliseconds in all worlds, and in the wide ones. */
   ms: number;
   wide_ms: number;
-  /** Worlds in which it happened, and how often it happened in all of them. */
+  /** By event: the worlds that had it, and its count in all worlds. */
   seen: Seen;
   violations: {seed: number; violation: string}[];
 };
@@ -31,18 +31,18 @@ export type Search = {
   without?: string[];
   /** The name of one of MISTAKES. */
   mistake?: string;
-  /** Ends at the first violation. */
+  /** Stops at the first violation. */
   untilFound?: boolean;
   threads?: number;
-  onProgress?: (sofar: Report) => void;
+  onProgress?: (total: Report) => void;
 };
 
-const NOTHING = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
+const ZERO = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
 
 export async function runSeeds(search: Search): Promise<Report> {
   const {first, seeds, without = [], mistake, untilFound = false, onProgress = () => {}} = search;
   const threads = Math.min(search.threads ?? availableParallelism(), seeds);
-  const total: Report = {...NOTHING, seen: {}, violations: []};
+  const total: Report = {...ZERO, seen: {}, violations: []};
   const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
     const share: Share = {first: first + thread, step: threads, end: first + seeds, without, mistake};
@@ -75,7 +75,7 @@ function add(total: Report, report: Report): void {
 
 export type Case = {seed: number; without: string[]; violation: string};
 
-/** Leaves out each part of a world that its violation does not need. */
+/** Makes a broken world smaller: leaves out every part and fault that the violation does not need. */
 export async function shrink(seed: number): Promise<Case | undefined> {
   let found = (await simulate(seed)).violation;
   if (found === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The Store in memory, with optimistic transactions over versions. Each read and each commit is an event of its own. */
+/** The Store in memory, with optimistic transactions over versions. Each read and each commit is one event. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
 import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -8,26 +8,26 @@ type Entry = {data: Document; version: number};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
 
 const ATTEMPTS = 5;
-/** Attempts of a transaction to get a lock. */
-const MOST_WAITS = 100;
+/** The most attempts of a transaction to get a lock. */
+const MAX_WAITS = 100;
 /** The time after which a transaction of a dead process loses its locks. */
 const LOCK_MS = 20_000;
 
-/** The longest transaction of Firestore. */
+/** The longest duration of a transaction in Firestore. */
 const TRANSACTION_MS = 270_000;
 
 export class SimStore {
   readonly #clockwork: Clockwork;
   readonly #entries = new Map<string, Entry>();
-  /** The documents of each collection in the order of their ids; undefined after a commit. */
+  /** The documents of each collection in the order of their ids. `stored` is undefined after a commit. */
   readonly #collections = new Map<string, {paths: Set<string>; stored: Stored[] | undefined}>();
   #versions = 0;
-  /** A transaction locks each document that it reads, and another waits for it, as Firestore's do. */
+  /** True if a transaction locks each document that it reads, as in Firestore. Other transactions wait for the lock. */
   isPessimistic = false;
   readonly #locks = new Map<string, {owner: object; until: number}>();
-  /** Called for every document of a commit. */
+  /** Called for each document of a commit. */
   onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
-  /** Called with the documents of a commit when all of them are written. */
+  /** Called with the paths of a commit after all its documents are written. */
   onCommitted: (paths: readonly string[]) => void = () => {};
 
   constructor(clockwork: Clockwork) {
@@ -53,7 +53,7 @@ export class SimStore {
     this.#collections.clear();
   }
 
-  /** The Store of one caller. */
+  /** The Store as one caller sees it. */
   through(call: Call): Store {
     return {
       get: path => call('get', () => this.#read(path)),
@@ -96,8 +96,8 @@ export class SimStore {
     for (let attempt = 1; ; attempt++) {
       const seen = new Map<string, number>();
       const writes: Write[] = [];
-      const began = this.#clockwork.now;
-      const isInTime = () => this.#clockwork.now - began <= TRANSACTION_MS;
+      const started = this.#clockwork.now;
+      const isBeforeDeadline = () => this.#clockwork.now - started <= TRANSACTION_MS;
       const owner = {};
       const tx: Transaction = {
         get: async path => {
@@ -113,23 +113,26 @@ export class SimStore {
       };
       try {
         const result = await work(tx);
-        if (await call('commit', () => isInTime() && this.#commit(seen, writes))) return result;
+        if (await call('commit', () => isBeforeDeadline() && this.#commit(seen, writes))) return result;
       } catch (error) {
         if (!(error instanceof Contention) || attempt === ATTEMPTS) throw error;
       } finally {
         for (const [path, lock] of this.#locks) if (lock.owner === owner) this.#locks.delete(path);
       }
-      if (attempt === ATTEMPTS) throw new Contention(`a transaction lost ${ATTEMPTS} times against others`);
+      if (attempt === ATTEMPTS)
+        throw new Contention(
+          `a transaction failed ${ATTEMPTS} times because other transactions committed first`,
+        );
     }
   }
 
-  /** Waits until no other transaction has the document. Two transactions that wait for each other lose. */
+  /** Waits until no other transaction locks the document. Two transactions in a deadlock both fail. */
   async #lock(call: Call, path: string, owner: object): Promise<void> {
     if (!this.isPessimistic) return;
     for (let waits = 0; ; waits++) {
       const lock = this.#locks.get(path);
       if (!lock || lock.owner === owner || lock.until < this.#clockwork.now) break;
-      if (waits === MOST_WAITS) throw new Contention(`${path} is locked by another transaction`);
+      if (waits === MAX_WAITS) throw new Contention(`${path} is locked by another transaction`);
       await call('wait for a lock', () => {});
     }
     this.#locks.set(path, {owner, until: this.#clockwork.now + LOCK_MS});
@@ -139,7 +142,7 @@ export class SimStore {
     for (const [path, version] of seen) if ((this.#entries.get(path)?.version ?? 0) !== version) return false;
     for (const write of writes)
       if (write.kind === 'create' && this.#entries.has(write.path))
-        throw new AlreadyExists(`${write.path} is there already`);
+        throw new AlreadyExists(`${write.path} already exists`);
     for (const write of writes) {
       const {path} = write;
       const before = this.#entries.get(path)?.data;

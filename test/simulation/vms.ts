@@ -1,4 +1,4 @@
-/** The VMs of nodes: they boot, ask worker-api over a bad network, and are lost in every known manner. */
+/** The VMs of nodes boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -6,15 +6,15 @@ import {newMemory} from '../support/deps.ts';
 import {type Answer, FakeAgent} from '../support/fake-agent.ts';
 import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
 import {askWorkerApi} from '../support/function-calls.ts';
-import {AgentLife, RETRY_MS} from './agent.ts';
+import {AgentLoop, RETRY_MS} from './agent.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
-import type {Said} from './invariants/violations.ts';
+import type {WorkerRequest} from './invariants/violations.ts';
 import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
-export const ILL = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
-/** Symptoms of nodes that work. */
+export const UNHEALTHY = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
+/** Symptoms that a working node can have. */
 export const SYMPTOMS = [
   'LOW_MEMORY',
   'OUT_OF_MEMORY',
@@ -22,10 +22,10 @@ export const SYMPTOMS = [
   'EXECUTE_TIMED_OUT',
   'PROJECT_ABUSE',
 ];
-/** States of a node that Google repairs or moves. */
-export const PASSING = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
+/** States of a node during a repair or a move by Google. */
+export const TRANSIENT = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
-/** `cut` says from when until when its network is away, beside the network of its zone. */
+/** `cut` is the time without a network of its own. The network of its zone may also be down. */
 type Machine = {process: Process; agent: FakeAgent; cut: {zone: string; from: number; to: number}};
 
 export class Vms {
@@ -49,10 +49,10 @@ export class Vms {
     this.#planLoss(node);
     const isStuck = context.strikes('stillborn');
     if (isStuck && chance.happens(0.5)) return;
-    const isBad = context.strikes('bad_host');
-    if (isBad) this.#show(node, 'MESH_BUILD_FAIL');
+    const isBadHost = context.strikes('bad_host');
+    if (isBadHost) this.#addSymptom(node, 'MESH_BUILD_FAIL');
     const incarnation = Number(node.metadata['gleaner-incarnation']);
-    const code = this.#codes.today;
+    const code = this.#codes.current;
     const process: Process = {
       name: `${node.name}#${incarnation}`,
       isDead: false,
@@ -67,13 +67,13 @@ export class Vms {
     const sleep = (ms: number) =>
       new Promise<void>(resolve => context.after(ms * drift, () => process.isDead || resolve()));
     const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
-    const agent = new FakeAgent(node.name, incarnation, body => this.#ask(process, cut, body), objects);
-    const life = new AgentLife(agent, {
+    const agent = new FakeAgent(node.name, incarnation, body => this.#request(process, cut, body), objects);
+    const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),
       setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
-        if (isBad)
+        if (isBadHost)
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
         return context.strikes('machine_fault') ? 'the disk is full' : null;
       },
@@ -82,10 +82,10 @@ export class Vms {
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
       context.see('at the same time: a second machine of a slot');
     this.#vms.set(node, {process, agent, cut});
-    void life.live();
+    void loop.run();
   }
 
-  /** An extractor may hang or die alone: its agent goes on with heartbeats and stores nothing. */
+  /** The extractor may hang or crash alone. Then its agent still sends heartbeats, but stores nothing. */
   #extractorCalls(machine: Process, cut: Machine['cut']): Call {
     const extractor = {...machine};
     const call = this.#functions.calls(extractor);
@@ -100,36 +100,36 @@ export class Vms {
     const {chance, faults} = this.#context;
     if (faults.preemption > 0) {
       const hours = -Math.log(1 - chance.next()) / faults.preemption;
-      this.#context.after(hours * 60 * MINUTE_MS, () => this.#isThere(node) && this.#take(node));
+      this.#context.after(hours * 60 * MINUTE_MS, () => this.#exists(node) && this.#preempt(node));
     }
     if (this.#context.strikes('ill'))
-      this.#context.after(this.#context.minutes(0, 20), () => this.#fallIll(node));
+      this.#context.after(this.#context.minutes(0, 20), () => this.#makeUnhealthy(node));
     if (!this.#context.strikes('repair')) return;
     this.#context.after(this.#context.minutes(1, 20), () => {
-      if (!this.#isThere(node) || node.state !== 'READY') return;
-      this.#context.tpus.turn(node, chance.pick(PASSING));
+      if (!this.#exists(node) || node.state !== 'READY') return;
+      this.#context.tpus.turn(node, chance.pick(TRANSIENT));
       if (chance.happens(0.3)) {
         this.#end(node, 'its repair never ends');
         return;
       }
       this.#context.after(this.#context.minutes(1, 15), () => {
-        if (PASSING.includes(node.state)) this.#context.tpus.turn(node, 'READY');
+        if (TRANSIENT.includes(node.state)) this.#context.tpus.turn(node, 'READY');
       });
     });
   }
 
-  /** Cloud TPU reports a bad health of a node that works. */
-  #fallIll(node: FakeNode): void {
-    if (!this.#isThere(node)) return;
-    node.health = this.#context.chance.pick(ILL);
+  /** Cloud TPU reports bad health of a working node. */
+  #makeUnhealthy(node: FakeNode): void {
+    if (!this.#exists(node)) return;
+    node.health = this.#context.chance.pick(UNHEALTHY);
     this.#context.see(`a node is reported: ${node.health}`);
-    this.#show(node, this.#context.chance.pick(SYMPTOMS));
+    this.#addSymptom(node, this.#context.chance.pick(SYMPTOMS));
     this.#context.after(this.#context.minutes(1, 15), () => {
       node.health = 'HEALTHY';
     });
   }
 
-  #show(node: FakeNode, symptom: string): void {
+  #addSymptom(node: FakeNode, symptom: string): void {
     node.symptoms.push({symptom, details: '', created_at: iso(this.#context.clockwork.now)});
     this.#context.see(`a node is reported: ${symptom}`);
   }
@@ -140,7 +140,7 @@ export class Vms {
     return (isOwn || this.#context.cutZones.has(zone)) && !this.#context.isCalm;
   }
 
-  #isThere(node: FakeNode): boolean {
+  #exists(node: FakeNode): boolean {
     return this.#context.tpus.nodes.get(node.name) === node && !this.#context.isCalm;
   }
 
@@ -148,13 +148,13 @@ export class Vms {
   preemptZone(zone: string): void {
     for (const node of this.#context.tpus.nodes.values())
       if (node.zone === zone && node.state === 'READY')
-        this.#context.after(this.#context.minutes(0, 1), () => this.#isThere(node) && this.#take(node));
+        this.#context.after(this.#context.minutes(0, 1), () => this.#exists(node) && this.#preempt(node));
   }
 
-  #take(node: FakeNode): void {
+  #preempt(node: FakeNode): void {
     const context = this.#context;
     if (context.faults.preemption > 0) context.see('fault: preemption');
-    context.note(() => `${node.name} is preempted or deleted`);
+    context.note(() => `${node.name} is preempted`);
     if (context.strikes('notice')) void this.#vms.get(node)?.agent.preempted();
     if (context.strikes('vanish')) {
       context.tpus.remove(node);
@@ -165,19 +165,19 @@ export class Vms {
       return;
     }
     context.after(context.chance.between(0, 30_000), () => {
-      if (!this.#isThere(node) || node.state === 'DELETING') return;
+      if (!this.#exists(node) || node.state === 'DELETING') return;
       context.tpus.turn(node, context.chance.pick(TAKEN));
       context.tpus.suspend(node);
       this.#end(node, node.state);
     });
   }
 
-  /** Stops the machine of a node, at once or after minutes without its node. */
+  /** Stops the machine of a node, at once or minutes after the loss of the node. */
   #end(node: FakeNode, why: string): void {
     const machine = this.#vms.get(node);
     if (!machine) return;
     this.#vms.delete(node);
-    this.#context.note(() => `${node.name} ends: ${why}`);
+    this.#context.note(() => `the machine of ${node.name} stops: ${why}`);
     const end = () => {
       machine.process.isDead = true;
     };
@@ -186,8 +186,8 @@ export class Vms {
     this.#context.after(isZombie ? this.#context.minutes(1, 25) : 0, end);
   }
 
-  /** Sends a request over the network. The request and its answer may be late or lost, and the function may die. */
-  #ask(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
+  /** Sends a request over the network. The request and its answer may be late or lost, and the function may crash. */
+  #request(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
     const context = this.#context;
     return new Promise(resolve => {
       // A settled promise ignores a second answer.
@@ -197,21 +197,21 @@ export class Vms {
         if (from.isDead && !isLate) return;
         const isCut = this.#isCut(cut);
         if (isCut || context.isApiOut || context.strikes('refusal')) answer({status: 503, body: {}});
-        else this.#serve(body, answer);
+        else this.#handle(body, answer);
       });
       context.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
     });
   }
 
-  #serve(body: object, answer: (given: Answer) => void): void {
+  #handle(body: object, answer: (given: Answer) => void): void {
     const context = this.#context;
     const process = this.#functions.instance();
-    context.note(() => `${process.name} is asked ${JSON.stringify(body)}`);
-    context.invariants.onAsked(body as Said);
-    const deps = this.#functions.deps(process, {said: body as Said});
-    askWorkerApi(process.code.workerApi, deps, body, (status, said) => {
-      context.invariants.onAnswer(body as Said, status, said as Document);
-      if (!context.strikes('silence')) answer({status, body: said as Document});
+    context.note(() => `${process.name} receives ${JSON.stringify(body)}`);
+    context.invariants.onRequest(body as WorkerRequest);
+    const deps = this.#functions.deps(process, {request: body as WorkerRequest});
+    askWorkerApi(process.code.workerApi, deps, body, (status, answered) => {
+      context.invariants.onAnswer(body as WorkerRequest, status, answered as Document);
+      if (!context.strikes('silence')) answer({status, body: answered as Document});
     }).catch(error => {
       context.note(() => `${process.name} fails: ${error.message}`);
       context.invariants.onFailure(error);
@@ -220,7 +220,7 @@ export class Vms {
   }
 }
 
-/** Calls that are repeated until they are answered. */
+/** Repeats each call until it succeeds. */
 function repeated(call: Call, sleep: (ms: number) => Promise<void>): Call {
   return async (verb, effect) => {
     for (;;) {

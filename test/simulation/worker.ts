@@ -1,4 +1,4 @@
-/** One thread's share of the seeds; with a mistake planted, if there is one, before anything else is loaded. */
+/** Runs the seeds of one thread. A given mistake is planted before the control plane is loaded. */
 import {parentPort, workerData} from 'node:worker_threads';
 import {MISTAKES, plant} from './mistakes.ts';
 import type {Report, Share} from './run.ts';
@@ -10,13 +10,13 @@ const {simulate} = await import('./world.ts');
 
 const REPORT_EVERY = 50;
 
-const NOTHING = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
+const ZERO = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
 
-let report: Report = {...NOTHING, seen: {}, violations: []};
+let report: Report = {...ZERO, seen: {}, violations: []};
 for (let seed = first; seed < end; seed += step) {
-  const began = performance.now();
+  const started = performance.now();
   const outcome = await simulate(seed, {without: new Set(without)});
-  const ms = performance.now() - began;
+  const ms = performance.now() - started;
   report.ms += ms;
   if (outcome.isWide) report.wide_ms += ms;
   report.ticks += outcome.ticks;
@@ -29,5 +29,5 @@ for (let seed = first; seed < end; seed += step) {
   if (outcome.violation) report.violations.push({seed, violation: outcome.violation});
   if (report.seeds < REPORT_EVERY && !outcome.violation && seed + step < end) continue;
   parentPort?.postMessage(report);
-  report = {...NOTHING, seen: {}, violations: []};
+  report = {...ZERO, seen: {}, violations: []};
 }

@@ -1,11 +1,11 @@
 /**
- * One world from one seed: the real functions over simulated services, operators who drop streams and send messages, a storm of faults,
- * and a calm in which all work must end.
+ * Simulates one world from one seed: the real functions, simulated services, and operators who drop streams and send messages.
+ * The first phase of a world, the storm, has faults. The second phase, the calm, has none. All work must end in it.
  */
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
-import {TODAY, tomorrow, withSmallPages} from './code.ts';
+import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {CALM, drawFaults} from './faults.ts';
@@ -14,12 +14,12 @@ import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** All work must end within so many minutes after the last fault. */
+/** The longest calm. All work must end in it. */
 const CALM_MINUTES = 240;
-/** The minutes between two checks of an operator. */
-const CARE_MINUTES = 15;
-/** A world that rests for so many minutes has ended. */
-const REST_MINUTES = 10;
+/** The minutes between two interventions of an operator in the calm. */
+const INTERVENTION_MINUTES = 15;
+/** A world that is idle for this many minutes has ended. */
+const IDLE_MINUTES = 10;
 
 export type Outcome = {
   seed: number;
@@ -40,8 +40,8 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   context.faults = context.storm;
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
-    today: context.isWide ? await withSmallPages() : TODAY,
-    tomorrow: context.faults.rollout > 0 ? await tomorrow() : undefined,
+    current: context.isWide ? await loadSmallPages() : CURRENT_CODE,
+    next: context.faults.rollout > 0 ? await loadNextRelease() : undefined,
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
@@ -51,7 +51,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.onDeleted(name);
-  tpus.onAskedFor = request => invariants.onAskedFor(request);
+  tpus.onAskedFor = request => invariants.onNodeRequest(request);
   tpus.onDeleted = node => invariants.onNodeDeleted(node);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
@@ -65,29 +65,29 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   operators.planForeign();
   operators.planStray();
   changeFaults(context, vms);
-  delivery.beat();
+  delivery.startScheduler();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   let isLost = false;
-  const loseStore = () => {
+  const loseDatabase = () => {
     if (isLost || context.isCalm) return;
     isLost = true;
     context.note(() => 'the database is lost');
     store.wipe();
     invariants.onWipe();
-    // A lost database restarts no instance, and perhaps no operator has noticed.
+    // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
     if (chance.happens(0.25)) delivery.processes.killAll();
     operators.planRecovery();
     if (context.faults.partition > 0) cutZone(context);
   };
   if (context.strikes('wipe')) {
-    context.after(chance.between(0.2, 0.8) * storm_ms, loseStore);
-    // The worst moment: all work is done, and only the documents know of the nodes that are left.
+    context.after(chance.between(0.2, 0.8) * storm_ms, loseDatabase);
+    // The worst time is after the end of all work, when nodes remain that only the documents record.
     store.onCommit = (path, before, after) => {
       onCommit(path, before, after);
       const isDone =
         after?.status === 'completed' && before?.status === 'active' && path.split('/').length === 2;
       if (isDone && store.collection('runs').every(({data}) => data.status === 'completed'))
-        context.after(0, loseStore);
+        context.after(0, loseDatabase);
     };
   }
   const isBroken = () => invariants.violation !== undefined;
@@ -101,17 +101,17 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   invariants.onOutage(false);
   tpus.removeForeign();
   tpus.openZones();
-  for (let minutes = CARE_MINUTES; minutes < CALM_MINUTES; minutes += CARE_MINUTES)
-    context.after(minutes * MINUTE_MS, () => operators.care());
-  const isAtRest = () =>
+  for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
+    context.after(minutes * MINUTE_MS, () => operators.intervene());
+  const isIdle = () =>
     delivery.underway === 0 &&
     tpus.names().length === 0 &&
     operators.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
-  let restsSince = Number.POSITIVE_INFINITY;
+  let idleSince = Number.POSITIVE_INFINITY;
   await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
-    restsSince = isAtRest() ? Math.min(restsSince, clockwork.now) : Number.POSITIVE_INFINITY;
-    return isBroken() || clockwork.now - restsSince > REST_MINUTES * MINUTE_MS;
+    idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
+    return isBroken() || clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
   });
   if (!isBroken()) invariants.atTheEnd(delivery.underway);
   return {
@@ -126,7 +126,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   };
 }
 
-/** Draws the outages of zones and services anew every few minutes. */
+/** Draws the outages of zones and services again every few minutes. */
 function changeFaults(context: Context, vms: Vms): void {
   if (context.isCalm) return;
   for (const [name, zone] of context.tpus.zones) {
@@ -146,7 +146,7 @@ function changeFaults(context: Context, vms: Vms): void {
   context.after(context.minutes(3, 12), () => changeFaults(context, vms));
 }
 
-/** Cuts a zone with nodes off until the calm: no document knows its nodes. */
+/** Makes a zone unreachable until the calm, preferably a zone with nodes, whose documents are lost. */
 function cutZone({chance, tpus}: Context): void {
   const zone = chance.pick([
     ...[...tpus.nodes.values()].map(node => tpus.zone(node.zone)),
@@ -155,7 +155,7 @@ function cutZone({chance, tpus}: Context): void {
   Object.assign(zone, {isDark: true, unreachable: true});
 }
 
-const TOLD = [
+const TRACED_FIELDS = [
   'phase',
   'status',
   'incarnation',
@@ -171,6 +171,8 @@ const TOLD = [
 function describe(document: Document | undefined): string {
   if (!document) return 'deleted';
   return JSON.stringify(
-    Object.fromEntries(TOLD.filter(field => field in document).map(field => [field, document[field]])),
+    Object.fromEntries(
+      TRACED_FIELDS.filter(field => field in document).map(field => [field, document[field]]),
+    ),
   );
 }

@@ -9,21 +9,21 @@ const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 300);
 const kept: Case[] = JSON.parse(readFileSync(new URL('./regressions.json', import.meta.url), 'utf8'));
 
 describe('simulated worlds', () => {
-  it(`${SEEDS} of them lose nothing, double nothing, leave nothing, and show every state and fault`, async () => {
+  it(`${SEEDS} worlds lose no work, repeat no work, leave no node, and show every state and fault`, async () => {
     const {violations, seeds, seen} = await runSeeds({first: 0, seeds: SEEDS});
     const replay = violations.map(
       ({seed, violation}) => `npm run simulate -- --seed ${seed} --trace: ${violation}`,
     );
     assert.deepEqual([seeds, replay], [SEEDS, []]);
-    if (SEEDS >= 5000) assert.deepEqual(gaps(seen), [], 'no world showed these');
+    if (SEEDS >= 5000) assert.deepEqual(gaps(seen), [], 'no world showed these states and faults');
   }).timeout(14_400_000);
 
   for (const {seed, without, violation} of kept)
-    it(`seed ${seed}, which broke once (${violation}), holds`, async () => {
+    it(`seed ${seed} holds, which broke before: ${violation}`, async () => {
       assert.equal((await simulate(seed, {without: new Set(without)})).violation, undefined);
     });
 
-  it('a seed is the same world every time', async () => {
+  it('one seed gives the same world every time', async () => {
     const [one, two] = [await simulate(7, {trace: true}), await simulate(7, {trace: true})];
     assert.deepEqual(one, two);
     assert.ok(one.trace.length > 50);

@@ -1,14 +1,14 @@
-/** Every document ends when it should, and keeps the fields that the next release has written. */
+/** Checks that short-lived documents expire, and that documents keep the fields of the next release. */
 import type {Document} from '../../../shared/ports.ts';
-import {COUNTED_TOMORROW} from '../code.ts';
+import {NEXT_RELEASE_COUNTERS} from '../code.ts';
 import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import type {Violations} from './violations.ts';
 
-const A_WEEK_MS = 7 * 86_400_000;
+const WEEK_MS = 7 * 86_400_000;
 
-/** Kinds of documents whose number only grows, so each document must have an end. */
-const PASSING = ['events', 'control', 'workers/attempts'];
+/** Kinds of documents whose number only grows, so each document must have an expiry. */
+const EXPIRING = ['events', 'control', 'workers/attempts'];
 
 export class Documents {
   readonly #context: Context;
@@ -20,28 +20,28 @@ export class Documents {
   }
 
   onCommit(kind: string, path: string, before: Document | undefined, after: Document): void {
-    const isKeptFor_ms = Date.parse(String(after.expire_at)) - this.#context.clockwork.now;
+    const kept_ms = Date.parse(String(after.expire_at)) - this.#context.clockwork.now;
     this.#violations.check(
-      !PASSING.includes(kind) || isKeptFor_ms > A_WEEK_MS,
-      () => `${path} is kept until ${after.expire_at}`,
+      !EXPIRING.includes(kind) || kept_ms > WEEK_MS,
+      () => `${path} expires at ${after.expire_at}`,
     );
-    for (const field of COUNTED_TOMORROW)
+    for (const field of NEXT_RELEASE_COUNTERS)
       if (after[field] !== undefined) this.#context.see(`the next release counts: ${field}`);
-    if (before) this.#checkTomorrow(path, before, after);
+    if (before) this.#checkNextReleaseFields(path, before, after);
   }
 
-  /** Today's code keeps what tomorrow's has written. */
-  #checkTomorrow(path: string, before: Document, after: Document): void {
-    for (const field of COUNTED_TOMORROW.filter(field => before[field] !== undefined))
+  /** The current release keeps the fields that the next release wrote. */
+  #checkNextReleaseFields(path: string, before: Document, after: Document): void {
+    for (const field of NEXT_RELEASE_COUNTERS.filter(field => before[field] !== undefined))
       this.#violations.check(
         Number(after[field]) >= Number(before[field]),
-        () => `${path}: tomorrow's ${field} ${before[field]} became ${after[field]}`,
+        () => `${path}: ${field} of the next release changed from ${before[field]} to ${after[field]}`,
       );
     const [held, lease] = [before.lease as Lease | null, after.lease as Lease | null];
     const isSame = held?.granted_by && lease?.epoch === held.epoch;
     this.#violations.check(
       !isSame || lease?.granted_by === held.granted_by,
-      () => `${path}: tomorrow's word in its lease was lost`,
+      () => `${path}: its lease lost the field of the next release`,
     );
   }
 }

@@ -1,54 +1,55 @@
-/** Attribution of failures: charges against a stream, the limit that fails it, and the events that clear them. */
+/** Checks the charges against a stream: failures and faults, their limits, and the events that clear them. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/stream/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
-import type {Said, Violations} from './violations.ts';
+import type {Violations, WorkerRequest} from './violations.ts';
 
-/** The limits that README and DESIGN promise, repeated here so that the code cannot move them. */
+/** The limits in the README, repeated here so that a changed limit in the code is a violation. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
 
 export class FailureAttribution {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** Requests about streams whose shards were all stored already. */
-  readonly #ofWhole = new WeakSet<Said>();
+  /** Requests whose stream had all its shards in the bucket on arrival. */
+  readonly #ofWholeStreams = new WeakSet<WorkerRequest>();
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
     this.#violations = violations;
   }
 
-  onAsked(said: Said): void {
-    const stream = said.lease && this.#context.store.peek(paths.stream(said.lease.run, said.lease.stream));
-    if (stream && isWhole(this.#context, stream)) this.#ofWhole.add(said);
+  onRequest(request: WorkerRequest): void {
+    const stream =
+      request.lease && this.#context.store.peek(paths.stream(request.lease.run, request.lease.stream));
+    if (stream && isWhole(this.#context, stream)) this.#ofWholeStreams.add(request);
   }
 
   onStream(path: string, before: Document, after: Document): void {
-    const {said} = this.#violations;
+    const {request} = this.#violations;
     const holder = this.#context.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
     const known = {
-      isCharge: !said && this.#isCharge(String(after.last_error)),
+      isCharge: !request && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
-      wasWhole: said !== undefined && this.#ofWhole.has(said),
+      wasWhole: request !== undefined && this.#ofWholeStreams.has(request),
     };
-    const breach = breachOf(before as unknown as Stream, after as unknown as Stream, said, known);
+    const breach = breachOf(before as unknown as Stream, after as unknown as Stream, request, known);
     this.#violations.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
   }
 
-  /** A machine is replaced for its own fault, and not for that of its stream. */
-  onEndOfLife(name: string, {cause}: Document): void {
-    const [, said] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
+  /** A worker is replaced for a fault of its machine, never for a failure of its stream. */
+  onIncarnationEnded(name: string, {cause}: Document): void {
+    const [, reason] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
     this.#violations.check(
-      said === undefined || /disk is full|TPU initialization failed/.test(said),
-      () => `${name} is replaced for a failure of its stream: ${said}`,
+      reason === undefined || /disk is full|TPU initialization failed/.test(reason),
+      () => `${name} is replaced for a failure of its stream: ${reason}`,
     );
   }
 
-  /** The silent worker that the stream is charged for ends now. */
+  /** True if the silent worker that the error names is being deleted. */
   #isCharge(last_error: string): boolean {
     const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
     return this.#context.store.peek(paths.worker(name))?.phase === 'deleting';
@@ -56,37 +57,37 @@ export class FailureAttribution {
 }
 
 /**
- * `isCharge`: a silent worker that lost the stream ends now. `death`: the last death of its holder. `wasWhole`: all shards of the
- * stream were stored before the worker said this.
+ * Compares a stream before and after a commit. `isCharge`: a silent worker that lost the stream is being deleted.
+ * `death`: the last death of its holder. `wasWhole`: all shards were stored before the request.
  */
 function breachOf(
   before: Stream,
   after: Stream,
-  said: Said | undefined,
+  request: WorkerRequest | undefined,
   {isCharge, death, wasWhole}: {isCharge: boolean; death: string | null; wasWhole: boolean},
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
-  const given = said?.action === 'release' ? said.outcome : undefined;
-  const isMachines = given === 'failed' && said?.failure?.kind === 'infrastructure';
-  const isOwn = given === 'completed' ? !wasWhole : given === 'failed' && !isMachines;
-  const isSuspect = !said && /has said nothing|has stood still/.test(death ?? '');
-  const hasRestarted = !given && /restarted in the middle of it/.test(after.last_error ?? '');
-  const isBadHost = /TPU initialization failed/.test(said?.failure?.reason ?? '');
-  if (failures > 0 && !(failures === 1 && isOwn)) return 'has a failure that is not its own';
-  if (faults > 0 && !((isMachines && !isBadHost) || isSuspect || isCharge || hasRestarted))
-    return 'is blamed for what it cannot have done';
-  const isGivenBack = before.lease !== null && after.status === 'pending';
-  if (isGivenBack && isOwn && failures === 0) return 'has failed, and no failure is counted';
-  if (isGivenBack && isMachines && !isBadHost && faults === 0)
-    return 'has cost a machine, and no fault is counted';
+  const outcome = request?.action === 'release' ? request.outcome : undefined;
+  const isInfrastructure = outcome === 'failed' && request?.failure?.kind === 'infrastructure';
+  const isOwn = outcome === 'completed' ? !wasWhole : outcome === 'failed' && !isInfrastructure;
+  const isSuspect = !request && /has said nothing|has stood still/.test(death ?? '');
+  const hasRestarted = !outcome && /restarted in the middle of it/.test(after.last_error ?? '');
+  const isBadHost = /TPU initialization failed/.test(request?.failure?.reason ?? '');
+  if (failures > 0 && !(failures === 1 && isOwn)) return 'is charged with a failure that it did not cause';
+  if (faults > 0 && !((isInfrastructure && !isBadHost) || isSuspect || isCharge || hasRestarted))
+    return 'is charged with a fault that it did not cause';
+  const isReleased = before.lease !== null && after.status === 'pending';
+  if (isReleased && isOwn && failures === 0) return 'failed, and no failure is counted';
+  if (isReleased && isInfrastructure && !isBadHost && faults === 0)
+    return 'was released for a machine fault, and no fault is counted';
   if (after.total_shards > before.total_shards && after.faults > 0)
-    return 'stored a shard, and is blamed still';
-  const isTooMuch = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;
+    return 'stored a shard, and keeps its faults';
+  const isOverLimit = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;
   const hasCounted = failures > 0 || faults > 0;
-  // A stream that another worker has by now is judged when that worker ends.
-  if (hasCounted && after.status !== 'in_progress' && isTooMuch !== (after.status === 'failed'))
+  // A stream that another worker holds by now is checked when that worker ends.
+  if (hasCounted && after.status !== 'in_progress' && isOverLimit !== (after.status === 'failed'))
     return `is ${after.status} after ${after.failures} failures and ${after.faults} faults`;
   if (before.status === 'failed' && after.status === 'pending' && after.failures + after.faults > 0)
-    return 'is tried again with what was held against it';
+    return 'is retried with its old failures or faults';
   return undefined;
 }

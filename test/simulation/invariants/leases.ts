@@ -1,33 +1,33 @@
-/** Leases: a stream has a single holder, loses it for a reason, and its worker is informed. */
+/** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
 import {paths} from '../../../shared/domain/names.ts';
 
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
-import type {Said, Violations} from './violations.ts';
+import type {Violations, WorkerRequest} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
 export class Leases {
   readonly #context: Context;
   readonly #violations: Violations;
-  readonly #askedAt = new WeakMap<Said, number>();
+  readonly #receivedAt = new WeakMap<WorkerRequest, number>();
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
     this.#violations = violations;
   }
 
-  onAsked(said: Said): void {
-    this.#askedAt.set(said, this.#context.clockwork.now);
+  onRequest(request: WorkerRequest): void {
+    this.#receivedAt.set(request, this.#context.clockwork.now);
   }
 
   onStream(path: string, before: Document | undefined, after: Document): void {
     const [held, lease] = [before?.lease as Lease | null | undefined, after.lease as Lease | null];
     if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
-    if (held && after.status === 'pending') this.#checkTaken(path, held);
+    if (held && after.status === 'pending') this.#checkRevoked(path, held);
     const isLeased = after.status === 'in_progress';
     this.#violations.check(
       isLeased === (lease !== null),
@@ -41,7 +41,7 @@ export class Leases {
     this.#checkHolder(path, lease, held ?? null);
   }
 
-  /** After a commit, both documents of each lease agree. */
+  /** After a commit, the stream document and the worker document of each lease agree. */
   onCommitted(changed: readonly string[]): void {
     const {store} = this.#context;
     for (const path of changed) {
@@ -68,86 +68,89 @@ export class Leases {
     }
   }
 
-  /** The request of a worker changes its own present lease alone. */
+  /** The request of a worker changes only the lease that this worker holds. */
   #checkActor(path: string, held: Lease, after: Document): void {
-    const {said} = this.#violations;
-    // The first reader of a final shard, or of a shard of other content, ends the stream.
-    if (!said?.lease || said.action === 'lease' || after.status === 'completed') return;
+    const {request} = this.#violations;
+    // Any request that finds the final shard, or a shard of other content, ends the stream.
+    if (!request?.lease || request.action === 'lease' || after.status === 'completed') return;
     const isOwn =
-      said.worker === held.worker &&
-      said.incarnation === held.incarnation &&
-      said.lease.epoch === held.epoch &&
-      path === paths.stream(said.lease.run, said.lease.stream);
+      request.worker === held.worker &&
+      request.incarnation === held.incarnation &&
+      request.lease.epoch === held.epoch &&
+      path === paths.stream(request.lease.run, request.lease.stream);
     this.#violations.check(
       isOwn || /another|other content/.test(String(after.last_error)),
       () =>
-        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed by a request of ${JSON.stringify(said)}`,
+        `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed on the request ${JSON.stringify(request)}`,
     );
   }
 
-  /** A living worker that claimed its lease lately loses it only by its own request or by a message of an operator. */
-  #checkTaken(path: string, held: Lease): void {
+  /** A living worker with a recent claim loses its lease only by its own request or by an operator's message. */
+  #checkRevoked(path: string, held: Lease): void {
     const {clockwork, config, store} = this.#context;
-    if (this.#violations.said || this.#violations.isOrdered) return;
-    // The function that stopped the run may have died before it notified the workers: the tick notifies them.
+    if (this.#violations.request || this.#violations.isForOperator) return;
+    // The function that stopped the run may have crashed before it notified the workers. The tick notifies them.
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
-    const isTheirs = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
-    if (!worker || !isTheirs || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
+    const isHolder = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
+    if (!worker || !isHolder || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
       return;
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
     this.#violations.check(
-      silent_ms > config.lease_s * 1000 - 2 * MOST_SKEW_MS,
-      () => `${path} was taken from ${held.worker}, which claimed it ${silent_ms} ms before`,
+      silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS,
+      () => `${path} was revoked from ${held.worker}, which had claimed it ${silent_ms} ms before`,
     );
   }
 
-  /** A lease goes to the current incarnation of a worker without another lease, and only after the last holder lost it. */
+  /** A lease goes to a current incarnation without another lease, and only after the earlier lease has ended. */
   #checkHolder(path: string, lease: Lease, held: Lease | null): void {
     const isGranted = held?.epoch !== lease.epoch;
     const moved = held && (held.worker !== lease.worker || held.incarnation !== lease.incarnation);
     this.#violations.check(
       !moved || isGranted,
-      () => `${path} went from ${held?.worker} to ${lease.worker} in one epoch`,
+      () => `${path} moved from ${held?.worker} to ${lease.worker} in one epoch`,
     );
     if (!isGranted) return;
-    const {said} = this.#violations;
+    const {request} = this.#violations;
     const run = this.#context.store.peek(path.split('/', 2).join('/'));
     this.#violations.check(
-      said?.action !== 'lease' || run?.status === 'active',
-      () => `${path} was granted to ${lease.worker}, and its run is ${run?.status}`,
+      request?.action !== 'lease' || run?.status === 'active',
+      () => `${path} was leased to ${lease.worker}, and its run is ${run?.status}`,
     );
-    if (said?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), said);
-    if (said?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
+    if (request?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), request);
+    if (request?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
     this.#violations.check(
       !moved,
-      () => `${path} went from ${held?.worker} to ${lease.worker} without being free in between`,
+      () => `${path} moved from ${held?.worker} to ${lease.worker}, and was not pending between`,
     );
     for (const run of this.#context.store.collection('runs'))
       for (const {path: other, data} of this.#context.store.collection(`${run.path}/streams`)) {
-        const theirs = data.lease as Lease | null;
+        const otherLease = data.lease as Lease | null;
         const isTwo =
-          other !== path && theirs?.worker === lease.worker && theirs.incarnation === lease.incarnation;
-        this.#violations.check(!isTwo, () => `${lease.worker} has both ${path} and ${other}`);
+          other !== path &&
+          otherLease?.worker === lease.worker &&
+          otherLease.incarnation === lease.incarnation;
+        this.#violations.check(!isTwo, () => `${lease.worker} holds both ${path} and ${other}`);
       }
   }
 
-  /** A worker gets the content that is in the bucket: it can read no other. */
+  /** A lease names the generation in the bucket, because a worker can read no other. */
   #checkGeneration(path: string): void {
     const {clockwork, objects, storm, store} = this.#context;
     const {object, generation} = store.peek(path) ?? {};
     const info = objects.info(String(object));
-    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     this.#violations.check(
       !info || info.generation === generation || Date.parse(info.created_at) > since,
-      () => `${path} is leased with generation ${generation}, and ${object} has ${info?.generation}`,
+      () =>
+        `${path} is leased with generation ${generation}, and ${object} has generation ${info?.generation}`,
     );
   }
 
-  /** A stream of a run with a higher priority goes first if it was pending for a minute before the request. */
-  #checkPriority(path: string, priority: number, said: Said): void {
+  /** A stream of a run with a higher priority is leased first if it was pending for a minute before the request. */
+  #checkPriority(path: string, priority: number, request: WorkerRequest): void {
     const {store} = this.#context;
-    const since = (this.#askedAt.get(said) ?? 0) - 60_000 - 2 * MOST_SKEW_MS;
+    const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MAX_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const higher = store
       .collection('runs')
@@ -159,53 +162,58 @@ export class Leases {
       .find(stream => stream.data.status === 'pending' && isOld(stream));
     this.#violations.check(
       !first,
-      () => `${path} was granted before ${first?.path}, whose run has a higher priority`,
+      () => `${path} was leased before ${first?.path}, whose run has a higher priority`,
     );
   }
 
   /** The request of a worker changes no document of another worker. */
   onWorker(name: string, before: Document | undefined, after: Document): void {
-    const {said} = this.#violations;
-    // The first reader of a shard of other content revokes the lease of the stream.
-    const same = said?.lease && `${said.lease.run}/${said.lease.stream}`;
+    const {request} = this.#violations;
+    // Any request that finds a shard of other content revokes the lease of the stream.
+    const same = request?.lease && `${request.lease.run}/${request.lease.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
     this.#violations.check(
-      !said || losesSame || (said.worker === name && said.incarnation === after.incarnation),
-      () => `${name}#${after.incarnation} changed by a request of ${said?.worker}#${said?.incarnation}`,
+      !request || losesSame || (request.worker === name && request.incarnation === after.incarnation),
+      () => `${name}#${after.incarnation} changed on a request of ${request?.worker}#${request?.incarnation}`,
     );
   }
 
-  /** Without a budget, an unwanted worker finishes its shard. */
-  onEndOfLife(name: string, {cause_kind, last_phase, work}: Document): void {
+  /** Where no budget is set, a worker at work is never deleted as not needed: it finishes its shard. */
+  onIncarnationEnded(name: string, {cause_kind, last_phase, work}: Document): void {
     const pool = poolOf(this.#context);
-    const isFree = pool.budget_usd === null && pool.version === 0 && !this.#context.hasMonthBudget;
-    const isCut = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
-    const isAnyRunPoor = this.#context.store.collection('runs').some(({data}) => Number(data.version) > 0);
-    this.#violations.check(!isCut || !isFree || isAnyRunPoor, () => `${name} was deleted at work on ${work}`);
+    const isUnlimited = pool.budget_usd === null && pool.version === 0 && !this.#context.hasMonthBudget;
+    const isInterrupted = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
+    const isAnyRunConfigured = this.#context.store
+      .collection('runs')
+      .some(({data}) => Number(data.version) > 0);
+    this.#violations.check(
+      !isInterrupted || !isUnlimited || isAnyRunConfigured,
+      () => `${name} was deleted at work on ${work}`,
+    );
   }
 
-  /** No worker continues under a lease that is over: the answer to a worker agrees with the document of its stream. */
-  onAnswer({action, lease, worker, incarnation}: Said, answer: Document): void {
+  /** No worker continues under a lease that has ended: the answer to a worker agrees with the document of its stream. */
+  onAnswer({action, lease, worker, incarnation}: WorkerRequest, answer: Document): void {
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
     const {store} = this.#context;
     const stream = store.peek(paths.stream(lease.run, lease.stream));
-    const life = store.peek(paths.worker(worker))?.incarnation;
-    const isKnown = life !== undefined && Number(life) >= incarnation;
+    const current = store.peek(paths.worker(worker))?.incarnation;
+    const isKnown = current !== undefined && Number(current) >= incarnation;
     this.#violations.check(
       isKnown || answer.action === 'drain',
-      () => `${worker}#${incarnation} has no document, and continues`,
+      () => `${worker}#${incarnation} has no document, and is answered ${answer.action}`,
     );
-    // A Store that was lost no longer tells the state of the stream.
+    // A Store that was lost no longer has the state of the stream.
     if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
-    // The worker that stored the last shard is answered `continue` until it has released the stream.
+    // The worker that stored the last shard is answered `continue` until it releases the stream.
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
     this.#violations.check(
       isHeld,
       () =>
-        `${worker}#${incarnation} was answered ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
+        `${worker}#${incarnation} is answered ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
     );
   }
 }

@@ -1,4 +1,4 @@
-/** A spent budget creates and keeps no node, and every incarnation is billed for its time, once. */
+/** Checks that a spent budget creates and keeps no node, and that every incarnation is billed once for its time. */
 import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
@@ -8,15 +8,15 @@ import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
-import {isBorn, isUp, workersOf} from './nodes.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
+import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** Age of the facts behind a commit that hangs: a plan of a tick, and a transaction that ends after 270 s. */
+/** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
 const HUNG_MINUTES = 6;
 
-/** Seconds that a bill may differ from the lifetime, besides the difference of two instances' clocks. */
-const MOST_MISCOUNTED_S = 5;
+/** Seconds by which a bill may differ from the lifetime, in addition to the clock skew of two instances. */
+const MAX_ERROR_S = 5;
 
 export function poolOf({config, store}: Context): Pool {
   return (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
@@ -25,8 +25,8 @@ export function poolOf({config, store}: Context): Pool {
 export class Money {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** Minutes for which a budget has been spent. */
-  #poorMinutes = 0;
+  /** Minutes since the budget of the pool or of the month was spent. */
+  #overspentMinutes = 0;
   #isWiped = false;
 
   constructor(context: Context, violations: Violations) {
@@ -36,27 +36,27 @@ export class Money {
 
   onMinute(): void {
     const isSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
-    this.#poorMinutes = isSpent ? this.#poorMinutes + 1 : 0;
+    this.#overspentMinutes = isSpent ? this.#overspentMinutes + 1 : 0;
   }
 
   onWipe(): void {
     this.#isWiped = true;
   }
 
-  /** No node is created from a budget that is spent, or that living workers need until they are gone. */
+  /** No node is created when the budget is spent, counting what living workers cost until their nodes are deleted. */
   onWorker(name: string, before: Document, after: Document): void {
-    if (!isBorn(before, after)) return;
+    if (!isNewIncarnation(before, after)) return;
     const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
-    for (const {whose, budget_usd, spent_usd} of this.#spent())
+    for (const {budget, budget_usd, spent_usd} of this.#spent())
       this.#violations.check(
-        spent_usd < budget_usd || this.#poorMinutes <= allowed,
+        spent_usd < budget_usd || this.#overspentMinutes <= allowed,
         () =>
-          `${name} was created when $${spent_usd} of ${whose} $${budget_usd} had been spent for ${this.#poorMinutes} min`,
+          `${name} was created ${this.#overspentMinutes} min after $${spent_usd} of ${budget} $${budget_usd} were spent`,
       );
   }
 
-  /** Budgets of the pool and of the month, and their spending with the cost of living workers until they are gone. */
-  #spent(): {whose: string; budget_usd: number; spent_usd: number}[] {
+  /** The budgets and the spending of the pool and of the month, with the cost of living workers until they are deleted. */
+  #spent(): {budget: string; budget_usd: number; spent_usd: number}[] {
     const {clockwork, config, store} = this.#context;
     const {max_budget_usd} = config.ceilings;
     const {budget_usd, spent_usd} = poolOf(this.#context);
@@ -64,45 +64,45 @@ export class Money {
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const workers = workersOf(store);
     const living =
-      costOfLiving(workers, clockwork.now - MOST_SKEW_MS).total + costOfDeletingAll(workers).total;
+      costOfLiving(workers, clockwork.now - MAX_SKEW_MS).total + costOfDeletingAll(workers).total;
     return [
-      {whose: "the pool's", budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
-      {whose: "the month's", budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
+      {budget: 'the pool budget', budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
+      {budget: 'the month budget', budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
     ];
   }
 
-  /** Workers that may not cost another minute: the budget of the pool or of their run is spent. */
-  withoutMoney(): string[] {
+  /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
+  overBudget(): string[] {
     const {clockwork, store} = this.#context;
-    const now = clockwork.now - MOST_SKEW_MS;
+    const now = clockwork.now - MAX_SKEW_MS;
     const workers = workersOf(store);
-    const [living, leaving] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
+    const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
     const isAllSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
-    const isPoor = (worker: Worker) => {
+    const isOverBudget = (worker: Worker) => {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
       const spent =
-        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (leaving.runs.get(id ?? '') ?? 0);
+        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (deleting.runs.get(id ?? '') ?? 0);
       return isAllSpent || isOver(run?.budget_usd ?? null, spent);
     };
     return workers
-      .filter(worker => isUp(worker) && isPoor(accrue(worker, now)))
-      .map(({name, incarnation}) => `no budget covers ${name}#${incarnation}`);
+      .filter(worker => isUp(worker) && isOverBudget(accrue(worker, now)))
+      .map(({name, incarnation}) => `the budget for ${name}#${incarnation} is spent`);
   }
 
-  /** Every incarnation is billed for its time, once. */
+  /** Every incarnation is billed for its time, and each is paid for once. */
   atTheEnd(): void {
-    // The database takes with it the cost of incarnations that ended before the last message.
+    // A lost database loses the cost of incarnations that ended before.
     if (this.#isWiped) return;
     const {store} = this.#context;
-    const lives = store
+    const attempts = store
       .collection('workers')
       .flatMap(({path}) => store.collection(`${path}/attempts`))
       .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
     const owed = new Map<string, number>();
     let total = 0;
-    for (const {path, data} of lives) {
+    for (const {path, data} of attempts) {
       this.#checkBill(path, data);
       total += Number(data.cost_usd);
       for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
@@ -130,7 +130,7 @@ export class Money {
     const zone = this.#context.store.peek(paths.worker(String(worker)))?.zone;
     const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
     const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
-    const most_s = MOST_MISCOUNTED_S + 2 * this.#context.storm.skew_s;
+    const most_s = MAX_ERROR_S + 2 * this.#context.storm.skew_s;
     this.#violations.check(
       Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
       () => `${path} lived for ${lived_s} s, and is billed for ${paid_s} s`,
@@ -138,7 +138,7 @@ export class Money {
   }
 }
 
-/** Spot, of one chip: what every node here is. */
+/** The spot price of one chip, which is the price of every simulated node. */
 function usdPerSecond(zone: string): number {
   const price = LIST_PRICES[`v5litepod@${zone.slice(0, -2)}`] ?? LIST_PRICES.v5litepod;
   return (price?.spot_usd ?? Number.NaN) / 3600;

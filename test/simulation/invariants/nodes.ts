@@ -1,9 +1,9 @@
-/** The lives of a slot come one after the other, each is asked for under its own name and recorded, and no node of others is touched. */
+/** Checks that a slot has one incarnation at a time, that each has a request id and a record, and that no foreign node is deleted. */
 import {paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
 import type {Violations} from './violations.ts';
 
@@ -15,20 +15,20 @@ export function isUp(worker: Worker): boolean {
   return isAlive(worker) || worker.phase === 'creating';
 }
 
-/** Whether a life of the slot begins. */
-export function isBorn(before: Document, after: Document): boolean {
+/** True if a new incarnation of the slot starts. */
+export function isNewIncarnation(before: Document, after: Document): boolean {
   return before.phase !== 'creating' && after.phase === 'creating';
 }
 
-/** So long an operator has to restore the database. */
+/** The time in which an operator can restore the database before its nodes are deleted. */
 const ORPHANS_WAIT_MS = 3_600_000;
 
 export class Nodes {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** The documents of lives that have ended. */
+  /** Paths of the records of incarnations that have ended. */
   readonly #ended = new Set<string>();
-  /** The life that each request id in the queue was for. */
+  /** The incarnation of each request id in the queue. */
   readonly #requests = new Map<string, string>();
   #wiped_at = Number.NEGATIVE_INFINITY;
 
@@ -38,57 +38,68 @@ export class Nodes {
   }
 
   onWorker(name: string, before: Document, after: Document): void {
-    const [old, life] = [Number(before.incarnation), Number(after.incarnation)];
-    this.#violations.check(life >= old, () => `${name}: the incarnation fell from ${old} to ${life}`);
+    const [old, incarnation] = [Number(before.incarnation), Number(after.incarnation)];
+    this.#violations.check(
+      incarnation >= old,
+      () => `${name}: the incarnation fell from ${old} to ${incarnation}`,
+    );
     const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
     if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
-    const isNew = isBorn(before, after);
-    if (isNew) this.#checkEmpty(name, life);
-    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, life);
+    const isNew = isNewIncarnation(before, after);
+    if (isNew) this.#checkNoOldNode(name, incarnation);
+    if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, incarnation);
     this.#violations.check(
       !isNew || before.phase === 'gone',
       () => `${name} was created while it was ${before.phase}`,
     );
-    this.#violations.check(!isNew || life > old, () => `${name} was created again as incarnation ${life}`);
-    // Of nodes that a lost database knew, no plan knows before they are adopted.
+    this.#violations.check(
+      !isNew || incarnation > old,
+      () => `${name} was created again as incarnation ${incarnation}`,
+    );
+    // After the database was lost, a plan does not count its nodes before they are adopted.
     const {max_workers} = this.#context.config.ceilings;
     const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
-    if (isNew && living === max_workers) this.#context.see('ceilings: as many workers as are allowed');
+    if (isNew && living === max_workers) this.#context.see('ceilings: the maximum of workers');
     this.#violations.check(
       !isNew || living <= max_workers || this.#wiped_at > 0,
-      () => `${name} was created as one of ${living} workers, and ${max_workers} are allowed`,
+      () => `${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`,
     );
     const node = this.#context.tpus.nodes.get(name);
-    const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === life;
-    const isDenied = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
-    this.#violations.check(!isDenied || !isThere, () => `${name} is said to have vanished, and it is READY`);
+    const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
+    const isVanished = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
+    this.#violations.check(
+      !isVanished || !isThere,
+      () => `${name} is recorded as vanished, and its node is READY`,
+    );
   }
 
-  /** A worker is gone when its node is gone. A create that hangs may make the node later. */
-  #checkGone(name: string, life: number): void {
+  /** A worker is gone only when its node is deleted. A create that hangs may make the node later. */
+  #checkGone(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner' && node.state === 'READY';
-    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= life;
+    const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= incarnation;
     this.#violations.check(
       !isOwn || storm.hang > 0,
-      () => `${name}#${life} is gone, and its node is ${node?.state}`,
+      () => `${name}#${incarnation} is gone, and its node is ${node?.state}`,
     );
   }
 
-  /** A slot is filled when its earlier node is gone. */
-  #checkEmpty(name: string, life: number): void {
+  /** A slot gets a new node only when its earlier node is deleted. */
+  #checkNoOldNode(name: string, incarnation: number): void {
     const {storm, tpus} = this.#context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner';
     this.#violations.check(
       !isOurs || storm.hang > 0 || this.#wiped_at > 0,
-      () => `${name}#${life} is created, and its node is ${node?.state}`,
+      () => `${name}#${incarnation} is created, and its node is ${node?.state}`,
     );
   }
 
-  /** Of a zone with many nodes that a lost Store knew, none is deleted within an hour but at a person's word, or for a budget. */
-  onWorkerMade(name: string, {zone, phase, incarnation}: Document): void {
+  /**
+   * After the Store is lost, a zone with many orphans keeps them for an hour. An operator or a budget may delete them earlier.
+   */
+  onWorkerCreated(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
     this.#context.see('a node without a document is deleted');
     const {clockwork, store, tpus} = this.#context;
@@ -99,24 +110,24 @@ export class Nodes {
     );
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
-    const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+    const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
     const orphans = [...tpus.nodes.values()].filter(
       node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
-    // A list without the others shows one orphan, which goes at once; not so where an earlier list showed them all.
+    // A list that leaves nodes out may show a single orphan, which is deleted at once. An earlier list may have shown them all.
     const {stale, omission} = this.#context.storm;
     const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
     const {config, hasMonthBudget} = this.#context;
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
-    const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MOST_SKEW_MS;
+    const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MAX_SKEW_MS;
     this.#violations.check(
-      !areMany || this.#violations.isOrdered,
+      !areMany || this.#violations.isForOperator,
       () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
     );
   }
 
-  /** A rebuild of every run waits for the ends of the nodes that a lost Store knew: their workers may store further shards. */
+  /** A rebuild of every run waits until all orphans are deleted, because their workers may store more shards. */
   onRebuild(): void {
     const {storm, store, tpus} = this.#context;
     if (storm.omission > 0 || storm.stale > 0) return;
@@ -124,7 +135,7 @@ export class Nodes {
       const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
       const worker = store.peek(paths.worker(name));
       const isKnown = worker && worker.phase !== 'deleting';
-      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MOST_SKEW_MS;
+      return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
     });
     this.#violations.check(
       left.length === 0,
@@ -132,27 +143,30 @@ export class Nodes {
     );
   }
 
-  /** Cloud TPU is asked for a node. */
-  onAskedFor({name, labels, metadata, queue}: TpuRequest): void {
+  /** A create of a node or of a queued resource was requested. */
+  onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
     const {clockwork, config} = this.#context;
     const incarnation = metadata['gleaner-incarnation'];
     const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
-    this.#violations.check(isLabelled, () => `${name} is asked for with labels ${JSON.stringify(labels)}`);
+    this.#violations.check(isLabelled, () => `${name} is requested with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
-    const most_s = config.placement.queue_s + MOST_SKEW_MS / 1000;
+    const most_s = config.placement.queue_s + MAX_SKEW_MS / 1000;
     this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
-    // Of what was asked before the Store was lost, a call may be late.
-    if (clockwork.now - this.#wiped_at < MOST_LATE_MINUTES * 60_000) return;
-    const life = `${name}#${incarnation} of Store ${this.#wiped_at}`;
-    const other = this.#requests.get(queue.request_id) ?? life;
+    // A call from before the Store was lost may arrive late.
+    if (clockwork.now - this.#wiped_at < MAX_HANG_MINUTES * 60_000) return;
+    const requested = `${name}#${incarnation} of Store ${this.#wiped_at}`;
+    const other = this.#requests.get(queue.request_id) ?? requested;
     this.#requests.set(queue.request_id, other);
-    this.#violations.check(other === life, () => `${life} is asked for with the request id of ${other}`);
+    this.#violations.check(
+      other === requested,
+      () => `${requested} is requested with the request id of ${other}`,
+    );
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
     const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
-    this.#violations.check(isOurs, () => `${node?.name} is deleted, and is not ours`);
+    this.#violations.check(isOurs, () => `${node?.name} is deleted, and Gleaner does not own it`);
   }
 
   onWipe(): void {
@@ -165,6 +179,6 @@ export class Nodes {
     for (const {id, data} of store.collection('workers'))
       this.#violations.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
     for (const path of this.#ended)
-      this.#violations.check(store.peek(path) !== undefined, () => `${path} is not recorded`);
+      this.#violations.check(store.peek(path) !== undefined, () => `${path} has no record`);
   }
 }

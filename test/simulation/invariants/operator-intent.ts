@@ -1,12 +1,12 @@
-/** Messages of operators apply once and in order, and final messages stay final, until the Store is lost. */
+/** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
 import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES} from '../faults.ts';
-import {isBorn} from './nodes.ts';
+import {MAX_HANG_MINUTES} from '../faults.ts';
+import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** Fields that a message without settings sets. `start` of a run that has ended sets nothing. */
+/** Fields that a message without settings sets. A `start` of a run that has ended sets nothing. */
 const FIELD_OF: Record<string, Record<string, unknown>> = {
   pause: {status: 'paused'},
   resume: {status: 'active'},
@@ -22,15 +22,15 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
 export class OperatorIntent {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** Control messages that must have left a record at the end, and those that had to be rejected. */
+  /** Control messages that need a record at the end, with the outcome of those that must be rejected. */
   #expected = new Map<string, 'rejected' | undefined>();
   /** Runs with a published stop, handled or not. */
   readonly #stopped = new Set<string>();
-  /** Runs that were stopped, streams that were cancelled, and workers that were deleted, for good. */
+  /** Runs that were stopped, streams that were cancelled, and workers that an operator deleted. */
   readonly #final = new Set<string>();
   readonly #cancelled = new Set<string>();
   readonly #held = new Set<string>();
-  /** By document and field: when the message that set it last was published, and the value that it set. */
+  /** By document and field: the publish time and the value of the last message that set it. */
   readonly #last = new Map<string, {published_at: string; value: unknown}>();
 
   constructor(context: Context, violations: Violations) {
@@ -47,50 +47,50 @@ export class OperatorIntent {
   }
 
   onControl(id: string, before: Document | undefined, after: Document): void {
-    this.#onOrdered(after);
-    const isNonsense = this.#expected.get(id) === 'rejected';
-    const {action, run} = isNonsense ? {} : JSON.parse(String(after.message));
+    this.#onMessage(after);
+    const isInvalid = this.#expected.get(id) === 'rejected';
+    const {action, run} = isInvalid ? {} : JSON.parse(String(after.message));
     const isOfStreams = action === 'retry' || action === 'cancel';
     this.#violations.check(
       !/^outdated/.test(String(after.reason)) || (action !== 'stop' && action !== 'cancel'),
-      () => `control message ${id} is final, and is outdated: ${after.message}`,
+      () => `control message ${id} is final, and was dropped as outdated: ${after.message}`,
     );
     this.#violations.check(
       !/^there is no run/.test(String(after.reason)) || isOfStreams || !this.#hasOldStream(run),
-      () => `control message ${id} names a run with streams: ${after.reason}`,
+      () => `control message ${id} was rejected, and its run has streams: ${after.reason}`,
     );
-    this.#context.see(`an operator sends: ${isNonsense ? 'nonsense' : action} (${after.outcome})`);
-    this.#violations.check(before === undefined, () => `control message ${id} was done twice`);
+    this.#context.see(`an operator sends: ${isInvalid ? 'an invalid message' : action} (${after.outcome})`);
+    this.#violations.check(before === undefined, () => `control message ${id} was applied twice`);
   }
 
-  /** Each field has the value of the message published last, whatever is delivered last; a stop applies however late. */
-  #onOrdered({message, outcome, reason, published_at}: Document): void {
-    const isHeard = outcome === 'applied' || /^outdated/.test(String(reason));
-    if (!isHeard || typeof published_at !== 'string') return;
+  /** Each field has the value of the message published last, in any order of delivery. A stop always applies. */
+  #onMessage({message, outcome, reason, published_at}: Document): void {
+    const isProcessed = outcome === 'applied' || /^outdated/.test(String(reason));
+    if (!isProcessed || typeof published_at !== 'string') return;
     const {action, run, worker, stream, if_version: _, pool: __, ...settings} = JSON.parse(String(message));
     const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool('tpu');
-    const said = FIELD_OF[action] ?? (stream === undefined ? settings : {});
-    for (const [field, value] of Object.entries(said)) {
+    const fields = FIELD_OF[action] ?? (stream === undefined ? settings : {});
+    for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
       const isLater = !last || published_at >= last.published_at;
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
-      const due = isLater ? value : last.value;
-      const isSet = JSON.stringify(this.#context.store.peek(path)?.[field]) === JSON.stringify(due);
-      // A run may have ended, or its budget may have paused it, since the later message.
+      const expected = isLater ? value : last.value;
+      const isSet = JSON.stringify(this.#context.store.peek(path)?.[field]) === JSON.stringify(expected);
+      // After the later message, the run may have ended, or its budget may have paused it.
       this.#violations.check(
         isSet || (field === 'status' && !(isLater && outcome === 'applied')),
-        () => `${path} has another ${field} than ${JSON.stringify(due)}, of the message published last`,
+        () => `${path} has another ${field} than ${JSON.stringify(expected)}, which the last message set`,
       );
       this.#violations.check(
-        isLater || outcome !== 'applied' || Object.keys(said).length > 1,
+        isLater || outcome !== 'applied' || Object.keys(fields).length > 1,
         () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
       );
       if (!isLater) this.#context.see('an operator sends: an older message after a later one');
     }
   }
 
-  /** The handler of a message has ended. */
-  onObeyed(_id: string, {action, run, stream, worker}: Document): void {
+  /** Notes the final messages whose handler has ended. */
+  onHandled(_id: string, {action, run, stream, worker}: Document): void {
     const {store} = this.#context;
     const path = paths.stream(String(run), String(stream));
     const isCancelled = /^cancelled/.test(String(store.peek(path)?.last_error));
@@ -101,8 +101,8 @@ export class OperatorIntent {
       this.#final.add(String(run));
   }
 
-  /** A new document keeps the effect of earlier messages. A run with a stored shard waits for an operator. */
-  onMade(path: string, after: Document): void {
+  /** A document that is created again keeps the effect of earlier messages. A run that has a shard waits for an operator. */
+  onCreated(path: string, after: Document): void {
     this.#violations.check(
       after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
       () => `${path} was created again, and is active without a message`,
@@ -117,17 +117,17 @@ export class OperatorIntent {
     );
   }
 
-  /** True if the run had a stream before a message to it was handled. */
+  /** True if the run had a stream before the handler of the message started. */
   #hasOldStream(run: string): boolean {
     const {clockwork, objects, faults} = this.#context;
-    const since = clockwork.now - (faults.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (faults.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
-  /** True if the run had a shard before the calls of this commit began. */
+  /** True if the run had a shard before the oldest call that can end now. */
   #hasOldShard(run: string): boolean {
     const {clockwork, objects} = this.#context;
-    const since = clockwork.now - MOST_LATE_MINUTES * 60_000;
+    const since = clockwork.now - MAX_HANG_MINUTES * 60_000;
     const outputs = objects.list(outputsPrefix(run));
     return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
   }
@@ -136,29 +136,29 @@ export class OperatorIntent {
     const isFinal = before?.status === 'cancelled' || this.#final.has(run);
     this.#violations.check(
       !isFinal || status === 'cancelled',
-      () => `run ${run} was stopped for good, and is ${status}`,
+      () => `run ${run} was stopped, and is ${status}`,
     );
-    const isAwoken = before?.status === 'paused' && status === 'active';
+    const isResumed = before?.status === 'paused' && status === 'active';
     this.#violations.check(
-      !isAwoken || this.#violations.isOrdered,
+      !isResumed || this.#violations.isForOperator,
       () => `run ${run} was paused, and no message resumed it`,
     );
   }
 
   onStream(path: string, before: Document, after: Document): void {
     if (after.status !== 'failed') this.#cancelled.delete(path);
-    const isRevived = before.status === 'failed' && after.status === 'pending';
-    const isSaid = this.#violations.isOrdered || before.generation !== after.generation;
+    const isRetried = before.status === 'failed' && after.status === 'pending';
+    const isAllowed = this.#violations.isForOperator || before.generation !== after.generation;
     this.#violations.check(
-      !isRevived || isSaid,
-      () => `${path} was parked, and is pending again without a message`,
+      !isRetried || isAllowed,
+      () => `${path} had failed, and is retried without a message`,
     );
   }
 
   onWorker(name: string, before: Document, after: Document): void {
     if (!after.held) this.#held.delete(paths.worker(name));
     this.#violations.check(
-      !isBorn(before, after) || !before.held,
+      !isNewIncarnation(before, after) || !before.held,
       () => `${name} was deleted, and is created again`,
     );
   }
@@ -166,7 +166,7 @@ export class OperatorIntent {
   /** A lost Store loses the messages. */
   onWipe(): void {
     this.#expected = new Map();
-    for (const said of [this.#last, this.#final, this.#cancelled, this.#held]) said.clear();
+    for (const effects of [this.#last, this.#final, this.#cancelled, this.#held]) effects.clear();
   }
 
   atTheEnd(): void {

@@ -1,17 +1,17 @@
-/** Progress: a shard is stored once, a counted shard is stored, and a completed stream has all its shards. */
+/** Checks that a shard is stored once, that a counted shard is stored, and that a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
-/** Before the first care of operators in the calm. */
-const FOUND_WITHIN_MINUTES = 14;
+/** Shorter than the time until the first intervention of operators in the calm. */
+const REGISTERED_WITHIN_MINUTES = 14;
 
-const SUMMED = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
+const TOTALS = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
 
-/** The shards that a stream object has to give, of the content with this checksum. */
+/** The shards of a stream object, for the content with this checksum. */
 function planOf({contents}: Context, object: string, crc32c: unknown): Plan[] {
   return planShards(contents.get(`${object}#${crc32c}`) ?? '');
 }
@@ -20,7 +20,7 @@ function shardPrefix({run, worker_id}: Document): string {
   return `activations/${run}/tpu_${worker_id}/shard_`;
 }
 
-/** Whether the bucket has every shard of the content that the stream has now. */
+/** True if the bucket has every shard of the present content of the stream. */
 export function isWhole(context: Context, stream: Document): boolean {
   const {crc32c, object} = stream;
   const shards = context.objects.list(shardPrefix(stream));
@@ -39,7 +39,7 @@ export class Progress {
     this.#violations = violations;
   }
 
-  /** A shard is written once, with the samples of its place in the stream. */
+  /** A shard is written once, and contains the samples at its place in the stream. */
   onObject({name, metadata}: ObjectInfo): void {
     const shard = /^activations\/([^/]+)\/tpu_(\d+)\/shard_(\d+)\.safetensors$/.exec(name);
     if (!shard) return;
@@ -48,10 +48,10 @@ export class Progress {
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
     const plan = planOf(this.#context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
     const isRight = plan !== undefined && this.#context.objects.text(name) === storedText(plan);
-    this.#violations.check(isRight, () => `${name} has samples of another place`);
+    this.#violations.check(isRight, () => `${name} contains the wrong samples`);
   }
 
-  /** Objects with results are never deleted. */
+  /** Only partial results are ever deleted. */
   onDeleted(name: string): void {
     this.#violations.check(name.startsWith('partials/'), () => `${name} was deleted`);
   }
@@ -65,17 +65,17 @@ export class Progress {
     );
   }
 
-  /** A stream that is made again knows the largest epoch of its shards, so the next grant is above it. */
-  onStreamMade(path: string, stream: Document): void {
+  /** A stream document that is created again has the largest epoch of its shards, so the next epoch is larger. */
+  onStreamCreated(path: string, stream: Document): void {
     const {clockwork, objects, storm} = this.#context;
-    const since = clockwork.now - (storm.hang > 0 ? MOST_LATE_MINUTES : 3) * 60_000;
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     const old = objects
       .list(shardPrefix(stream))
       .filter(({name, created_at}) => name.endsWith('.safetensors') && Date.parse(created_at) < since);
     const epoch = Math.max(0, ...old.map(({metadata}) => Number(metadata.epoch)));
     this.#violations.check(
       Number(stream.epoch) >= epoch,
-      () => `${path} is made with epoch ${stream.epoch}, and its shards have epoch ${epoch}`,
+      () => `${path} is created with epoch ${stream.epoch}, and its shards have epoch ${epoch}`,
     );
   }
 
@@ -86,21 +86,21 @@ export class Progress {
         Number(after[field]) >= Number(before[field]),
         () => `${path}: ${field} fell from ${before[field]} to ${after[field]}`,
       );
-    const isUndone = before.status === 'completed' && after.status !== 'completed';
-    this.#violations.check(!isUndone, () => `${path} was completed and is ${after.status}`);
+    const isReopened = before.status === 'completed' && after.status !== 'completed';
+    this.#violations.check(!isReopened, () => `${path} was completed and is ${after.status}`);
   }
 
-  /** The checkpoint counts no more than the bucket has: the first shards, without a gap. */
+  /** The checkpoint counts only shards in the bucket: a prefix without a gap. */
   onStream(path: string, stream: Document): void {
     if (stream.blocked_reason) this.#context.see('a shard has an epoch that was never granted');
     const all = planOf(this.#context, String(stream.object), stream.crc32c);
     const counted = all.slice(0, Number(stream.total_shards));
     const nameOf = (shard: number) => `${shardPrefix(stream)}${String(shard).padStart(4, '0')}.safetensors`;
     const crcOf = (shard: number) => this.#context.objects.info(nameOf(shard))?.metadata.stream_crc32c;
-    const lacking = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
+    const missing = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
     this.#violations.check(
-      !lacking,
-      () => `${path} counts shard ${lacking?.shard}, and its content has no such shard`,
+      !missing,
+      () => `${path} counts shard ${missing?.shard}, and the bucket has no such shard of its content`,
     );
     const epochOf = (shard: number) => Number(this.#context.objects.info(nameOf(shard))?.metadata.epoch);
     const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
@@ -116,7 +116,7 @@ export class Progress {
     for (const [field, value] of Object.entries(expected))
       this.#violations.check(
         stream[field] === value,
-        () => `${path} has ${field} ${stream[field]}, its shards ${value}`,
+        () => `${path} has ${field} ${stream[field]}, and its shards have ${value}`,
       );
     this.#violations.check(
       stream.status !== 'completed' || counted.length === all.length,
@@ -124,17 +124,17 @@ export class Progress {
     );
   }
 
-  /** In the calm, a stream without a document is found soon, though its events were lost. */
+  /** In the calm, every stream gets a document soon, even if its events were lost. */
   onMinute(): void {
     const {isCalm, objects, store, streams} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
-    if (this.#calmMinutes !== FOUND_WITHIN_MINUTES) return;
+    if (this.#calmMinutes !== REGISTERED_WITHIN_MINUTES) return;
     for (const name of streams.keys()) {
       const [, run = '', file = ''] = name.split('/');
       const isClosed = store.peek(paths.run(run))?.stopped_at != null;
       this.#violations.check(
         isClosed || !objects.info(name) || store.peek(paths.stream(run, file.slice(7, 10))) !== undefined,
-        () => `${name} has no document after ${FOUND_WITHIN_MINUTES} minutes of calm`,
+        () => `${name} has no document after ${REGISTERED_WITHIN_MINUTES} minutes of calm`,
       );
     }
   }
@@ -145,14 +145,15 @@ export class Progress {
     for (const {id, data} of this.#context.store.collection('runs')) this.#checkTotals(id, data);
   }
 
-  /** The totals of a run that has ended are those of its streams, also of shards that came after its end. */
+  /** The totals of a run that has ended equal those of its streams, also for shards stored after its end. */
   #checkTotals(run: string, document: Document): void {
     const streams = this.#context.store.collection(paths.streams(run));
-    for (const field of SUMMED) {
+    for (const field of TOTALS) {
       const sum = streams.reduce((total, {data}) => total + Number(data[field]), 0);
       this.#violations.check(
         document[field] === sum,
-        () => `run ${run}, which is ${document.status}, has ${field} ${document[field]}, its streams ${sum}`,
+        () =>
+          `run ${run}, which is ${document.status}, has ${field} ${document[field]}, and its streams have ${sum}`,
       );
     }
   }
@@ -164,12 +165,12 @@ export class Progress {
     if (document?.status === 'cancelled') return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     if (stream === undefined && this.#context.isTooLate(document, object)) return;
-    const stuck = this.#stuckOf(run);
+    const mixed = this.#mixedOf(run);
     this.#violations.check(
-      document?.status === (stuck.size > 0 ? 'failed' : 'completed'),
+      document?.status === (mixed.size > 0 ? 'failed' : 'completed'),
       () => `run ${run} is ${document?.status}: ${document?.reason}`,
     );
-    if (stuck.has(file.slice(7, 10))) return;
+    if (mixed.has(file.slice(7, 10))) return;
     this.#violations.check(
       stream?.status === 'completed',
       () => `${object} is ${stream?.status} at the end: ${stream?.last_error}`,
@@ -179,34 +180,35 @@ export class Progress {
       stream?.total_shards === shards,
       () => `${object} has ${stream?.total_shards} of ${shards} shards`,
     );
-    if (stuck.size === 0) this.#checkResult(run);
+    if (mixed.size === 0) this.#checkResult(run);
   }
 
   /**
-   * The parked streams that have shards of two contents: an upload that hung came in when the stream had other content already, of
-   * which another shard was stored. An operator has to move the shards of one content away.
+   * The failed streams with shards of two contents. A hanging upload of the old content ended after a shard of the new content was
+   * stored. An operator must move the shards of one content away.
    */
-  #stuckOf(run: string): Set<string> {
+  #mixedOf(run: string): Set<string> {
     const {objects, store} = this.#context;
-    const parked = store.collection(paths.streams(run)).filter(({data}) => data.status === 'failed');
-    const stuck = parked.filter(({data}) => {
+    const failed = store.collection(paths.streams(run)).filter(({data}) => data.status === 'failed');
+    const mixed = failed.filter(({data}) => {
       const shards = objects.list(shardPrefix(data));
       return new Set(shards.map(({metadata}) => metadata.stream_crc32c)).size > 1;
     });
-    if (stuck.length > 0) this.#context.see('a stream has shards of two contents');
-    return new Set(stuck.map(({id}) => id));
+    if (mixed.length > 0) this.#context.see('a stream has shards of two contents');
+    return new Set(mixed.map(({id}) => id));
   }
 
-  /** The worlds write no metadata.json, so the result follows from the shards and counts every stream as unread. */
+  /** The manifest agrees with the streams. No world writes metadata.json, so every stream counts as unread. */
   #checkResult(run: string): void {
     const {store, objects} = this.#context;
     const streams = store.collection(paths.streams(run)).map(({data}) => data);
     const {result} = JSON.parse(objects.text(manifestObject(run)) ?? '{}');
     const samples = streams.reduce((sum, stream) => sum + Number(stream.total_samples_processed), 0);
-    const said = [result?.streams, result?.samples, Object.keys(result?.unread ?? {}).length];
+    const found = [result?.streams, result?.samples, Object.keys(result?.unread ?? {}).length];
     this.#violations.check(
-      said.join() === [streams.length, samples, streams.length].join(),
-      () => `the manifest of ${run} says ${said} of ${streams.length} streams with ${samples} samples`,
+      found.join() === [streams.length, samples, streams.length].join(),
+      () =>
+        `the manifest of ${run} has ${found}, and the run has ${streams.length} streams with ${samples} samples`,
     );
   }
 }

@@ -1,12 +1,12 @@
-/** Silence: an outage of ours ends no worker, and the silence of many ends few workers before a probe has sent a heartbeat. */
+/** Checks the ends of silent workers. An outage ends none, and few end in a zone before a new worker sends a heartbeat. */
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
-/** The rules of the brake, stated without its code: a zone of these worlds has seven nodes at most, so its share is one node. */
-const RETURNS_MS = 600_000;
+/** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
+const NEXT_END_MS = 600_000;
 const PROOF_MS = 150_000;
 const BAD_VERDICTS = 2;
 const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
@@ -17,10 +17,10 @@ export class Silence {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #outages: {from: number; to: number}[] = [];
-  /** By zone: the silent worker that ended last, since the last first heartbeat of a worker. */
+  /** By zone: the last end of a silent worker since the last first heartbeat of a worker. */
   readonly #episodes = new Map<string, Episode>();
   /** By zone: the time of the last first heartbeat of a worker. */
-  readonly #spoke = new Map<string, number>();
+  readonly #first_heartbeat_at = new Map<string, number>();
 
   constructor(context: Context, violations: Violations) {
     this.#context = context;
@@ -33,16 +33,16 @@ export class Silence {
   onOutage(isOut: boolean): void {
     const {now} = this.#context.clockwork;
     const last = this.#outages.at(-1);
-    const isGoingOn = last !== undefined && last.to > now;
-    if (isGoingOn && !isOut) last.to = now;
-    if (isOut && !isGoingOn) this.#outages.push({from: now, to: Number.POSITIVE_INFINITY});
+    const isOngoing = last !== undefined && last.to > now;
+    if (isOngoing && !isOut) last.to = now;
+    if (isOut && !isOngoing) this.#outages.push({from: now, to: Number.POSITIVE_INFINITY});
   }
 
   onWorker(name: string, before: Document, after: Document): void {
     const zone = String(after.zone);
     if (after.hello_at !== null && before.hello_at === null) {
       this.#episodes.delete(zone);
-      this.#spoke.set(zone, this.#context.clockwork.now);
+      this.#first_heartbeat_at.set(zone, this.#context.clockwork.now);
     }
     if (after.heartbeat_at !== before.heartbeat_at) this.#lost.delete(name);
     const suspect = after.suspect as Suspect | null;
@@ -56,24 +56,24 @@ export class Silence {
     if (/READY but said nothing/.test(cause) && episode) episode.bad_verdicts += 1;
     if (/^it vanished from Cloud TPU/.test(cause))
       this.#checkSilence(name, before, this.#context.config.lease_s);
-    // A symptom that no host can work with is evidence of its own.
+    // A symptom that no host can work with is a cause of its own.
     if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
     this.#checkSilence(name, before, this.#context.config.limits.silent_s);
     this.#checkShare(name, zone, before);
     this.#checkCharge(before);
   }
 
-  /** Time in which worker-api did not answer is not the worker's silence. */
+  /** The silence of a worker leaves out the time in which worker-api did not answer. */
   #checkSilence(name: string, before: Document, limit_s: number): void {
     const {now} = this.#context.clockwork;
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
-    // Two proofs beside a shorter outage make one served time of it.
+    // The control plane cannot see an outage that is shorter than the interval between two proofs of service.
     const seen = this.#outages.filter(({from, to}) => Math.min(now, to) - from > PROOF_MS);
     const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
     this.#violations.check(
-      silent_ms > limit_s * 1000 - 2 * MOST_SKEW_MS,
-      () => `${name} ended after ${silent_ms} ms of served time without a heartbeat`,
+      silent_ms > limit_s * 1000 - 2 * MAX_SKEW_MS,
+      () => `${name} ended after only ${silent_ms} ms of silence while worker-api answered`,
     );
   }
 
@@ -81,48 +81,48 @@ export class Silence {
     const {now} = this.#context.clockwork;
     const last = this.#episodes.get(zone);
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
-    // A new worker sent its first heartbeat, so every worker that was silent then ends.
-    const silent_ms = (this.#spoke.get(zone) ?? 0) - since;
-    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MOST_SKEW_MS) return;
+    // A new worker sent a heartbeat, so every worker that was silent at that time ends.
+    const silent_ms = (this.#first_heartbeat_at.get(zone) ?? 0) - since;
+    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MAX_SKEW_MS) return;
     const mayEnd =
       last === undefined ||
-      now - last.ended_at > RETURNS_MS - 2 * MOST_SKEW_MS ||
+      now - last.ended_at > NEXT_END_MS - 2 * MAX_SKEW_MS ||
       last.bad_verdicts >= BAD_VERDICTS ||
-      now - since > SILENT_FOR_GOOD_MS - 2 * MOST_SKEW_MS;
+      now - since > SILENT_FOR_GOOD_MS - 2 * MAX_SKEW_MS;
     this.#violations.check(
       mayEnd,
-      () => `${name} ended silent ${now - (last?.ended_at ?? 0)} ms after another of ${zone}`,
+      () => `${name} ended for its silence ${now - (last?.ended_at ?? 0)} ms after another worker of ${zone}`,
     );
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
   }
 
-  /** A healthy node that falls silent at work, and lives on without its lease, is remembered with the stream that it lost. */
+  /** A healthy worker that loses its lease by its silence becomes a suspect. Its document keeps the lost stream. */
   #checkSuspect(name: string, before: Document, after: Document): void {
     if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
     const {clockwork, config} = this.#context;
-    const claimed_ms = clockwork.now - Date.parse(claimed_at) + MOST_SKEW_MS;
+    const claimed_ms = clockwork.now - Date.parse(claimed_at) + MAX_SKEW_MS;
     const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
-    const areSymptoms = (before.symptoms as unknown[]).length > 0;
+    const hasSymptoms = (before.symptoms as unknown[]).length > 0;
     const isHealthy =
-      !areSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
+      !hasSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
     if (!isSilent || !isHealthy) return;
     const work = String(before.work);
     this.#context.after(0, () => {
       const stream = this.#streamOf(work);
       const isWanted = this.#context.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
       const isLost = isWanted && stream?.status === 'pending' && stream.lease === null;
-      const isKnown = (after.suspect as Suspect | null)?.work === work;
+      const isSuspect = (after.suspect as Suspect | null)?.work === work;
       const events = this.#context.store.collection('events');
       const isReleased = events.some(({data}) => String(data.text).startsWith(`${name} gave ${work} back`));
       this.#violations.check(
-        !isLost || isKnown || isReleased,
-        () => `${name} fell silent at work on ${work}, and is no suspect`,
+        !isLost || isSuspect || isReleased,
+        () => `${name} became silent at work on ${work}, and is no suspect`,
       );
     });
   }
 
-  /** A stream that its silent worker lost is charged with the worker's end, unless more of it was stored since. */
+  /** A stream is charged with the end of the silent worker that lost it, unless a shard was stored since. */
   #checkCharge(before: Document): void {
     const suspect = before.suspect as Suspect | null;
     const stream = suspect && this.#streamOf(suspect.work);
@@ -131,7 +131,7 @@ export class Silence {
     const lost = this.#lost.get(String(before.name));
     this.#violations.check(
       lost === suspect.work,
-      () => `${before.name} lost ${suspect.work} before its last heartbeat, and its end charges the stream`,
+      () => `${before.name} lost ${suspect.work} before its last heartbeat, and is a suspect for it`,
     );
     this.#context.after(0, () => {
       const after = this.#streamOf(suspect.work);

@@ -1,13 +1,13 @@
-/** Long work ends, says how it ended, and reads the bucket only where a document is missing. */
+/** Checks that tasks end and record their result, and that they read the bucket only where a document is missing. */
 import {datasetPrefix, paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import type {Violations} from './violations.ts';
 
-/** A task that is open at the end has begun this lately. */
-const LATELY_MS = 10 * 60_000;
+/** The greatest age of a task that is open at the end of the world. */
+const RECENT_MS = 10 * 60_000;
 
-/** Results of a rebuild: refused, of one run, of every run. */
+/** Results of a rebuild: refused, done for one run, done for every run. */
 const REBUILT =
   /^refused: |^rebuilt (?<run>\S+): (?<streams>\d+) streams? |^\d+ runs have a rebuild task each: /;
 
@@ -24,14 +24,14 @@ export class Tasks {
     if (task.created_at !== before?.created_at) this.#checkNeed(path, task);
     if (task.status !== 'done' || before?.status === 'done') return;
     this.#context.see(`a task is done: ${task.task}`);
-    this.#violations.check(typeof task.result === 'string', () => `${path} is done, and names no result`);
+    this.#violations.check(typeof task.result === 'string', () => `${path} is done, and has no result`);
     if (task.task === 'rebuild') this.#checkRebuilt(path, task);
   }
 
-  /** A rebuild reads every stream that was in the bucket when it began, and no stream twice. */
+  /** A rebuild reads every stream that was in the bucket at its start, and no stream twice. */
   #checkRebuilt(path: string, {result, created_at}: Document): void {
     const found = REBUILT.exec(String(result));
-    this.#violations.check(found !== null, () => `${path} is done: ${result}`);
+    this.#violations.check(found !== null, () => `${path} is done with an unknown result: ${result}`);
     const {run, streams} = found?.groups ?? {};
     if (run === undefined) return;
     const objects = this.#streamsOf(run);
@@ -46,25 +46,25 @@ export class Tasks {
     return this.#context.objects.list(datasetPrefix(run)).filter(({name}) => name.endsWith('.jsonl'));
   }
 
-  /** A resync registers the streams of a run only where a stream has no document, or got one while the resync was counting. */
+  /** A resync registers the streams of a run only where a stream has no document, or got one during the resync. */
   #checkNeed(path: string, {task, run}: Document): void {
     const {actor} = this.#violations;
     const isByResync = actor !== undefined && 'task' in actor && actor.task === 'resync';
     if (task !== 'register' || !isByResync || !this.#context.isCalm) return;
     const {clockwork, store} = this.#context;
-    const since = clockwork.now - LATELY_MS;
+    const since = clockwork.now - RECENT_MS;
     const isNeeded = this.#streamsOf(String(run)).some(({name, created_at}) => {
       const stream = store.peek(paths.stream(String(run), name.slice(-9, -6)));
       return !stream || Math.max(Date.parse(created_at), Date.parse(String(stream.created_at))) > since;
     });
-    this.#violations.check(isNeeded, () => `${path} is opened, and every stream has a document`);
+    this.#violations.check(isNeeded, () => `${path} was opened, and every stream has a document`);
   }
 
   atTheEnd(): void {
     const {clockwork, store} = this.#context;
     for (const {path, data} of store.collection('tasks'))
       this.#violations.check(
-        data.status === 'done' || clockwork.now - Date.parse(String(data.created_at)) < LATELY_MS,
+        data.status === 'done' || clockwork.now - Date.parse(String(data.created_at)) < RECENT_MS,
         () => `${path} is open at the end, since ${data.created_at}: ${data.result}`,
       );
   }

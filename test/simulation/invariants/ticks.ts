@@ -1,30 +1,30 @@
-/** Duties of ticks: two ticks leave no duty undone, and no node outlives the last work. */
+/** Checks that two ticks in a row leave no common duty undone, and that no node outlives the last work. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
-import {MOST_LATE_MINUTES, MOST_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** A tick that has begun, and its duties. */
-export type BegunTick = {at: number; toDo: Set<string>};
+/** The start of a tick, and its duties at that time. */
+export type StartedTick = {at: number; duties: Set<string>};
 
 /**
- * Minutes that a TPU may outlive the last work: the minute in which the work ended, one whose tick deletes the TPU, and one whose tick
- * sees it gone.
+ * Minutes that a TPU may outlive the last work. The work ends in the first. A tick deletes the TPU in the second. A tick sees in the
+ * third that the TPU is gone.
  */
 const ORPHAN_MINUTES = 3;
 
-const OVER = ['SUSPENDED', 'FAILED'];
-const MENDING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
-/** The longest repair that a tick waits for: see LIMITS. */
+const ENDED = ['SUSPENDED', 'FAILED'];
+const REPAIRING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
+/** The time limit of a repair: see LIMITS. */
 const REPAIR_S = 600;
 
-/** Minutes of calm in which many nodes without a document may stay: an hour from the first tick that sees them. */
-const ORPHANS_WAIT_MINUTES = 60 + MOST_LATE_MINUTES + 5;
+/** Minutes of calm for which many orphans may stay: an hour from the first tick that sees them. */
+const ORPHANS_WAIT_MINUTES = 60 + MAX_HANG_MINUTES + 5;
 
 export class Ticks {
   readonly #context: Context;
@@ -33,7 +33,7 @@ export class Ticks {
   /** The duties that the last complete tick left undone, and its end. */
   #left: {at: number; undone: Set<string>} = {at: 0, undone: new Set()};
   #calmMinutes = 0;
-  /** For how many minutes nothing has been wanted, and there were TPUs. */
+  /** Minutes in a row with TPUs and without work. */
   #orphanMinutes = 0;
 
   constructor(context: Context, violations: Violations, money: Money) {
@@ -42,26 +42,26 @@ export class Ticks {
     this.#money = money;
   }
 
-  onTickBegun(): BegunTick {
-    return {at: this.#context.clockwork.now, toDo: this.#toDo()};
+  onTickStarted(): StartedTick {
+    return {at: this.#context.clockwork.now, duties: this.#duties()};
   }
 
-  /** A tick leaves at most the duties that arose in it: two ticks in a row leave no common duty. */
-  onTickEnded({at, toDo}: BegunTick): void {
-    const still = this.#toDo();
-    const undone = new Set([...toDo].filter(what => still.has(what)));
+  /** A tick may leave only duties that arose during the tick, so two ticks in a row leave no common duty. */
+  onTickEnded({at, duties}: StartedTick): void {
+    const left = this.#duties();
+    const undone = new Set([...duties].filter(what => left.has(what)));
     const both = at > this.#left.at ? [...undone].filter(what => this.#left.undone.has(what)) : [];
-    this.#violations.check(both.length === 0, () => `two ticks have left it: ${both}`);
+    this.#violations.check(both.length === 0, () => `two ticks left it undone: ${both}`);
     this.#left = {at: this.#context.clockwork.now, undone};
   }
 
-  /** Nodes without a budget, nodes that the zone took, and unwanted nodes. */
-  #toDo(): Set<string> {
+  /** Duties: workers over budget, lost nodes, unneeded workers, and messages of operators that workers wait for. */
+  #duties(): Set<string> {
     return new Set([
-      ...this.#money.withoutMoney(),
-      ...this.#taken(),
-      ...this.#unwanted(),
-      ...this.#unheeded(),
+      ...this.#money.overBudget(),
+      ...this.#lost(),
+      ...this.#unneeded(),
+      ...this.#notReplacedOrNotified(),
     ]);
   }
 
@@ -69,29 +69,30 @@ export class Ticks {
     return workersOf(this.#context.store).filter(isUp);
   }
 
-  #taken(): string[] {
+  #lost(): string[] {
     const {clockwork, tpus} = this.#context;
     return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at, missing_since_at}) => {
-      if (fault !== null) return [`${name}#${incarnation} cannot work: ${fault}`];
+      if (fault !== null) return [`${name}#${incarnation} has a fault: ${fault}`];
       const queued = tpus.queue.get(name);
       const isFromQueue = Number(queued?.request.labels['gleaner-incarnation']) === incarnation;
-      if (isFromQueue && queued && OVER.includes(queued.state) && !tpus.zone(zone).unreachable)
+      if (isFromQueue && queued && ENDED.includes(queued.state) && !tpus.zone(zone).unreachable)
         return [`${name}#${incarnation} is ${queued.state}`];
       const node = tpus.nodes.get(name);
       const isOver = node && TAKEN.includes(node.state) && node.changed_at < clockwork.now - STALE_MS;
       const isListed = !tpus.zone(zone).unreachable && missing_since_at === null;
       const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
-      const mended_ms = clockwork.now - Date.parse(provider_since_at ?? '');
-      const isLost = node && MENDING.includes(node.state) && mended_ms > REPAIR_S * 1000 + 2 * MOST_SKEW_MS;
+      const repaired_ms = clockwork.now - Date.parse(provider_since_at ?? '');
+      const isLost =
+        node && REPAIRING.includes(node.state) && repaired_ms > REPAIR_S * 1000 + 2 * MAX_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
     });
   }
 
-  /** Workers that an operator recreates, and workers that do not know yet that their run was paused or stopped. */
-  #unheeded(): string[] {
+  /** Workers that an operator recreates, and workers that are not yet notified of a paused or stopped run. */
+  #notReplacedOrNotified(): string[] {
     const {store} = this.#context;
     return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
-      if (recreate) return [`${name}#${incarnation} must be recreated`];
+      if (recreate) return [`${name}#${incarnation} is to be recreated`];
       const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
       if (status === 'cancelled')
         return [`${name} works on ${work} in epoch ${epoch}, and its run was stopped`];
@@ -101,44 +102,44 @@ export class Ticks {
     });
   }
 
-  /** Without an active run, a worker without work is unwanted. */
-  #unwanted(): string[] {
+  /** Without work in an active run, an idle worker is not needed. */
+  #unneeded(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
     return this.#up()
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
-      .map(({name, incarnation, phase}) => `${name}#${incarnation} is unwanted, and ${phase}`);
+      .map(({name, incarnation, phase}) => `${name}#${incarnation} is not needed, and is ${phase}`);
   }
 
-  /** In the calm, unwanted nodes are gone soon. */
+  /** In the calm, nodes that are not needed are deleted soon. */
   onMinute(): void {
     const {tpus, isCalm} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
-    const isIdle = this.#calmMinutes > MOST_LATE_MINUTES && !this.#isWanted() && !mayWait;
+    const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && !this.#isWorkOpen() && !mayWait;
     this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
     this.#violations.check(
       this.#orphanMinutes <= ORPHAN_MINUTES,
-      () => `nothing is wanted, and two ticks later there are nodes ${tpus.names()}`,
+      () => `no work is left, and ${ORPHAN_MINUTES} minutes later there are nodes ${tpus.names()}`,
     );
   }
 
-  /** Whether a node of ours has no document, as after the Store was lost. */
+  /** True if a node of Gleaner has no document, as after the Store was lost. */
   #isAnyOrphan(): boolean {
     const {store, tpus} = this.#context;
     return tpus.names().some(name => !store.peek(paths.worker(name)));
   }
 
-  #isWanted(): boolean {
+  #isWorkOpen(): boolean {
     return this.#hasWork(status => status !== 'cancelled' && status !== 'paused');
   }
 
-  /** Whether a run of such a status has a stream that is not over. */
-  #hasWork(goesOn: (status: unknown) => boolean): boolean {
+  /** True if a run with such a status has an unfinished stream. */
+  #hasWork(isOpenStatus: (status: unknown) => boolean): boolean {
     const {store} = this.#context;
     const isOpen = ({data}: Stored) => data.status === 'pending' || data.status === 'in_progress';
     return store
       .collection('runs')
-      .some(({path, data}) => goesOn(data.status) && store.collection(`${path}/streams`).some(isOpen));
+      .some(({path, data}) => isOpenStatus(data.status) && store.collection(`${path}/streams`).some(isOpen));
   }
 
   atTheEnd(): void {

@@ -1,8 +1,8 @@
-/** The first breach is kept, with its reason. Whose word makes a change says whether it is one. */
+/** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
 import type {Topic} from '../../support/function-calls.ts';
 
 /** A request of a worker to worker-api. */
-export type Said = {
+export type WorkerRequest = {
   action: 'lease' | 'heartbeat' | 'release';
   worker: string;
   incarnation: number;
@@ -11,25 +11,25 @@ export type Said = {
   failure?: {kind: string; reason: string} | null;
 };
 
-/** On whose behalf a function makes a call: a message, the beat, or a worker who said something. */
-export type Actor = {said: Said} | {topic: Topic; id: string; task?: string} | undefined;
+/** The cause of a call: the request of a worker, or a message. */
+export type Actor = {request: WorkerRequest} | {topic: Topic; id: string; task?: string} | undefined;
 
 export class Violations {
   violation: string | undefined;
-  /** On whose behalf the present call is made. */
+  /** The cause of the present call. */
   actor: Actor;
 
   check(holds: boolean, breach: () => string): void {
     if (!holds) this.violation ??= breach();
   }
 
-  /** The word of the worker on whose behalf the present call is made. */
-  get said(): Said | undefined {
-    return this.actor && 'said' in this.actor ? this.actor.said : undefined;
+  /** The request of a worker that caused the present call. */
+  get request(): WorkerRequest | undefined {
+    return this.actor && 'request' in this.actor ? this.actor.request : undefined;
   }
 
-  /** True if the present call is made on behalf of people: for a command, or for the rebuild that one began. */
-  get isOrdered(): boolean {
+  /** True if an operator caused the present call: by a control message, or by the rebuild that one started. */
+  get isForOperator(): boolean {
     if (this.actor === undefined || !('topic' in this.actor)) return false;
     return this.actor.topic === 'control' || this.actor.task === 'rebuild';
   }

@@ -1,24 +1,24 @@
-/** A zone is asked as often as it may be, and is left alone when it refuses or keeps taking its nodes back. */
+/** Checks the limit of creates in a zone, and that a zone gets no create while it is blocked or loses its nodes young. */
 import type {Zone} from '../../../shared/domain/fleet/placement.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MOST_SKEW_MS} from '../faults.ts';
-import {isBorn} from './nodes.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
+import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
-/** How long a zone is left alone that has no quota for us, and one that refused for another reason: see LIMITS. */
-const QUOTA_S = 300;
-const REFUSED_S = 200;
+/** Seconds for which a zone is blocked after a quota error, and after another refusal: see LIMITS. */
+const QUOTA_BLOCK_S = 300;
+const REFUSAL_BLOCK_S = 200;
 
 const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
 export class Zones {
   readonly #context: Context;
   readonly #violations: Violations;
-  readonly #births = new Map<string, number[]>();
-  /** Of one commit: the incarnations that end, and what their zones are charged with. */
-  #ends: {zone: string; wasGiven: boolean; isUnheard: boolean}[] = [];
+  readonly #creates = new Map<string, number[]>();
+  /** Of one commit: the incarnations that end, and the losses that their zones count. */
+  #ends: {zone: string; wasReady: boolean; isUnheard: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
 
   constructor(context: Context, violations: Violations) {
@@ -26,46 +26,45 @@ export class Zones {
     this.#violations = violations;
   }
 
-  /** A zone is asked for no more nodes in an hour than it may be. */
+  /** A zone gets no more creates in an hour than its limit. */
   onWorker(before: Document, after: Document): void {
-    const isAskedAgain =
+    const isRequestedAgain =
       after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
-    if (!isBorn(before, after) && !isAskedAgain) return;
+    if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
     const zone = String(after.zone);
     const {now} = this.#context.clockwork;
-    const hour = 3_600_000 - 2 * MOST_SKEW_MS;
-    const births = [...(this.#births.get(zone) ?? []), now].filter(birth => now - birth < hour);
-    this.#births.set(zone, births);
+    const hour = 3_600_000 - 2 * MAX_SKEW_MS;
+    const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
+    this.#creates.set(zone, creates);
     this.#violations.check(
-      births.length <= this.#context.mostCreates,
-      () => `${zone} was asked for ${births.length} nodes in an hour`,
+      creates.length <= this.#context.maxCreates,
+      () => `${zone} got ${creates.length} creates in an hour`,
     );
   }
 
-  onEndOfLife(worker: string, {cause_kind, last_phase}: Document): void {
+  onIncarnationEnded(worker: string, {cause_kind, last_phase}: Document): void {
     const document = this.#context.store.peek(paths.worker(worker));
     const isUnheard = cause_kind === 'unheard' && document?.hello_at === null;
     if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
-    const wasGiven = ALIVE.includes(String(last_phase));
-    this.#ends.push({zone: String(document?.zone), wasGiven, isUnheard});
+    const wasReady = ALIVE.includes(String(last_phase));
+    this.#ends.push({zone: String(document?.zone), wasReady, isUnheard});
   }
 
-  /** A zone has lost the nodes that it took or that failed, and no other; its unheard boots are those that never spoke. */
+  /** A zone counts the losses of nodes that were preempted or failed, and no others, and the boots without a heartbeat. */
   onCommitted(): void {
     for (const zone of new Set([...this.#ends, ...this.#counts].map(({zone}) => zone))) {
       const ends = this.#ends.filter(end => end.zone === zone);
       const counts = this.#counts.filter(count => count.zone === zone);
       const [losses, unheard] = [sumOf(counts, 'losses'), sumOf(counts, 'unheard')];
-      const least = ends.filter(({wasGiven}) => wasGiven).length;
+      const least = ends.filter(({wasReady}) => wasReady).length;
       this.#violations.check(
         least <= losses && losses <= ends.length,
-        () =>
-          `${zone} is charged with ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`,
+        () => `${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`,
       );
       const most = ends.filter(({isUnheard}) => isUnheard).length;
       this.#violations.check(
         unheard <= most,
-        () => `${zone} is charged with ${unheard} unheard boots, and ${most} nodes were unheard`,
+        () => `${zone} counts ${unheard} unheard boots, and ${most} nodes were unheard`,
       );
     }
     [this.#ends, this.#counts] = [[], []];
@@ -81,7 +80,7 @@ export class Zones {
     );
   }
 
-  /** A zone that refused is left alone for a while, and so is one whose last three nodes or more were all lost young. */
+  /** A zone is blocked after a refusal, and gets only probes after it lost three or more nodes, all of them young. */
   onZone(before: Zone, after: Zone): void {
     const {now} = this.#context.clockwork;
     this.#counts.push({
@@ -91,18 +90,18 @@ export class Zones {
     });
     const isBlocked = after.blocked_until_at !== before.blocked_until_at && after.blocked_until_at !== null;
     const blocked_s = (Date.parse(after.blocked_until_at ?? '') - Date.parse(after.updated_at)) / 1000;
-    const least_s = /quota/.test(after.blocked_reason ?? '') ? QUOTA_S : REFUSED_S;
+    const least_s = /quota/.test(after.blocked_reason ?? '') ? QUOTA_BLOCK_S : REFUSAL_BLOCK_S;
     this.#violations.check(
       !isBlocked || blocked_s === least_s,
-      () => `${after.zone} is left alone for ${blocked_s} s: ${after.blocked_reason}`,
+      () => `${after.zone} is blocked for ${blocked_s} s: ${after.blocked_reason}`,
     );
-    const asked = after.creates.at(-1)?.asked_at;
-    if (asked === undefined || asked === before.creates.at(-1)?.asked_at) return;
-    const stays =
+    const requested_at = after.creates.at(-1)?.asked_at;
+    if (requested_at === undefined || requested_at === before.creates.at(-1)?.asked_at) return;
+    const blocked_until_ms =
       before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
     this.#violations.check(
-      !(stays > now + MOST_SKEW_MS),
-      () => `${after.zone} is asked, and it refused until ${after.blocked_until_at}`,
+      !(blocked_until_ms > now + MAX_SKEW_MS),
+      () => `${after.zone} got a create, and is blocked until ${after.blocked_until_at}`,
     );
     const since = (minutes: number) =>
       before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
@@ -110,12 +109,12 @@ export class Zones {
     const isProbe = (before.brake?.probes_due ?? 0) > 0;
     this.#violations.check(
       !isChurning || isProbe,
-      () => `${after.zone} is asked, and lost ${JSON.stringify(since(25))}`,
+      () => `${after.zone} got a create, and lost ${JSON.stringify(since(25))}`,
     );
   }
 
   onWipe(): void {
-    this.#births.clear();
+    this.#creates.clear();
   }
 }
 
