@@ -13,7 +13,7 @@ type Options = Where & {location: string; dryRun?: boolean; json?: boolean};
 
 const SAYS: Record<TickAction, string> = {
   now: 'a tick was asked for',
-  pause: 'the minutely tick is paused: events still start ticks, and nothing makes up for a lost event',
+  pause: 'the minutely tick is paused: events still start ticks, and a lost event may stay without a tick',
   resume: 'the minutely tick runs again',
   state: 'the minutely tick',
 };
