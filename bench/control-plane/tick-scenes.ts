@@ -76,8 +76,11 @@ export const TICK_SCENES: Record<string, Scene> = {
   },
   'tick, idle': async world => {
     await empty(world);
-    await world.tick();
-    world.now += 60_000;
+    // Until no stream of the paused run has changed since its last count.
+    for (let minute = 0; minute < 4; minute++) {
+      await world.tick();
+      world.now += 60_000;
+    }
     return aTick(world);
   },
   resync: async world => {
