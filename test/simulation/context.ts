@@ -35,8 +35,8 @@ const LIMITS = {
   GLEANER_QUEUE_S: '900',
 };
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
-/** Every 32nd world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
-const WIDE_EVERY = 32;
+/** Every 24th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
+const WIDE_EVERY = 24;
 export const WIDE_SLOTS = 7;
 
 /** Parts that a smaller world can leave out, in addition to kinds of faults. */
