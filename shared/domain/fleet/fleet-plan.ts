@@ -52,6 +52,7 @@ export function planFleet(
     fixed: work.fixed,
     most,
     probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+    silent: silentWorkers(snapshot, config),
   });
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
   const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
@@ -96,6 +97,13 @@ function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): string[]
 
 function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
   return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
+}
+
+/** Living workers that have sent nothing for `silent_s`. */
+function silentWorkers({workers, served}: Snapshot, {limits}: TickConfig): Set<string> {
+  const isSilent = (worker: Worker) =>
+    isAlive(worker) && isServedFor(served, worker.heartbeat_at, limits.silent_s);
+  return new Set([...workers.values()].flatMap(worker => (isSilent(worker) ? worker.name : [])));
 }
 
 /** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. */

@@ -85,6 +85,8 @@ export type WantedOptions = {
   most?: number;
   /** Probes that each zone is due: see silence-brake.ts. */
   probes?: ReadonlyMap<string, number>;
+  /** Workers that have sent nothing for `silent_s`. */
+  silent?: ReadonlySet<string>;
 };
 
 /**
@@ -106,6 +108,7 @@ export function wantedSlots(
     fixed = new Set(),
     most = Infinity,
     probes = new Map(),
+    silent = new Set(),
   }: WantedOptions = {},
 ): Set<string> {
   const probing = new Set<string>();
@@ -114,8 +117,8 @@ export function wantedSlots(
     if (probing.has(name)) return KEEP_ORDER.booting;
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
-    // Its lease was revoked, and it has sent nothing since.
-    if (worker?.phase === 'working' && worker.work === null) return KEEP_ORDER.creating;
+    // A worker whose lease was revoked has sent nothing since.
+    if (silent.has(name) || (worker?.phase === 'working' && worker.work === null)) return KEEP_ORDER.creating;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const left = new Map(allowances);
