@@ -1,6 +1,8 @@
 /** Nodes that no document knows: orphans with our label, and nodes of other owners. */
 import assert from 'node:assert/strict';
-import {aTpu} from '../support/builders.ts';
+import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
+import {aTpu, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAShard} from '../support/one-worker.ts';
 import {A0, B0, ONE_SLOT} from '../support/places.ts';
@@ -47,6 +49,15 @@ describe('a node of another owner', () => {
     await world.minutes(3, 0);
     const worker = await world.worker(A0);
     assert.deepEqual([worker?.phase, worker?.incarnation], ['working', 1]);
+  });
+
+  it('is left alone where a late list has shown a node of ours in its place', async () => {
+    const world = new World(ONE_SLOT);
+    const worker = aWorker({name: A0, phase: 'deleting', provider_state: 'READY', ready_at: at(0)});
+    await world.store.transaction(async tx => workerRecords.set(tx, worker));
+    world.tpus.add(aTpu({name: A0, labels: {'managed-by': 'another-owner'}}));
+    await handleTpuMessage(world.deps, {action: 'delete', worker: A0, incarnation: worker.incarnation});
+    assert.deepEqual([world.asked(), world.tpus.states()], [[], {[A0]: 'READY'}]);
   });
 
   it('is left alone, also where it has the name of a slot', async () => {

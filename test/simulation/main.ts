@@ -82,10 +82,13 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
   const started = performance.now();
   const rate = (done: number) => done / ((performance.now() - started) / 1000);
   let reported_ms = started;
+  let shown = 0;
   const total = await runSeeds({
     first: from,
     seeds,
     onProgress: ({seeds: done, violations}) => {
+      for (const {seed, violation} of violations.slice(shown)) console.error(`seed ${seed}: ${violation}`);
+      shown = violations.length;
       if (performance.now() - reported_ms < 10_000) return;
       reported_ms = performance.now();
       console.error(

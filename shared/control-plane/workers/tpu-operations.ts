@@ -78,23 +78,23 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   });
 }
 
-/** Deletes the node. Reads a node that was never seen READY first: it may be foreign, or READY and billed already. */
+/** Deletes the node. Reads it first: it may be foreign, or READY and billed already. A late list may have shown a node of ours. */
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
-  if (worker.ready_at === null) {
-    const isOurs = worker.provider_state !== null || worker.queue_state !== null;
-    const tpu = await deps.tpus.get(worker.name, worker.zone).catch((error: Error) => {
-      if (!isOurs) throw error;
-      deps.log('WARNING', error.message, {worker: worker.name});
-      return undefined;
-    });
-    if (tpu && !isOurs && isForeign(tpu)) return;
+  const {ready_at, provider_state, queue_state} = worker;
+  const isOurs = ready_at !== null || provider_state !== null || queue_state !== null;
+  const tpu = await deps.tpus.get(worker.name, worker.zone).catch((error: Error) => {
+    if (!isOurs) throw error;
+    deps.log('WARNING', error.message, {worker: worker.name});
+    return undefined;
+  });
+  if (tpu && isForeign(tpu)) return;
+  if (tpu && ready_at === null)
     await deps.store.transaction(async tx => {
       const current = await workerRecords.get(tx, worker.name);
       if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
-      const seen = tpu ? afterLook(current, observationOf(tpu), deps.now()) : current;
+      const seen = afterLook(current, observationOf(tpu), deps.now());
       if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
     });
-  }
   await deps.tpus.delete(worker.name, worker.zone);
 }
 
