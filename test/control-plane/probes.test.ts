@@ -1,6 +1,7 @@
 /** Probes of the silence brake, and the workers that it holds. */
 import assert from 'node:assert/strict';
 import {aFleet, brakeOf, firstLives, RUN, silence, stopCreates, wait, workersOf} from '../support/fleet.ts';
+import {type Case, runCases} from '../support/fleet-cases.ts';
 import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -106,4 +107,39 @@ describe('held workers', () => {
     const run = await world.run(RUN);
     assert.deepEqual([run?.status, run?.machine_failed_streams], ['active', 0]);
   });
+});
+
+const STOPS: Case[] = [
+  {
+    name: 'stop during a brake lets the held workers go after the time to drain',
+    when: async world => {
+      silence(world);
+      world.isStillborn = () => true;
+      await wait(world, 4);
+      assert.equal((await brakeOf(world))?.held, 8);
+      world.control({action: 'stop', run: RUN});
+      await wait(world, 8);
+    },
+    then: async world => {
+      assert.equal((await firstLives(world)).length, 0);
+      await wait(world, 2);
+      assert.equal(world.tpus.nodes.size, 0);
+    },
+  },
+  {
+    name: 'stop before the silence is known lets the silent workers go after the time to drain, also while another run waits',
+    when: async world => {
+      for (let index = 0; index < 10; index++) world.drop('other', index, someLines(400, `o${index}`));
+      await wait(world, 1);
+      silence(world);
+      world.isStillborn = () => true;
+      world.control({action: 'stop', run: RUN});
+      await wait(world, 8);
+    },
+    then: async world => assert.equal((await firstLives(world)).length, 0),
+  },
+];
+
+describe('silent workers of a stopped run', () => {
+  runCases(STOPS);
 });

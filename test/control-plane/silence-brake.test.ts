@@ -40,34 +40,6 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'stop during a brake lets the held workers go after the time to drain',
-    when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 4);
-      assert.equal((await brakeOf(world))?.held, 8);
-      world.control({action: 'stop', run: RUN});
-      await wait(world, 8);
-    },
-    then: async world => {
-      assert.equal((await firstLives(world)).length, 0);
-      await wait(world, 2);
-      assert.equal(world.tpus.nodes.size, 0);
-    },
-  },
-  {
-    name: 'stop before the silence is known lets the silent workers go after the time to drain, also while another run waits',
-    when: async world => {
-      for (let index = 0; index < 10; index++) world.drop('other', index, someLines(400, `o${index}`));
-      await wait(world, 1);
-      silence(world);
-      world.isStillborn = () => true;
-      world.control({action: 'stop', run: RUN});
-      await wait(world, 8);
-    },
-    then: async world => assert.equal((await firstLives(world)).length, 0),
-  },
-  {
     name: 'two ticks at once replace one share of the silent workers',
     when: async world => {
       silence(world);

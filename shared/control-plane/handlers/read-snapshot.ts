@@ -135,13 +135,16 @@ async function countAll(
 /** Minutes after which a paused run is counted in any case: an operator may have edited its streams. */
 const RECOUNT_MINUTES = 15;
 
-/** True for a run whose counts may be old: an active run, and a paused run with a worker, a lease, or a stream that changed since. */
+/**
+ * True for a run whose counts may be old: an active run, and a paused run with a worker, a lease, or a stream that changed since. A
+ * paused run without a pending stream may be over.
+ */
 async function mayHaveChanged(
   {store}: Deps,
-  {run, status, streams_in_progress, updated_at}: Run,
+  {run, status, streams_pending, streams_in_progress, updated_at}: Run,
   {workers, read_at_ms}: Accounts,
 ): Promise<boolean> {
-  if (status === 'active' || streams_in_progress > 0) return true;
+  if (status === 'active' || streams_pending === 0 || streams_in_progress > 0) return true;
   if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
   const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
   if ([...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker))) return true;

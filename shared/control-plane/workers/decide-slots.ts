@@ -31,7 +31,7 @@ import {
   writeShared,
 } from './zone-and-bill-documents.ts';
 
-/** Age of a plan after which a slow function creates no node from it. */
+/** Age of a plan, or of its list, after which a slow function creates no node and no document from it. */
 const PLAN_LASTS_MS = 60_000;
 /** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. */
 export type Outcome = {held: Worker[]; freed: Stream[]};
@@ -63,12 +63,15 @@ export async function decideSlots(
     const actions = current.flatMap(({worker}) => lostAction(worker, plan));
     const held: Worker[] = [];
     const freed: Stream[] = [];
+    const returned = new Map<string, Stream>();
     for (const decided of turns) {
       const {before} = decided;
       const verdict = judgeSilence(deps, shared, decided, plan, moment);
       if (verdict === 'held') held.push(before);
       const turn = verdict === 'held' ? withoutSilence(deps, decided, plan, now) : {...decided, verdict};
       if (turn === undefined) continue;
+      // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
+      if (!turn.slot.seen && now - plan.nodes.at_ms > PLAN_LASTS_MS) continue;
       const {change} = turn;
       const zone = shared.zones.get(before.zone);
       // Checked again: another tick may have created nodes in the zone, or spent the budget, since the plan.
@@ -84,7 +87,7 @@ export async function decideSlots(
         zone && change === 'asked' ? termsOf(deps, shared.pool ?? plan.pool, zone, before, plan, now) : {};
       const worker = {...turn.worker, ...terms, ...boot, updated_at: iso(now)};
       workerRecords.set(tx, worker);
-      if (isEnding(before, worker)) endIncarnation(deps, tx, shared, turn, plan, now);
+      if (isEnding(before, worker)) endIncarnation(deps, tx, shared, turn, {...plan, returned}, now);
       const about = {
         kind: 'worker',
         worker: worker.name,
@@ -117,16 +120,22 @@ function termsOf(deps: Deps, pool: Pool, zone: Zone, {name}: Worker, {prices, pa
   return {...ask, usd_per_hour, charged_to: payers.get(name) ?? null};
 }
 
-/** Records the attempt, frees the worker's stream, and charges the stream that a silent worker lost earlier. */
+/**
+ * Records the attempt, frees the worker's stream, and charges the stream that a silent worker lost earlier. `returned`: streams that an
+ * earlier turn of the transaction wrote. One worker may have lost a stream that another worker holds.
+ */
 function endIncarnation(
   deps: Deps,
   tx: Transaction,
   shared: Shared,
   turn: Turn,
-  {stored}: Terms,
+  {stored, returned}: Pick<Terms, 'stored'> & {returned: Map<string, Stream>},
   now: number,
 ): void {
-  const {before, stream, suspected, death} = turn;
+  const {before, death} = turn;
+  const [stream, suspected] = [turn.stream, turn.suspected].map(
+    read => read && (returned.get(`${read.run}/${read.stream}`) ?? read),
+  );
   recordAttempt(tx, before, turn, now);
   if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
   else if (before.hello_at === null) giveBootBack(shared, before);
@@ -135,7 +144,10 @@ function endIncarnation(
     death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
   const next = free ?? charged;
   const changed = next === suspected ? undefined : next;
-  if (changed) returnStream(tx, changed, undefined, now);
+  if (changed) {
+    returnStream(tx, changed, undefined, now);
+    returned.set(`${changed.run}/${changed.stream}`, changed);
+  }
   const failed = changed?.status === 'failed' ? changed : undefined;
   if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, failed, stored, now);
 }

@@ -3,7 +3,7 @@ import type {Zone} from '../../../shared/domain/fleet/placement.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
-import {MAX_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
@@ -33,7 +33,9 @@ export class Zones {
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
     const zone = String(after.zone);
     const {now} = this.#context.clockwork;
-    const hour = 3_600_000 - 2 * MAX_SKEW_MS;
+    // A commit that hangs is later than the time that it names.
+    const hung_ms = this.#context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
+    const hour = 3_600_000 - 2 * MAX_SKEW_MS - hung_ms;
     const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
     this.#creates.set(zone, creates);
     this.#violations.check(
