@@ -156,7 +156,9 @@ export class Leases {
       .collection('runs')
       .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
       // Without a tick, worker-api does not know that a stream of a run is pending again.
-      .filter(run => Number(run.data.streams_pending) > 0);
+      .filter(run => Number(run.data.streams_pending) > 0)
+      // A stream of a fixed run waits for its own slot.
+      .filter(run => run.data.affinity === 'any');
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
       .find(stream => stream.data.status === 'pending' && isOld(stream));
