@@ -19,7 +19,7 @@ const CALM_MINUTES = 240;
 /** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;
 /** A world that is idle for this many minutes has ended. */
-const IDLE_MINUTES = 10;
+const IDLE_MINUTES = 12;
 
 export type Outcome = {
   seed: number;

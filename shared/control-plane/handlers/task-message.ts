@@ -102,7 +102,10 @@ async function register(deps: Deps, task: Task): Promise<Step> {
   const parent = await ensureRun(deps, run);
   if (!parent?.spec) return {result: `run ${run} waits for a valid run.json: ${parent?.reason}`};
   const next = await registerPage(deps, parent, cursorOf(task, ''));
-  return next === undefined ? {result: `every stream of run ${run} is registered`} : {cursor: next};
+  if (next !== undefined) return {cursor: next};
+  // An earlier message may have died after it counted the shards of an ended run.
+  await requestTotals(deps, run);
+  return {result: `every stream of run ${run} is registered`};
 }
 
 type RebuildCursor = {after: string; tally: Tally};

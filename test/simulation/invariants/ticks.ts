@@ -112,11 +112,13 @@ export class Ticks {
 
   /** In the calm, nodes that are not needed are deleted soon. */
   onMinute(): void {
-    const {tpus, isCalm} = this.#context;
+    const {store, tpus, isCalm} = this.#context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
     const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && !this.#isWorkOpen() && !mayWait;
-    this.#orphanMinutes = isIdle && tpus.names().length > 0 ? this.#orphanMinutes + 1 : 0;
+    // A worker that drains has its own limit, DRAIN_S.
+    const isLeft = tpus.names().some(name => store.peek(paths.worker(name))?.phase !== 'draining');
+    this.#orphanMinutes = isIdle && isLeft ? this.#orphanMinutes + 1 : 0;
     this.#violations.check(
       this.#orphanMinutes <= ORPHAN_MINUTES,
       () => `no work is left, and ${ORPHAN_MINUTES} minutes later there are nodes ${tpus.names()}`,
