@@ -102,6 +102,7 @@ const brake = z.looseObject({
   since_at: instant,
   active_at: instant,
   replaced: count,
+  replaced_at: instant.nullable(),
   probes_due: count,
   bad_verdicts: count,
   probed_at: instant.nullable(),

@@ -16,6 +16,8 @@ export type Brake = {
   active_at: string;
   /** Silent workers that were replaced within the share. */
   replaced: number;
+  /** Time of the last of them. */
+  replaced_at: string | null;
   /** Probes still to create, also while other creates are stopped. */
   probes_due: number;
   /** Probes that stayed unheard. */
@@ -59,7 +61,10 @@ export function decideSilence(
   if (isLost) return {verdict: 'ends', brake};
   const probes_due = brake.probes_due + 1;
   if (brake.replaced < shareOf(heard))
-    return {verdict: 'ends', brake: {...brake, replaced: brake.replaced + 1, probes_due}};
+    return {
+      verdict: 'ends',
+      brake: {...brake, replaced: brake.replaced + 1, replaced_at: iso(now), probes_due},
+    };
   const isTime = brake.probed_at === null || isServedFor(served, brake.probed_at, FURTHER_PROBE_S);
   if (brake.bad_verdicts >= FEWEST_BAD_VERDICTS && isTime)
     return {verdict: 'ends', brake: {...brake, probed_at: iso(now), probes_due}};
@@ -78,14 +83,14 @@ function wasSilentWhenAnotherSpoke(
 
 function newBrake(now: number): Brake {
   return {
-    ...{since_at: iso(now), active_at: iso(now), replaced: 0, probes_due: 0, bad_verdicts: 0},
-    ...{probed_at: null, spoke_at: null, held: 0, held_usd_per_hour: 0},
+    ...{since_at: iso(now), active_at: iso(now), replaced: 0, replaced_at: null, probes_due: 0},
+    ...{bad_verdicts: 0, probed_at: null, spoke_at: null, held: 0, held_usd_per_hour: 0},
   };
 }
 
 /**
- * The brake after the first words of workers of its zone. A first word since the episode began renews the share.
- * The word counts after `PROOF_S`, when the heartbeats of all healthy workers have arrived too.
+ * The brake after the first words of workers of its zone. A first word since the episode began, and since the last replacement,
+ * renews the share. The word counts after `PROOF_S`, when the heartbeats of all healthy workers have arrived too.
  * After a network outage, the first worker to speak is no evidence against the others.
  * The brake is off after `RETURNS_S` without a silent worker.
  */
@@ -95,8 +100,10 @@ export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: 
   );
   const spoke_at = spoke.sort().at(-1);
   if (spoke_at !== undefined) {
-    const {active_at, held, held_usd_per_hour} = brake;
-    return {...newBrake(msOf(spoke_at)), active_at, held, held_usd_per_hour, spoke_at};
+    const {active_at, held, held_usd_per_hour, replaced, replaced_at, probes_due} = brake;
+    const isUsed = replaced_at !== null && replaced_at > spoke_at;
+    const used = isUsed ? {replaced, replaced_at, probes_due} : {};
+    return {...newBrake(msOf(spoke_at)), active_at, held, held_usd_per_hour, spoke_at, ...used};
   }
   return isServedFor(served, brake.active_at, RETURNS_S) ? null : brake;
 }

@@ -98,6 +98,17 @@ describe('the silence brake', () => {
     assert.deepEqual(ends, ['ends', 'ends', 'held'], 'a new share');
   });
 
+  it('a first word from before the last replacement renews no share, and the probes stay due', () => {
+    const {brake} = decideAll(10, {seconds: 300});
+    const another = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
+    const episode = brake && {...brake, since_at: at(100)};
+    const after = episode && afterHellos(episode, [another], moment(T0 + 351_000));
+    assert.deepEqual([after?.spoke_at, after?.probes_due], [at(200), 2]);
+    const late = silentWorker({heartbeat_at: at(250)});
+    const silent = {worker: late, heard: 10, isLost: false, silent_s: SILENT_S};
+    assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'held');
+  });
+
   it('a first word from before the episode is no verdict', () => {
     const {brake} = decideAll(10);
     const old = aWorker({hello_at: at(-60), heartbeat_at: at(100)});
