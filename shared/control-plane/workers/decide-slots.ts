@@ -17,7 +17,7 @@ import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
 import {returnStream} from '../state/lease-documents.ts';
 import {recordAttempt} from '../state/worker-history.ts';
-import {decideTurns, readSlot, type Turn, withoutSilence} from './slot-turns.ts';
+import {decideTurns, decideWithout, readSlot, type Turn} from './slot-turns.ts';
 import {publishActions} from './tpu-operations.ts';
 import {
   changeZone,
@@ -68,15 +68,17 @@ export async function decideSlots(
       const {before} = decided;
       const verdict = judgeSilence(deps, shared, decided, plan, moment);
       if (verdict === 'held') held.push(before);
-      const turn = verdict === 'held' ? withoutSilence(deps, decided, plan, now) : {...decided, verdict};
-      if (turn === undefined) continue;
-      // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
-      if (!turn.slot.seen && now - plan.nodes.at_ms > PLAN_LASTS_MS) continue;
-      const {change} = turn;
+      let turn =
+        verdict === 'held' ? decideWithout('silence', deps, decided, plan, now) : {...decided, verdict};
       const zone = shared.zones.get(before.zone);
       // Checked again: another tick may have created nodes in the zone, or spent the budget, since the plan.
       const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
-      if (zone && isAsking(change) && (isLate || allowance(zone, placement, now) === 0)) continue;
+      const isOpen = !zone || (!isLate && allowance(zone, placement, now) > 0);
+      if (turn?.change === 'asked again' && !isOpen) turn = decideWithout('request', deps, turn, plan, now);
+      if (turn === undefined || (turn.change === 'asked' && !isOpen)) continue;
+      // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
+      if (!turn.slot.seen && now - plan.nodes.at_ms > PLAN_LASTS_MS) continue;
+      const {change} = turn;
       if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
       const boot = zone && change === 'asked' ? grantBoot(deps, shared, zone.zone, now) : {};
       if (!boot) continue;

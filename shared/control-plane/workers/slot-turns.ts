@@ -76,10 +76,21 @@ export async function decideTurns(
   );
 }
 
-/** Decides about a held silent worker: it may end for another cause, or its node may have changed. Undefined: no change. */
-export function withoutSilence({config}: Deps, turn: Turn, plan: Terms, now: number): Turn | undefined {
+/**
+ * Decides again, without the end of a silent worker that a brake holds, or without a repeated create that its zone does not allow. The
+ * worker may end for another cause, its node may have changed, or another run may pay for it. Undefined: no change.
+ */
+export function decideWithout(
+  what: 'silence' | 'request',
+  {config}: Deps,
+  turn: Turn,
+  plan: Terms,
+  now: number,
+): Turn | undefined {
   const {slot, before} = turn;
-  const decision = decideSlot(slot, before, plan, config.limits, now, 'held');
+  const ask_again_s = what === 'request' ? Number.POSITIVE_INFINITY : config.limits.ask_again_s;
+  const silence = what === 'silence' ? 'held' : 'ends';
+  const decision = decideSlot(slot, before, plan, {...config.limits, ask_again_s}, now, silence);
   if (decision.worker === before) return undefined;
   const stream = isEnding(before, decision.worker) ? turn.stream : undefined;
   return {slot, before, ...decision, change: changeOf(before, decision), stream, suspected: undefined};
