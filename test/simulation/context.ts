@@ -6,7 +6,7 @@ import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
 import {Chance, Clockwork} from '../support/kernel.ts';
-import {CALM, type Faults} from './faults.ts';
+import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import {SimStore} from './store.ts';
 
@@ -84,6 +84,7 @@ export class Context {
   readonly ack_deadline_ms: number;
   /** `storm` has the faults of the first phase of the world. `faults` has the present ones: `storm`, and later `CALM`. */
   faults: Faults = CALM;
+  #calm_since_ms = T0;
   storm: Faults = CALM;
   /** True if worker-api answers neither workers nor ticks. */
   isApiOut = false;
@@ -162,6 +163,17 @@ export class Context {
 
   get isCalm(): boolean {
     return this.faults === CALM;
+  }
+
+  /** Ends all faults that are drawn. A call that hangs already may hang for `MAX_HANG_MINUTES` more. */
+  endStorm(): void {
+    this.faults = CALM;
+    this.#calm_since_ms = this.clockwork.now;
+  }
+
+  /** True if the calm has lasted for this time after the longest hang of a call. */
+  isSettled(longer_ms = 0): boolean {
+    return this.isCalm && this.clockwork.now - this.#calm_since_ms > MAX_HANG_MINUTES * MINUTE_MS + longer_ms;
   }
 
   see(name: string): void {

@@ -185,7 +185,6 @@ export class Invariants {
   onMinute(): void {
     this.#money.onMinute();
     this.#ticks.onMinute();
-    this.#wakes.onMinute();
     this.#progress.onMinute();
   }
 

@@ -8,7 +8,7 @@ import {T0} from '../support/builders.ts';
 import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
-import {CALM, drawFaults} from './faults.ts';
+import {drawFaults} from './faults.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
@@ -94,7 +94,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   await clockwork.run(T0 + storm_ms, isBroken);
 
   context.note(() => 'the storm is over');
-  context.faults = CALM;
+  context.endStorm();
   context.isApiOut = false;
   context.isStoreOut = false;
   context.refused = undefined;

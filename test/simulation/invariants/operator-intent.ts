@@ -51,12 +51,14 @@ export class OperatorIntent {
     const isInvalid = this.#expected.get(id) === 'rejected';
     const {action, run} = isInvalid ? {} : JSON.parse(String(after.message));
     const isOfStreams = action === 'retry' || action === 'cancel';
+    // A message that was sent before the Store was lost may be lost with it.
+    const isLost = !this.#expected.has(id);
     this.#violations.check(
       !/^outdated/.test(String(after.reason)) || (action !== 'stop' && action !== 'cancel'),
       () => `control message ${id} is final, and was dropped as outdated: ${after.message}`,
     );
     this.#violations.check(
-      !/^there is no run/.test(String(after.reason)) || isOfStreams || !this.#hasOldStream(run),
+      !/^there is no run/.test(String(after.reason)) || isOfStreams || isLost || !this.#hasOldStream(run),
       () => `control message ${id} was rejected, and its run has streams: ${after.reason}`,
     );
     this.#context.see(`an operator sends: ${isInvalid ? 'an invalid message' : action} (${after.outcome})`);

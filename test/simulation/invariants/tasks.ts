@@ -50,7 +50,7 @@ export class Tasks {
   #checkNeed(path: string, {task, run}: Document): void {
     const {actor} = this.#violations;
     const isByResync = actor !== undefined && 'task' in actor && actor.task === 'resync';
-    if (task !== 'register' || !isByResync || !this.#context.isCalm) return;
+    if (task !== 'register' || !isByResync || !this.#context.isSettled()) return;
     const {clockwork, store} = this.#context;
     const since = clockwork.now - RECENT_MS;
     const isNeeded = this.#streamsOf(String(run)).some(({name, created_at}) => {

@@ -71,8 +71,15 @@ export class Ticks {
 
   #lost(): string[] {
     const {clockwork, tpus} = this.#context;
-    return this.#up().flatMap(({name, incarnation, zone, fault, provider_since_at, missing_since_at}) => {
+    return this.#up().flatMap(worker => {
+      const {name, incarnation, zone, fault, phase_since_at, provider_since_at, missing_since_at} = worker;
       if (fault !== null) return [`${name}#${incarnation} has a fault: ${fault}`];
+      // A list of a slow clock may count as older than the last change of the worker, and is then no evidence.
+      const changed_ms = Math.max(
+        Date.parse(phase_since_at),
+        Date.parse(provider_since_at ?? phase_since_at),
+      );
+      if (changed_ms > clockwork.now - MAX_SKEW_MS) return [];
       const queued = tpus.queue.get(name);
       const isFromQueue = Number(queued?.request.labels['gleaner-incarnation']) === incarnation;
       if (isFromQueue && queued && ENDED.includes(queued.state) && !tpus.zone(zone).unreachable)

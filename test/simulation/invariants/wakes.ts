@@ -1,6 +1,6 @@
 /** Checks that an event that can change the plan causes a tick soon, and that a burst of events causes few ticks. */
 import type {Context} from '../context.ts';
-import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
+import {keepsWakes} from '../faults.ts';
 import type {Violations} from './violations.ts';
 
 /** Longer than a wake waits after a tick, and shorter than the interval of the Scheduler. */
@@ -11,7 +11,6 @@ const MAX_TICKS = 8;
 export class Wakes {
   readonly #context: Context;
   readonly #violations: Violations;
-  #calm_since_ms: number | undefined;
   /** The starts of the ticks of the last minute. */
   #started: number[] = [];
 
@@ -20,16 +19,11 @@ export class Wakes {
     this.#violations = violations;
   }
 
-  onMinute(): void {
-    const {clockwork, isCalm} = this.#context;
-    if (isCalm) this.#calm_since_ms ??= clockwork.now;
-  }
-
   onTickStarted(): void {
     const {now} = this.#context.clockwork;
     this.#started = [...this.#started, now].filter(at => now - at < 60_000);
     this.#violations.check(
-      !this.#isCalm(60_000) || this.#started.length <= MAX_TICKS,
+      !this.#context.isSettled(60_000) || this.#started.length <= MAX_TICKS,
       () => `${this.#started.length} ticks started within a minute`,
     );
   }
@@ -38,7 +32,7 @@ export class Wakes {
   expectTick(why: string): void {
     // A function that crashes by plan may crash before it sends its wake.
     const {options, storm} = this.#context;
-    if (options.crashes || (!this.#isCalm(0) && !keepsWakes(storm))) return;
+    if (options.crashes || (!this.#context.isSettled() && !keepsWakes(storm))) return;
     const {now} = this.#context.clockwork;
     this.#context.after(SOON_MS, () =>
       this.#violations.check(
@@ -46,11 +40,5 @@ export class Wakes {
         () => `${why}, and no tick started within ${SOON_MS} ms`,
       ),
     );
-  }
-
-  /** True if the calm has lasted for this time after the longest hang of a call. */
-  #isCalm(longer_ms: number): boolean {
-    const since_ms = this.#calm_since_ms ?? Number.POSITIVE_INFINITY;
-    return this.#context.clockwork.now - since_ms > MAX_HANG_MINUTES * 60_000 + longer_ms;
   }
 }
