@@ -104,3 +104,37 @@ describe('a stream', () => {
     assert.ok(await world.isAsleep());
   });
 });
+
+describe('a task whose reads of streams are slow', () => {
+  it('registers streams for less than a minute, and its next message goes on where it stopped', async () => {
+    const world = new World(ONE_SLOT);
+    for (let stream = 0; stream < 1_800; stream++) world.drop('my-run', stream, someLines(1));
+    world.queue.length = 0;
+    world.control({action: 'start', run: 'my-run'});
+    world.control({action: 'pause', run: 'my-run'});
+    for (let message = 0; message < 2; message++) await world.deliverNext('control');
+    const {deps} = world;
+    const {store} = deps;
+    let reads = 0;
+    const get: typeof store.get = async path => {
+      if (/\/streams\//.test(path)) {
+        reads += 1;
+        world.now += 25;
+      }
+      return store.get(path);
+    };
+    world.deps = {...deps, store: {...store, get}};
+    const registered = [];
+    const took_ms = [];
+    do {
+      const began = world.now;
+      assert.ok(await world.deliverNext('tasks'));
+      took_ms.push(world.now - began);
+      registered.push(await store.count('runs/my-run/streams'));
+    } while (world.queue.some(({topic}) => topic === 'tasks'));
+    assert.ok((registered[0] ?? 0) > 0 && (registered[0] ?? 0) < 1_800, `${registered}`);
+    assert.equal(registered.at(-1), 1_800, `${registered}`);
+    assert.ok(Math.max(...took_ms) < 60_000, `${took_ms}`);
+    assert.equal(reads, 2 * 1_800, 'no message repeats the reads of an earlier one');
+  });
+});

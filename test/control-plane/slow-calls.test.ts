@@ -95,6 +95,24 @@ describe('a slow tick', () => {
     await world.untilAsleep();
   });
 
+  it('creates no node from budgets and runs that it read five minutes ago', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverNext('object');
+    const {deps} = world;
+    const query: typeof deps.store.query = async (collection, what) => {
+      const found = await deps.store.query(collection, what);
+      if (collection === 'zones') world.now += 5 * 60_000;
+      return found;
+    };
+    world.deps = {...deps, store: {...deps.store, query}};
+    await world.tick();
+    assert.deepEqual(world.asked(), []);
+    world.deps = deps;
+    await world.tick();
+    assert.deepEqual(world.asked(), [`create ${A0}#1`]);
+  });
+
   it('does not call a node vanished that another tick has seen since', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(2));
@@ -212,39 +230,5 @@ describe('a failed stream of an ended run', () => {
     assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
-  });
-});
-
-describe('a task whose reads of streams are slow', () => {
-  it('registers streams for less than a minute, and its next message goes on where it stopped', async () => {
-    const world = new World(ONE_SLOT);
-    for (let stream = 0; stream < 1_800; stream++) world.drop('my-run', stream, someLines(1));
-    world.queue.length = 0;
-    world.control({action: 'start', run: 'my-run'});
-    world.control({action: 'pause', run: 'my-run'});
-    for (let message = 0; message < 2; message++) await world.deliverNext('control');
-    const {deps} = world;
-    const {store} = deps;
-    let reads = 0;
-    const get: typeof store.get = async path => {
-      if (/\/streams\//.test(path)) {
-        reads += 1;
-        world.now += 25;
-      }
-      return store.get(path);
-    };
-    world.deps = {...deps, store: {...store, get}};
-    const registered = [];
-    const took_ms = [];
-    do {
-      const began = world.now;
-      assert.ok(await world.deliverNext('tasks'));
-      took_ms.push(world.now - began);
-      registered.push(await store.count('runs/my-run/streams'));
-    } while (world.queue.some(({topic}) => topic === 'tasks'));
-    assert.ok((registered[0] ?? 0) > 0 && (registered[0] ?? 0) < 1_800, `${registered}`);
-    assert.equal(registered.at(-1), 1_800, `${registered}`);
-    assert.ok(Math.max(...took_ms) < 60_000, `${took_ms}`);
-    assert.equal(reads, 2 * 1_800, 'no message repeats the reads of an earlier one');
   });
 });

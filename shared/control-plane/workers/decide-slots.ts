@@ -31,8 +31,8 @@ import {
   writeShared,
 } from './zone-and-bill-documents.ts';
 
-/** Age of a plan, or of its list, after which a slow function creates no node and no document from it. */
-const PLAN_LASTS_MS = 60_000;
+/** Age of a snapshot, or of its list, after which a slow function creates no node and no document from it. */
+const SNAPSHOT_LASTS_MS = 60_000;
 /** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. */
 export type Outcome = {held: Worker[]; freed: Stream[]};
 
@@ -72,12 +72,12 @@ export async function decideSlots(
         verdict === 'held' ? decideWithout('silence', deps, decided, plan, now) : {...decided, verdict};
       const zone = shared.zones.get(before.zone);
       // Checked again: another tick may have created nodes in the zone, or spent the budget, since the plan.
-      const isLate = now - plan.made_at_ms > PLAN_LASTS_MS;
+      const isLate = now - plan.read_at_ms > SNAPSHOT_LASTS_MS;
       const isOpen = !zone || (!isLate && allowance(zone, placement, now) > 0);
       if (turn?.change === 'asked again' && !isOpen) turn = decideWithout('request', deps, turn, plan, now);
       if (turn === undefined || (turn.change === 'asked' && !isOpen)) continue;
       // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
-      if (!turn.slot.seen && now - plan.nodes.at_ms > PLAN_LASTS_MS) continue;
+      if (!turn.slot.seen && now - plan.nodes.at_ms > SNAPSHOT_LASTS_MS) continue;
       const {change} = turn;
       if (change === 'asked' && (!plan.payers.get(before.name) || creates >= plan.mostCreates)) continue;
       const boot = zone && change === 'asked' ? grantBoot(deps, shared, zone.zone, now) : {};

@@ -12,11 +12,12 @@ import type {Failures} from '../state/failures.ts';
 /** Failed pings in a row that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;
 
-/** Stores a proof that worker-api works: the answer to a ping. */
+/** Stores a proof that worker-api works: it received a ping now. The transaction may take longer than worker-api works. */
 export async function storePing(deps: Deps): Promise<void> {
+  const received_ms = deps.now();
   await deps.store.transaction(async tx => {
     const served = await servedRecord.read(deps.log, tx);
-    servedRecord.set(tx, {...withProof(served, deps.now()), failed_pings: 0, failing_since_at: null});
+    servedRecord.set(tx, {...withProof(served, received_ms), failed_pings: 0, failing_since_at: null});
   });
 }
 

@@ -51,7 +51,7 @@ export type TickPlan = {
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
 export function planBudgets(accounts: Accounts, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(accounts, config.ceilings, now);
-  const terms = termsOf(accounts, now);
+  const terms = termsOf(accounts);
   const slots = spentSlots(accounts, budgets);
   return {pauses: budgets.pauses, terms, deletes: slotsThatChange(slots, terms, config.limits, now).deletes};
 }
@@ -61,10 +61,10 @@ function spentSlots({workers}: Accounts, {dismissed}: Budgets): Slot[] {
   return living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
 }
 
-function termsOf({pool, prices, workers, creates}: Accounts, now: number): Terms {
+function termsOf({read_at_ms, pool, prices, workers, creates}: Accounts): Terms {
   return {
     ...{
-      made_at_ms: now,
+      read_at_ms,
       nodes: NOT_LISTED,
       pool,
       prices: prices ?? {},
@@ -87,7 +87,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
   const fleet = planFleet(snapshot, budgets, orphans, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
-  const terms = {...termsOf(snapshot, now), ...fleet, nodes, served, lost, stored};
+  const terms = {...termsOf(snapshot), ...fleet, nodes, served, lost, stored};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
   const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
   const slots: Slot[] = [];

@@ -15,9 +15,9 @@ import {newWorker, type Worker} from '../worker/worker.ts';
 /** `seen` is the worker of the snapshot. */
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
 
-/** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `made_at_ms`. */
+/** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `read_at_ms`. */
 export type Terms = {
-  made_at_ms: number;
+  read_at_ms: number;
   nodes: Nodes;
   pool: Pool;
   prices: Prices;

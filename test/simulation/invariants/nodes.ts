@@ -1,5 +1,5 @@
 /** Checks that a slot has one incarnation at a time, that each has a request id and a record, and that no foreign node is deleted. */
-import {paths} from '../../../shared/domain/names.ts';
+import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
@@ -111,8 +111,9 @@ export class Nodes {
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
+    const isOfSlot = (node: Tpu) => node.zone === zone && parseWorkerName(node.name)?.zone === zone;
     const orphans = [...tpus.nodes.values()].filter(
-      node => node.zone === zone && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
+      node => isOfSlot(node) && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
     // A list that leaves nodes out may show a single orphan, which is deleted at once. An earlier list may have shown them all.
     const {stale, omission} = this.#context.storm;

@@ -65,11 +65,14 @@ export class Silence {
 
   /** The silence of a worker leaves out the time in which worker-api did not answer. */
   #checkSilence(name: string, before: Document, limit_s: number): void {
-    const {now} = this.#context.clockwork;
+    const {clockwork, storm} = this.#context;
+    const {now} = clockwork;
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     // The control plane cannot see an outage that is shorter than the interval between two proofs of service.
     const seen = this.#outages.filter(({from, to}) => Math.min(now, to) - from > PROOF_MS);
-    const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from)));
+    // A slow heartbeat that was received before the outage is stored during the outage, and is a proof too.
+    const late_ms = storm.latency_ms > 0 || storm.hang > 0 ? PROOF_MS : 0;
+    const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from + late_ms)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
     this.#violations.check(
       silent_ms > limit_s * 1000 - 2 * MAX_SKEW_MS,
