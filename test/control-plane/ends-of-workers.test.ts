@@ -1,5 +1,6 @@
 /** Evidence that ends workers: of the provider, of lists that leave nodes out, and of silence while worker-api provably worked. */
 import assert from 'node:assert/strict';
+import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {
   aFleet,
@@ -183,6 +184,21 @@ describe('the alert of a ping that fails beside heartbeats', () => {
       await world.tick().catch(() => {});
     }
     assert.deepEqual(errors(world, /ping/), []);
+  });
+});
+
+describe('a ping', () => {
+  it('is a proof of the time when worker-api received it, also if the Store answers minutes later', async () => {
+    const world = await aFleet(2);
+    const {deps} = world;
+    const received_ms = world.now;
+    const transaction: typeof deps.store.transaction = async work => {
+      world.now += 5 * 60_000;
+      return deps.store.transaction(work);
+    };
+    await storePing({...deps, store: {...deps.store, transaction}});
+    const {proven_at} = (await world.store.get('system/served')) ?? assert.fail();
+    assert.ok(Date.parse(String(proven_at)) - received_ms < 1000, String(proven_at));
   });
 });
 
