@@ -43,6 +43,7 @@ export function assignPayers(
   reserve: ReserveBudget = () => true,
 ): Map<string, string | null> {
   const left = new Map(open.map(({run, streams}) => [run, streams]));
+  const served = new Set(left.keys());
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
   for (const {work} of living) if (work !== null) take(parseWork(work)?.run ?? '');
@@ -61,7 +62,9 @@ export function assignPayers(
     if (!isEmpty && (kept.has(name) || !isSpare(worker))) continue;
     const own = fixed.get(name);
     const inNeed = [...left].filter(([, streams]) => streams > 0).map(([run]) => run);
-    const first = isEmpty && inNeed.length === 0 ? open.slice(0, 1).map(({run}) => run) : inNeed;
+    // A bound slot may serve another run first: then more workers are wanted than runs need.
+    const isPaid = !isEmpty && served.has(worker.charged_to ?? '');
+    const first = inNeed.length === 0 && !isPaid ? open.slice(0, 1).map(({run}) => run) : inNeed;
     const asked = own === undefined ? first : [own];
     if (asked.length === 0) continue;
     const run = asked.find(run => reserve(run, name)) ?? null;

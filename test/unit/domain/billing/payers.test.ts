@@ -45,6 +45,21 @@ describe('the runs that pay for slots', () => {
     const repaired = {phase: 'working', work: null, charged_to: 'ended'};
     assert.deepEqual(payers(of(atWork, repaired), 2), {[slot(1)]: 'b'});
   });
+
+  it('the first run pays for an idle worker whose run is over, also when a bound slot serves its last stream', () => {
+    const workers = new Map(
+      [
+        aPaid({name: slot(0), work: 'a/000', charged_to: 'a'}),
+        aPaid({name: slot(1), phase: 'creating', work: null, charged_to: 'over'}),
+        aPaid({name: slot(2), phase: 'creating', work: null, charged_to: 'a'}),
+      ].map(worker => [worker.name, worker]),
+    );
+    const open = [{run: 'a', streams: 1}];
+    const fixed = new Map([[slot(0), 'b']]);
+    assert.deepEqual(Object.fromEntries(assignPayers([0, 1, 2].map(slot), workers, open, fixed)), {
+      [slot(1)]: 'a',
+    });
+  });
 });
 
 describe('the runs that pay within their budgets', () => {
