@@ -107,6 +107,7 @@ const brake = z.looseObject({
   bad_verdicts: count,
   probed_at: instant.nullable(),
   spoke_at: instant.nullable(),
+  hello_at: instant.nullable(),
   held: count,
   held_usd_per_hour: z.number().nullable(),
 });

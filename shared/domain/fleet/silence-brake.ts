@@ -26,6 +26,8 @@ export type Brake = {
   probed_at: string | null;
   /** Newest first word of a worker of the zone since the previous episode began. */
   spoke_at: string | null;
+  /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
+  hello_at: string | null;
   /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
   held: number;
   held_usd_per_hour: number | null;
@@ -84,7 +86,7 @@ function wasSilentWhenAnotherSpoke(
 function newBrake(now: number): Brake {
   return {
     ...{since_at: iso(now), active_at: iso(now), replaced: 0, replaced_at: null, probes_due: 0},
-    ...{bad_verdicts: 0, probed_at: null, spoke_at: null, held: 0, held_usd_per_hour: 0},
+    ...{bad_verdicts: 0, probed_at: null, spoke_at: null, hello_at: null, held: 0, held_usd_per_hour: 0},
   };
 }
 
@@ -95,17 +97,19 @@ function newBrake(now: number): Brake {
  * The brake is off after `RETURNS_S` without a silent worker.
  */
 export function afterHellos(brake: Brake, workers: readonly Worker[], {served}: Moment): Brake | null {
-  const spoke = workers.flatMap(({hello_at}) =>
-    hello_at !== null && hello_at > brake.since_at && isServedFor(served, hello_at, PROOF_S) ? hello_at : [],
-  );
-  const spoke_at = spoke.sort().at(-1);
+  const hellos = [brake, ...workers]
+    .flatMap(({hello_at}) => (hello_at !== null && hello_at > brake.since_at ? hello_at : []))
+    .sort();
+  const spoke_at = hellos.findLast(at => isServedFor(served, at, PROOF_S));
+  const hello_at = hellos.find(at => !isServedFor(served, at, PROOF_S)) ?? null;
   if (spoke_at !== undefined) {
     const {active_at, held, held_usd_per_hour, replaced, replaced_at, probes_due} = brake;
     const isUsed = replaced_at !== null && replaced_at > spoke_at;
     const used = isUsed ? {replaced, replaced_at, probes_due} : {};
-    return {...newBrake(msOf(spoke_at)), active_at, held, held_usd_per_hour, spoke_at, ...used};
+    return {...newBrake(msOf(spoke_at)), active_at, held, held_usd_per_hour, spoke_at, hello_at, ...used};
   }
-  return isServedFor(served, brake.active_at, RETURNS_S) ? null : brake;
+  if (isServedFor(served, brake.active_at, RETURNS_S)) return null;
+  return hello_at === brake.hello_at ? brake : {...brake, hello_at};
 }
 
 /** The brake after an unheard node. An unheard probe of this episode is a bad verdict; the first is probed again. */

@@ -80,7 +80,19 @@ describe('the silence brake', () => {
   it('the first word of a probe counts after PROOF_S, when other workers had time to speak', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
-    assert.equal(brake && afterHellos(brake, [probe], moment(T0 + 349_000)), brake);
+    const after = brake && afterHellos(brake, [probe], moment(T0 + 349_000));
+    assert.deepEqual([after?.spoke_at, after?.replaced], [null, brake?.replaced]);
+  });
+
+  it('the first word of a probe counts also if the probe is gone by then', () => {
+    const {brake} = decideAll(10);
+    const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
+    const another = aWorker({born_at: at(10), hello_at: at(240), heartbeat_at: at(240)});
+    const heard = brake && afterHellos(brake, [another, probe], moment(T0 + 260_000));
+    assert.equal(heard && afterHellos(heard, [], moment(T0 + 349_000)), heard);
+    const after = heard && afterHellos(heard, [another], moment(T0 + 351_000));
+    assert.deepEqual([after?.spoke_at, after?.hello_at], [at(200), at(240)]);
+    assert.equal(decideAll(8, {brake: after, heard: 10, seconds: 352}).ended, 8);
   });
 
   it('a worker that spoke shortly before the first word of a probe is judged within a new share', () => {
