@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import {updateTotals} from '../../shared/control-plane/runs/late-totals.ts';
 import {runRecords, streamRecords} from '../../shared/control-plane/state/documents.ts';
 import {startTask} from '../../shared/control-plane/state/tasks.ts';
+import {iso} from '../../shared/domain/time.ts';
 import {aRun, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('a count of the streams of an ended run', () => {
   it('keeps the counts of the end of a failed run, and writes the sums of its streams', async () => {
@@ -29,5 +31,19 @@ describe('a count of the streams of an ended run', () => {
     await world.deliverAll();
     const {streams_completed, total_shards} = (await world.run('my-run')) ?? {};
     assert.deepEqual([streams_completed, total_shards], [1, 3]);
+  });
+
+  it('comes after each event of a stream of a stopped run, because an earlier delivery may have died', async () => {
+    const world = new World();
+    world.drop('my-run', 7, someLines(20));
+    world.now += 60_000;
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, aRun({status: 'cancelled', stopped_at: iso(world.now)}));
+      streamRecords.set(tx, aStream({status: 'completed', total_shards: 3}));
+    });
+    await world.deliverAll();
+    await world.tick();
+    await world.deliverAll();
+    assert.equal((await world.run('my-run'))?.total_shards, 3);
   });
 });

@@ -10,6 +10,7 @@ import type {ObjectInfo, Objects} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {runRecords, streamRecords} from '../state/documents.ts';
 import {recordEvent, recordRejection} from '../state/event-log.ts';
+import {requestTotals} from '../state/late-totals.ts';
 import {clearWork, holderOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
 import {reopenRun} from '../state/runs.ts';
@@ -54,7 +55,7 @@ export async function registerStream(
   const origin = {crc32c, epoch: stored?.epoch ?? 0, bucket: deps.objects.bucket};
   const {model = ''} = parent.spec as RunSpecInput;
   const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
-  const refused = await deps.store.transaction(async tx => {
+  const {refusal, isClosed} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const holder = await holderOf(deps.log, tx, existing);
     const now = deps.now();
@@ -65,10 +66,10 @@ export async function registerStream(
     const isClosed =
       current.status === 'cancelled' ? existing || isLate : current.stopped_at !== null && isLate;
     if (isClosed) {
-      return `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
+      const refusal = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
+      return {refusal, isClosed};
     }
-    const registered = register(object, existing, run, stream, {...origin, model, now});
-    const {next, refusal, text} = registered;
+    const {next, refusal, text} = register(object, existing, run, stream, {...origin, model, now});
     if (next !== existing) {
       streamRecords.set(tx, next);
       if (next.lease === null) clearWork(tx, holder);
@@ -78,10 +79,13 @@ export async function registerStream(
     }
     const isNews = next.status !== existing?.status || isUnfinished(next);
     if (isNews) reopenRun(tx, current, `stream ${stream} came`, now);
-    return refusal;
+    return {refusal, isClosed: false};
   });
-  if (refused !== undefined) await recordRejection(deps, {object: name, run, stream, text: refused});
-  else if (!stored || stored.areAny) await advanceStream(deps, run, stream);
+  if (refusal !== undefined) await recordRejection(deps, {object: name, run, stream, text: refusal});
+  const isCounted = stored !== undefined && !stored.areAny;
+  // An earlier delivery may have died after it registered the stream of a stopped run, or after it counted the shards.
+  if (isClosed ? isKnown : refusal === undefined && !isCounted) await advanceStream(deps, run, stream);
+  if (isClosed && isKnown) await requestTotals(deps, run);
 }
 
 function noSlot({stream_offset}: Run, worker_id: number): string {
