@@ -1,6 +1,7 @@
 /** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
+import {whyNotCarried} from '../../../shared/domain/billing/budget.ts';
 import {paths} from '../../../shared/domain/names.ts';
-
+import type {Run} from '../../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
@@ -152,11 +153,14 @@ export class Leases {
     const {store} = this.#context;
     const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MAX_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
+    const {usd_per_hour} = store.peek(paths.worker(request.worker)) as Worker;
     const higher = store
       .collection('runs')
       .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
       // Without a tick, worker-api does not know that a stream of a run is pending again.
       .filter(run => Number(run.data.streams_pending) > 0)
+      // No tick has paused the run yet, and its budget carries no further worker.
+      .filter(run => !whyNotCarried(run.data as Run, usd_per_hour))
       // A stream of a fixed run waits for its own slot.
       .filter(run => run.data.affinity === 'any');
     const first = higher
