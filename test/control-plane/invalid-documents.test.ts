@@ -127,8 +127,9 @@ describe('a document with an invalid field', () => {
       const before = (await world.worker(A0)) ?? assert.fail();
       await spoil(world, `workers/${A0}`, {...change, ...(change.heartbeat_at ? {heartbeat_at: null} : {})});
       await world.tick();
-      const {phase, incarnation, costs} = (await world.worker(A0)) ?? assert.fail();
-      assert.deepEqual([phase, incarnation, costs], ['booting', 1, before.costs]);
+      const {phase, incarnation, costs, costs_at} = (await world.worker(A0)) ?? assert.fail();
+      assert.deepEqual([phase, incarnation, costs, costs_at], ['booting', 1, before.costs, before.costs_at]);
+      assert.ok(costs_at, 'the time up to here is in costs already');
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(40));
       assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);

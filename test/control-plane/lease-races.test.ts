@@ -35,18 +35,62 @@ describe('a worker', () => {
     assert.deepEqual([stream?.status, stream?.faults], ['in_progress', 0]);
   });
 
-  it('gets no stream if its slot has another incarnation before the grant', async () => {
+  for (const {name, change} of [
+    {name: 'has another incarnation', change: {incarnation: 2}},
+    {name: 'is being deleted', change: {phase: 'deleting'}},
+  ])
+    it(`gets no stream if its slot ${name} before the grant`, async () => {
+      const {world, ask} = await aReadyWorld();
+      const {store} = world.deps;
+      const {query} = store;
+      store.query = async (collection, options) => {
+        store.query = query;
+        const worker = await world.worker(A0);
+        await store.transaction(async tx => tx.set(`workers/${A0}`, {...worker, ...change}));
+        return query(collection, options);
+      };
+      assert.equal((await ask()).lease, undefined);
+      assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    });
+
+  it('keeps the lease that was granted before an earlier request of it is recorded', async () => {
     const {world, ask} = await aReadyWorld();
     const {store} = world.deps;
-    const {query} = store;
-    store.query = async (collection, options) => {
-      store.query = query;
-      const worker = await world.worker(A0);
-      await store.transaction(async tx => tx.set(`workers/${A0}`, {...worker, incarnation: 2}));
-      return query(collection, options);
+    const become = (status: string) =>
+      store.transaction(async tx => {
+        const stream = await tx.get('runs/my-run/streams/000');
+        tx.set('runs/my-run/streams/000', {...stream, status});
+      });
+    await become('failed');
+    const {transaction} = store;
+    store.transaction = async work => {
+      store.transaction = transaction;
+      await become('pending');
+      world.now += 3000;
+      assert.equal((await ask()).lease?.epoch, 1);
+      return store.transaction(work);
     };
-    assert.equal((await ask()).lease, undefined);
-    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+    await ask();
+    assert.equal((await world.worker(A0))?.work, 'my-run/000');
+  });
+
+  it('keeps its next stream when the release of its completed stream is repeated', async () => {
+    const {world, ask} = await aReadyWorld();
+    const {lease} = await ask();
+    world.drop('my-run', 1, someLines(20, 'b'));
+    await world.deliverAll();
+    await world.deps.store.transaction(async tx => {
+      const stream = await tx.get('runs/my-run/streams/000');
+      tx.set('runs/my-run/streams/000', {...stream, status: 'completed', finished: true, lease: null});
+    });
+    const sender = {worker: A0, incarnation: 1, host: 0};
+    const release = () =>
+      world.api({action: 'release', ...sender, lease, outcome: 'completed', failure: null});
+    await release();
+    world.now += 3000;
+    assert.equal((await ask()).lease?.stream, '001');
+    await release();
+    assert.equal((await world.worker(A0))?.work, 'my-run/001');
   });
 
   it('keeps a lease that it has claimed since a tick found the lease expired', async () => {

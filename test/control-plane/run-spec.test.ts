@@ -131,4 +131,17 @@ describe('run.json', () => {
     await world.untilAsleep();
     assert.equal(await rejections(world), '');
   });
+
+  it('gives no budget and no priority to a run that a message configured before', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{"model": 7}');
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    world.control({action: 'configure', run: 'my-run', budget_usd: 5, priority: 3});
+    await world.deliverAll();
+    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 500}');
+    await world.deliverAll();
+    const {status, budget_usd, priority} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, budget_usd, priority], ['active', 5, 3]);
+  });
 });

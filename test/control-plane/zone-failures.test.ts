@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
 import {zoneOf} from '../../shared/control-plane/state/zones.ts';
+import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
@@ -129,6 +130,17 @@ describe('a zone that gives no answer', () => {
     await world.minutes(2, 1);
     assert.equal((await world.worker(A0))?.phase, 'working');
   }
+
+  it('blocks no slot: the message that creates a node comes again', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverNext('object');
+    await world.tick();
+    world.tpus.zone('us-central1-a').unreachable = true;
+    const message = {action: 'create', worker: A0, incarnation: 1} as const;
+    await assert.rejects(handleTpuMessage(world.deps, message), /does not answer/);
+    assert.equal((await world.worker(A0))?.phase, 'creating');
+  });
 
   it('keeps workers in phase deleting until it answers again', async () => {
     const world = await aWorldWithAShard();

@@ -2,9 +2,26 @@ import assert from 'node:assert/strict';
 import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
 import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
+import type {Accounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
+
+function accountsOf(changes: Partial<Accounts>): Accounts {
+  return {
+    read_at_ms: T0,
+    pool: {...aConfig().pool, boots: NO_BOOTS},
+    prices: {},
+    month: {name: '2026-01', spent_usd: 0},
+    creates: 0,
+    runs: [],
+    ended: [],
+    workers: new Map(),
+    unreadable: new Set(),
+    unreadable_runs: new Set(),
+    ...changes,
+  };
+}
 
 describe('a budget', () => {
   it('a budget ends at its last cent and needs a known price, and no budget is no limit', () => {
@@ -35,21 +52,19 @@ describe('a budget', () => {
   });
 
   it('the budget of an ended run ends its last workers too', () => {
-    const {ceilings, pool} = aConfig();
     const worker = aPaid({work: 'done/000', charged_to: 'done'});
-    const accounts = {
-      read_at_ms: T0,
-      pool: {...pool, boots: NO_BOOTS},
-      prices: {},
-      month: {name: '2026-01', spent_usd: 0},
-      creates: 0,
-      runs: [],
+    const accounts = accountsOf({
       ended: [aRun({run: 'done', status: 'completed', budget_usd: 1, spent_usd: 1})],
       workers: new Map([[worker.name, worker]]),
-      unreadable: new Set<string>(),
-      unreadable_runs: new Set<string>(),
-    };
-    const {dismissed, pauses} = decideBudgets(accounts, ceilings, T0);
+    });
+    const {dismissed, pauses} = decideBudgets(accounts, aConfig().ceilings, T0);
     assert.deepEqual([[...dismissed], pauses], [[worker.name], []]);
+  });
+
+  it('the budget of a pool pays for new nodes only after the deletes of its living nodes', () => {
+    const living = aPaid({usd_per_hour: 20, charged_to: 'my-run'});
+    const accounts = accountsOf({runs: [aRun()], workers: new Map([[living.name, living]])});
+    const pool = {...accounts.pool, budget_usd: 10, spent_usd: 4};
+    assert.equal(decideBudgets({...accounts, pool}, aConfig().ceilings, T0).left_usd, 10 - 4 - 1);
   });
 });

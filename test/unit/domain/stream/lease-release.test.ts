@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
-import {type Claim, type Outcome, releaseLease} from '../../../../shared/domain/stream/lease.ts';
+import {
+  type Claim,
+  type Outcome,
+  releaseLease,
+  suspectUntilHeard,
+} from '../../../../shared/domain/stream/lease.ts';
 import {type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
-import {aLeasedStream, NOTHING_STORED, T0} from '../../../support/builders.ts';
+import {aLeasedStream, aStream, at, aWorker, NOTHING_STORED, T0} from '../../../support/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 
@@ -102,5 +107,12 @@ describe('the release of a lease', () => {
     assert.equal(completed.status, 'completed');
     for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
       assert.equal(releaseLease(completed, {...OWN, epoch: 1}, outcome, null, T0), completed);
+  });
+
+  it('a worker whose host broke makes its stream no suspect', () => {
+    const worker = aWorker({phase: 'working', work: 'my-run/000', epoch: 1, heartbeat_at: at(0)});
+    const symptoms = [{symptom: 'MESH_BUILD_FAIL', created_at: at(1), details: ''}];
+    assert.ok(suspectUntilHeard(worker, aStream()));
+    assert.equal(suspectUntilHeard({...worker, symptoms}, aStream()), null);
   });
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import {afterLook} from '../../../../shared/domain/worker/observation.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 
 describe('the billing start of a node', () => {
@@ -74,5 +75,21 @@ describe('the billing start of a node', () => {
       ).worker;
     }
     assert.equal(worker.ready_at, at(720));
+  });
+});
+
+describe('a node that a list omits', () => {
+  it('is missing since the first list without it, and anew after a list with it', () => {
+    const worker = aWorker({
+      phase: 'working',
+      provider_state: 'READY',
+      health: 'HEALTHY',
+      ready_at: at(0),
+    });
+    const once = afterLook(worker, {kind: 'missing', listed_at: at(0)}, T0);
+    const twice = afterLook(once, {kind: 'missing', listed_at: at(60)}, T0 + 60_000);
+    assert.equal(twice.missing_since_at, at(0));
+    const listed = afterLook(twice, found('READY', {health: 'HEALTHY'}), T0 + 120_000);
+    assert.equal(listed.missing_since_at, null);
   });
 });

@@ -1,0 +1,30 @@
+/** Tasks that are opened again while a delivery works on them. */
+import assert from 'node:assert/strict';
+import {runRecords} from '../../shared/control-plane/state/documents.ts';
+import {requestTotals} from '../../shared/control-plane/state/late-totals.ts';
+import {claimTask, readTask, requestTask, saveTask} from '../../shared/control-plane/state/tasks.ts';
+import {aRun, at} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+describe('a task that is opened again', () => {
+  it('keeps its first page when the earlier delivery saves its own page', async () => {
+    const {deps, store} = new World();
+    const name = {task: 'rebuild', run: 'my-run'} as const;
+    await requestTask(deps, name);
+    const claimed = (await claimTask(deps, name)) ?? assert.fail();
+    // The new task is claimed for the same time: only the time of its creation differs.
+    await store.transaction(async tx => tx.set('tasks/rebuild-my-run', {...claimed, created_at: at(99)}));
+    assert.equal(await saveTask(deps, claimed, {cursor: '"page 2"'}), undefined);
+    assert.equal((await readTask(store, name))?.cursor, '');
+  });
+
+  it('reads the totals again for a shard that came while a delivery read them', async () => {
+    const {deps, store} = new World();
+    await store.transaction(async tx => runRecords.set(tx, aRun({status: 'completed'})));
+    await requestTotals(deps, 'my-run');
+    const claimed = (await claimTask(deps, {task: 'totals', run: 'my-run'})) ?? assert.fail();
+    await requestTotals(deps, 'my-run');
+    assert.equal(await saveTask(deps, claimed, {status: 'done'}), undefined);
+    assert.equal((await readTask(store, {task: 'totals', run: 'my-run'}))?.status, 'open');
+  });
+});
