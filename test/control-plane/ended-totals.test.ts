@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import {handleTaskMessage} from '../../shared/control-plane/handlers/task-message.ts';
 import {updateTotals} from '../../shared/control-plane/runs/late-totals.ts';
-import {runRecords, streamRecords} from '../../shared/control-plane/state/documents.ts';
-import {startTask} from '../../shared/control-plane/state/tasks.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {readTask, startTask} from '../../shared/control-plane/state/tasks.ts';
+import {notifyWorkers} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {aRun, aStream} from '../support/builders.ts';
+import {aLeasedStream, aRun, aStream, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a count of the streams of an ended run', () => {
@@ -45,5 +48,53 @@ describe('a count of the streams of an ended run', () => {
     await world.tick();
     await world.deliverAll();
     assert.equal((await world.run('my-run'))?.total_shards, 3);
+  });
+
+  /** A stopped run whose only stream is still leased to a worker. */
+  async function aStoppedWorld(): Promise<World> {
+    const world = new World();
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, aRun({status: 'cancelled', streams_in_progress: 1}));
+      streamRecords.set(tx, aLeasedStream());
+      workerRecords.set(tx, aWorker({phase: 'working', work: 'my-run/007', epoch: 3, claimed_at: at(0)}));
+    });
+    return world;
+  }
+  const TOTALS = {task: 'totals', run: 'my-run'} as const;
+  const statusOfCount = async (world: World) => (await readTask(world.store, TOTALS))?.status;
+
+  it('comes again after a revoke, because an earlier count has read the stream with its lease', async () => {
+    const world = await aStoppedWorld();
+    const {store} = world.deps;
+    let hasCounted = false;
+    const transaction: typeof store.transaction = async work => {
+      if (!hasCounted && (await statusOfCount(world)) === 'open') {
+        hasCounted = true;
+        await handleTaskMessage({...world.deps, store}, TOTALS);
+        assert.equal(await statusOfCount(world), 'done');
+      }
+      return store.transaction(work);
+    };
+    await notifyWorkers({...world.deps, store: {...store, transaction}}, 'my-run', [A0]);
+    const stream = await world.stream('my-run', '007');
+    assert.deepEqual([hasCounted, stream?.status, stream?.lease], [true, 'pending', null]);
+    assert.equal(await statusOfCount(world), 'open');
+    await handleTaskMessage(world.deps, TOTALS);
+    const {streams_in_progress, streams_pending} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([streams_in_progress, streams_pending], [0, 1]);
+  });
+
+  it('comes again after a release, because an earlier count has read the stream with its lease', async () => {
+    const world = await aStoppedWorld();
+    await startTask(world.deps, TOTALS);
+    await world.deliverNext('tasks');
+    assert.equal(await statusOfCount(world), 'done');
+    const lease = {run: 'my-run', stream: '007', epoch: 3};
+    const request = {worker: A0, incarnation: 2, host: 0, lease, outcome: 'drained', failure: null};
+    assert.equal((await world.api({action: 'release', ...request})).status, 200);
+    await world.tick();
+    await world.deliverAll();
+    const {streams_in_progress, streams_pending} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([streams_in_progress, streams_pending], [0, 1]);
   });
 });

@@ -1,5 +1,6 @@
 /** Nodes that no document knows: orphans with our label, and nodes of other owners. */
 import assert from 'node:assert/strict';
+import {TpuError} from '../../shared/contracts/errors.ts';
 import {workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
 import {aTpu, at, aWorker} from '../support/builders.ts';
@@ -58,6 +59,18 @@ describe('a node of another owner', () => {
     world.tpus.add(aTpu({name: A0, labels: {'managed-by': 'another-owner'}}));
     await handleTpuMessage(world.deps, {action: 'delete', worker: A0, incarnation: worker.incarnation});
     assert.deepEqual([world.asked(), world.tpus.states()], [[], {[A0]: 'READY'}]);
+  });
+
+  it('is left alone by a delete that fails to read it, where no list has shown a node of ours', async () => {
+    const world = new World(ONE_SLOT);
+    const worker = aWorker({name: A0, phase: 'deleting'});
+    await world.store.transaction(async tx => workerRecords.set(tx, worker));
+    world.tpus.add(aTpu({name: A0, labels: {'managed-by': 'another-owner'}}));
+    world.deps.tpus.get = () =>
+      Promise.reject(new TpuError('transient', worker.zone, `Failed to get ${A0}: 503`));
+    const message = {action: 'delete', worker: A0, incarnation: worker.incarnation} as const;
+    await assert.rejects(handleTpuMessage(world.deps, message), /Failed to get/);
+    assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
 
   it('is left alone, also where it has the name of a slot', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAShard} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -179,6 +180,26 @@ describe('a stream that is complete', () => {
 });
 
 describe('a stream whose document is lost', () => {
+  it('while its event is handled gets the epoch of its shards from the next delivery', async () => {
+    const world = await aWorldWithAShard();
+    const [shard] = world.objects.list('activations/my-run/tpu_0/shard_');
+    const stored = Number(shard?.metadata.epoch);
+    assert.ok(stored > 0);
+    world.queue.length = 0;
+    world.drop('my-run', 0, someLines(20));
+    const {store} = world.deps;
+    const transaction: typeof store.transaction = async work => {
+      world.deps.store = store;
+      await store.transaction(async tx => tx.delete('runs/my-run/streams/000'));
+      return store.transaction(work);
+    };
+    world.deps.store = {...store, transaction};
+    assert.equal(await world.deliver(), false);
+    assert.match(world.logs.at(-1)?.message ?? '', /my-run\/000 disappeared while it was registered/);
+    assert.ok(await world.deliver());
+    assert.equal((await world.stream('my-run', '000'))?.epoch, stored);
+  });
+
   it('is registered again by one comparison, also when another stream came to its run first', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(20));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {iso} from '../../shared/domain/time.ts';
-import {NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
-import {aWorker} from '../support/builders.ts';
+import {missingIn, NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
+import {at, aWorker, moment, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -64,5 +64,21 @@ describe('a list of nodes that leaves the worker out', () => {
       const provider_since_at = provider_ms === null ? null : iso(provider_ms);
       const worker = aWorker({phase, phase_since_at: iso(phase_ms), provider_since_at});
       assert.equal(observe(nodes, worker).kind, shows);
+    });
+
+  for (const {seconds, effect, asked} of [
+    {seconds: 59, effect: 'asks Cloud TPU nothing', asked: []},
+    {seconds: 60, effect: 'asks Cloud TPU for the node', asked: ['tpu-us-central1-a-0']},
+  ])
+    it(`${effect} ${seconds} s after the first such list`, () => {
+      const known = {phase: 'idle', provider_state: 'READY', heartbeat_at: at(0)} as const;
+      const worker = aWorker({...known, missing_since_at: at(1000)});
+      const later: Nodes = {...NOT_LISTED, at_ms: T0 + (1000 + seconds) * 1000};
+      const {served} = moment(later.at_ms);
+      const missing = missingIn(later, new Map([[worker.name, worker]]), served, 90);
+      assert.deepEqual(
+        missing.map(({name}) => name),
+        asked,
+      );
     });
 });

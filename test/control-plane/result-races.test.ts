@@ -81,6 +81,15 @@ describe('the manifest of a run that ends', () => {
     assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
   }
 
+  it('has the result, also when it was edited just before the write', async () => {
+    const world = await aStoredWorld();
+    const edited = JSON.stringify(JSON.parse(world.text(MANIFEST)), null, 4);
+    once(world, 'replace', MANIFEST, async () => world.objects.put(MANIFEST, edited));
+    assert.ok(await endRun(world));
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    assert.equal(resultIn(world)?.streams, 2);
+  });
+
   it('keeps a stream that came after another message read the streams, which died after it wrote', async () => {
     const world = await aStoredWorld();
     let hasCome = false;

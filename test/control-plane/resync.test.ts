@@ -1,6 +1,9 @@
 /** The resync makes lost documents again from the bucket, in a process that lives on while the Store changes under it. */
 import assert from 'node:assert/strict';
+import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {startTask} from '../../shared/control-plane/state/tasks.ts';
 import type {Document} from '../../shared/ports.ts';
+import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {textOf} from '../support/function-calls.ts';
 import {ONE_SLOT} from '../support/places.ts';
@@ -78,6 +81,19 @@ describe('a resync', () => {
     world.queue.length = 0;
     await world.minute(1);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+  });
+
+  it('audits every worker of a fleet that needs two pages', async () => {
+    const world = new World();
+    const names = Array.from({length: 501}, (_, slot) => `tpu-us-central1-a-${slot}`).sort();
+    const last = names.at(-1) ?? assert.fail();
+    await world.store.transaction(async tx => {
+      for (const name of names) workerRecords.set(tx, aWorker({name, phase: 'idle'}));
+      workerRecords.set(tx, aWorker({name: last, phase: 'working', work: 'my-run/007', epoch: 1}));
+    });
+    await startTask(world.deps, {task: 'resync', run: null});
+    assert.ok(await world.deliverNext('tasks'));
+    assert.equal((await world.worker(last))?.work, null, 'no such stream is leased to it');
   });
 
   it('reads no stream of a run that has all its documents', async () => {

@@ -1,10 +1,18 @@
-/** Tasks that are opened again while a delivery works on them. */
+/** Tasks that are opened again while a delivery works on them, and the tick that a finished task asks for. */
 import assert from 'node:assert/strict';
 import {runRecords} from '../../shared/control-plane/state/documents.ts';
 import {requestTotals} from '../../shared/control-plane/state/late-totals.ts';
-import {claimTask, readTask, requestTask, saveTask} from '../../shared/control-plane/state/tasks.ts';
+import {
+  claimTask,
+  readTask,
+  requestTask,
+  saveTask,
+  startTask,
+  type TaskName,
+} from '../../shared/control-plane/state/tasks.ts';
 import {aRun, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 describe('a task that is opened again', () => {
   it('keeps its first page when the earlier delivery saves its own page', async () => {
@@ -27,4 +35,32 @@ describe('a task that is opened again', () => {
     assert.equal(await saveTask(deps, claimed, {status: 'done'}), undefined);
     assert.equal((await readTask(store, {task: 'totals', run: 'my-run'}))?.status, 'open');
   });
+});
+
+describe('a finished task', () => {
+  const cases: {name: string; task: TaskName; topics: string[]}[] = [
+    {
+      name: 'that registered streams asks for a tick',
+      task: {task: 'register', run: 'my-run'},
+      topics: ['tick'],
+    },
+    {name: 'that compared the bucket asks for none', task: {task: 'resync', run: null}, topics: []},
+    {name: 'that counted totals asks for none', task: {task: 'totals', run: 'my-run'}, topics: []},
+  ];
+  for (const {name, task, topics} of cases)
+    it(name, async () => {
+      const world = new World();
+      const {run} = task;
+      const status = task.task === 'totals' ? 'cancelled' : 'active';
+      if (run !== null) await world.store.transaction(async tx => runRecords.set(tx, aRun({run, status})));
+      if (task.task === 'register') world.drop('my-run', 0, someLines(2));
+      world.queue.length = 0;
+      await startTask(world.deps, task);
+      assert.ok(await world.deliverNext('tasks'));
+      assert.equal((await readTask(world.store, task))?.status, 'done');
+      assert.deepEqual(
+        world.queue.map(({topic}) => topic),
+        topics,
+      );
+    });
 });

@@ -187,6 +187,16 @@ describe('the plan of a tick', () => {
       assert.deepEqual(changed(planTick(snapshot, configOf(whole), NOW)), []);
     });
 
+  it('creates no node in a slot without a document while its zone has many orphans: a list may omit one', () => {
+    const many = {since_at: at(0), unseen_since_at: null};
+    const createdWith = (orphans: typeof many | null) => {
+      const snapshot = {...theSnapshot(whole), zones: [{...newZone(ZONE, NOW), orphans}]};
+      const config = configOf(whole);
+      return created(planTick(snapshot, config, NOW), config.limits).length;
+    };
+    assert.deepEqual([createdWith(null), createdWith(many)], [2, 0]);
+  });
+
   it('plans the same twice, and changes no fact of its snapshot', () => {
     fc.assert(
       fc.property(given, input => {

@@ -24,6 +24,17 @@ describe('the billing start of a node', () => {
     assert.deepEqual(seenAt(9000, 'CREATING'), ['deleting', null, {}, null]);
   });
 
+  it('a request of ours behind a foreign node starts a new bill in a gone slot', () => {
+    const billed = {ready_at: at(0), usd_per_hour: 2, costs: {'my-run': 5}, costs_at: at(60)};
+    const given = aWorker({phase: 'gone', phase_since_at: at(60), ...billed});
+    const behind = {kind: 'foreign', isQueued: true} as const;
+    const {worker} = decideWorker(given, behind, 'unwanted', LIMITS, moment(T0 + 120_000));
+    assert.deepEqual(
+      [worker.phase, worker.ready_at, worker.costs, worker.costs_at],
+      ['deleting', null, {}, null],
+    );
+  });
+
   for (const {name, changes, node, ready_s} of [
     {name: 'was created minutes ago', changes: {}, node: {created_at: at(8800)}, ready_s: 9000},
     {name: 'was created long ago', changes: {}, node: {created_at: at(100)}, ready_s: 100},

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
+import {isStillPlanned, slotOf, type Terms} from '../../../../shared/domain/tick/slots.ts';
+import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aConfig, aWorker, moment, T0} from '../../../support/builders.ts';
+
+const TERMS: Terms = {
+  ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, boots: NO_BOOTS}, prices: {}},
+  ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
+  ...{heard: new Map(), lost: new Set(), stored: new Map()},
+};
+
+describe('the plan of a slot without money for its worker', () => {
+  const cases: {name: string; now: Partial<Worker>; isPlanned: boolean}[] = [
+    {name: 'applies to the worker that it has seen', now: {phase: 'working'}, isPlanned: true},
+    {name: 'applies to that worker in another phase', now: {phase: 'idle'}, isPlanned: true},
+    {
+      name: 'does not apply to the next incarnation',
+      now: {phase: 'creating', incarnation: 3},
+      isPlanned: false,
+    },
+  ];
+  for (const {name, now, isPlanned} of cases)
+    it(name, () => {
+      const seen = aWorker({phase: 'working', incarnation: 2});
+      const [slot] = slotOf(seen.name, 'dismissed', new Map([[seen.name, seen]]));
+      assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, ...now}, TERMS), isPlanned);
+    });
+});
