@@ -131,6 +131,17 @@ describe('the bill', () => {
       assert.deepEqual([spentIn(await stored()), cost_usd > 0], [cost_usd, true]);
     });
 
+  it('is part of the cost of a run whose document is invalid, because no tick sums up such a run', async () => {
+    const world = await aPricedRun({});
+    await world.minutes(4, 0);
+    const run = (await world.run('my-run')) ?? assert.fail();
+    const edited = {...run, priority: 'high'} as unknown as Document;
+    await world.store.transaction(async tx => tx.set('runs/my-run', edited));
+    const usd = await costOfLives(world);
+    assert.ok(usd > run.cost_usd);
+    assert.equal((await world.store.get('runs/my-run'))?.cost_usd, usd);
+  });
+
   for (const [path, invalid] of [
     ['runs/my-run', {spent_usd: '0'}],
     ['pools/tpu', {spent_usd: '0'}],

@@ -22,6 +22,17 @@ describe('a count of the streams of an ended run', () => {
     assert.deepEqual([run?.streams_pending, run?.streams_failed, run?.total_shards], [0, 1, 3]);
   });
 
+  it('writes no fewer shards than the run has, because an older count may come later', async () => {
+    const world = new World();
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, aRun({status: 'cancelled', total_shards: 5, total_tokens: 500}));
+      streamRecords.set(tx, aStream({status: 'completed', total_shards: 3, total_tokens: 300}));
+    });
+    await updateTotals(world.deps, 'my-run');
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.total_shards, run?.total_tokens], [5, 500]);
+  });
+
   it('comes after each registration, because an earlier message of it may have died', async () => {
     const world = new World();
     await world.store.transaction(async tx => {

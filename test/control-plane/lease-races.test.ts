@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import {streamRecords} from '../../shared/control-plane/state/documents.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, ONE_SLOT} from '../support/places.ts';
+import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, A1, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 type Given = {lease: {run: string; stream: string; epoch: number} | null};
@@ -130,6 +131,28 @@ describe('a worker', () => {
     assert.equal(second?.run, 'other');
     assert.equal((await beat(first)).action, 'stop');
     assert.equal((await beat(second)).action, 'continue');
+  });
+});
+
+describe('a lease that no worker holds', () => {
+  it('is revoked by the next tick while another stream of the run is at work', async () => {
+    const world = await aWorkingWorld();
+    world.drop('my-run', 1, someLines(4));
+    await world.deliverAll();
+    const stream = (await world.stream('my-run', '001')) ?? assert.fail();
+    const lease = {worker: A1, incarnation: 1, epoch: 1};
+    await world.store.transaction(async tx =>
+      streamRecords.set(tx, {...stream, status: 'in_progress', epoch: 1, lease}),
+    );
+    await world.tick();
+    const streams = await Promise.all(['000', '001'].map(id => world.stream('my-run', id)));
+    assert.deepEqual(
+      streams.map(each => [each?.status, each?.lease?.worker]),
+      [
+        ['in_progress', A0],
+        ['pending', undefined],
+      ],
+    );
   });
 });
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import {findMissing} from '../../shared/control-plane/workers/list-nodes.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {missingIn, NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
-import {at, aWorker, moment, T0} from '../support/builders.ts';
+import {aTpu, at, aWorker, moment, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -24,6 +25,18 @@ describe('a node', () => {
       assert.equal(metadata['gleaner-worker'], 'tpu-us-central1-a-0');
       assert.equal(metadata['gleaner-bucket'], 'bucket');
     });
+});
+
+describe('a read of a node that the list leaves out', () => {
+  it('proves that the node is gone where it finds only the queued resource', async () => {
+    const worker = aWorker({phase: 'working', provider_state: 'READY', queue_state: 'ACTIVE'});
+    const {labels, ...node} = aTpu({state: null});
+    const queued = {state: 'ACTIVE', initiator: '', error: null, valid_until_at: null, labels};
+    const {tpus, log} = new World().deps;
+    tpus.get = async () => ({...node, labels, queued});
+    const nodes = await findMissing({tpus, log}, {...NOT_LISTED, at_ms: T0}, [worker]);
+    assert.equal(observe(nodes, worker).kind, 'absent');
+  });
 });
 
 describe('a list of nodes that leaves the worker out', () => {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import {runRecords, streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {aRun, aStream, at, T0} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
@@ -102,6 +104,19 @@ describe('pause and resume', () => {
     world.queue.length = 0;
     await world.tick();
     assert.deepEqual([counted, (await world.run('my-run'))?.streams_pending], [5, 2], 'its wake was lost');
+  });
+
+  it('a paused run without workers is counted after a change that is dated before its last count', async () => {
+    const world = new World();
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, aRun({status: 'paused', streams_pending: 2, updated_at: at(60)}));
+      streamRecords.set(tx, aStream());
+      streamRecords.set(tx, aStream({stream: '008', worker_id: 8, status: 'failed', updated_at: at(30)}));
+    });
+    world.now = T0 + 120_000;
+    await world.tick();
+    const {streams_pending, streams_failed} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([streams_pending, streams_failed], [1, 1], 'the change was committed after the count');
   });
 
   it('pause of one run leaves its worker to the next', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
 import {ONE_SLOT} from '../support/places.ts';
@@ -21,6 +22,18 @@ describe('run.json', () => {
     await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
     const mended = await world.run('my-run');
     assert.deepEqual([mended?.status, mended?.reason, mended?.spec?.model], ['completed', null, 'tiny']);
+  });
+
+  it('that is mended changes no budget and no priority that a message has set since', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{"modle": "tiny"}');
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    await send(world, {action: 'configure', run: 'my-run', budget_usd: 12.5, priority: 7});
+    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 500, "priority": 1}');
+    await world.deliverAll();
+    const {status, budget_usd, priority} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, budget_usd, priority], ['active', 12.5, 7]);
   });
 
   it('that was mended without an event is read when the run is started', async () => {
@@ -130,18 +143,5 @@ describe('run.json', () => {
     world.objects.put('datasets/my-run/run.json', '{"seed": 42, "dtype": "bf16"}');
     await world.untilAsleep();
     assert.equal(await rejections(world), '');
-  });
-
-  it('gives no budget and no priority to a run that a message configured before', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"model": 7}');
-    world.drop('my-run', 0, someLines(2));
-    await world.deliverAll();
-    world.control({action: 'configure', run: 'my-run', budget_usd: 5, priority: 3});
-    await world.deliverAll();
-    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 500}');
-    await world.deliverAll();
-    const {status, budget_usd, priority} = (await world.run('my-run')) ?? {};
-    assert.deepEqual([status, budget_usd, priority], ['active', 5, 3]);
   });
 });

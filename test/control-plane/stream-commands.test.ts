@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {send} from '../support/control-messages.ts';
+import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
@@ -22,6 +22,15 @@ describe('cancel and retry of streams', () => {
     assert.match((await send(world, {action: 'retry', run: 'my-run'})).reason, /has no failed stream/);
     const late = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
     assert.deepEqual([late.outcome, late.reason], ['rejected', 'stream my-run/000 is completed']);
+  });
+
+  it('retry of a stream of a failed run makes the run active before any tick', async () => {
+    const world = await aWorkingWorld();
+    await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'failed');
+    await sendAlone(world, {action: 'retry', run: 'my-run', stream: '000'});
+    assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
   it('retry of more streams than one message revives says so @full', async () => {

@@ -10,6 +10,7 @@ import {
 } from '../../../shared/domain/commands.ts';
 import type {RunStatus} from '../../../shared/domain/run/run.ts';
 import {decideConfigure, decideScale} from '../../../shared/domain/settings.ts';
+import {MAX_FAILURES, MAX_FAULTS} from '../../../shared/domain/stream/stream.ts';
 import type {Phase} from '../../../shared/domain/worker/worker.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 
@@ -90,6 +91,18 @@ describe('control actions', () => {
   it('recreate of an unknown worker is refused, and the reason names the worker', () => {
     const order = decideRecreate('tpu-us-central1-a-9', undefined, at(0));
     assert.ok(order.kind === 'rejected' && order.reason.includes('tpu-us-central1-a-9'));
+  });
+});
+
+describe('retry of a stream', () => {
+  it('resets its failures, faults and error, and keeps its checkpoint', () => {
+    const stored = {epoch: 3, total_shards: 4, last_processed_sample_idx: 39};
+    const ended = {failures: MAX_FAILURES, faults: MAX_FAULTS, last_error: 'line 41 is no JSON'};
+    const failed = aStream({status: 'failed', ...stored, ...ended});
+    const decision = decideRetry(failed, at(1), T0 + 2000);
+    const reset = {status: 'pending', failures: 0, faults: 0, last_error: null};
+    assert.ok(decision.kind === 'applied');
+    assert.deepEqual(decision.next, {...failed, ...reset, said: {status_at: at(1)}, updated_at: at(2)});
   });
 });
 

@@ -51,6 +51,8 @@ describe('a budget', () => {
     assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
   });
 
+  const {ceilings, pool} = aConfig({GLEANER_ZONES: 'us-central1-a'});
+
   it('the budget of an ended run ends its last workers too', () => {
     const worker = aPaid({work: 'done/000', charged_to: 'done'});
     const accounts = accountsOf({
@@ -66,5 +68,15 @@ describe('a budget', () => {
     const accounts = accountsOf({runs: [aRun()], workers: new Map([[living.name, living]])});
     const pool = {...accounts.pool, budget_usd: 10, spent_usd: 4};
     assert.equal(decideBudgets({...accounts, pool}, aConfig().ceilings, T0).left_usd, 10 - 4 - 1);
+  });
+
+  it('the budget of the pool pays for no new node with the money that is kept for orphans', () => {
+    const prices = {[pool.accelerator]: {usd: 20, spot_usd: 20}};
+    const accounts = accountsOf({
+      ...{prices, pool: {...pool, budget_usd: 10, boots: NO_BOOTS}, runs: [aRun()]},
+    });
+    const {newReserver} = decideBudgets(accounts, ceilings, T0);
+    const pays = (kept_usd: number) => newReserver(kept_usd)('my-run', 'tpu-us-central1-a-0');
+    assert.deepEqual([pays(8.9), pays(9.1)], [true, false], 'the delete of a node costs $1');
   });
 });

@@ -46,6 +46,18 @@ describe('the runs that pay for slots', () => {
     assert.deepEqual(payers(of(atWork, repaired), 2), {[slot(1)]: 'b'});
   });
 
+  it('a worker that fell silent at work stays with its run, which has no pending stream', () => {
+    const suspect = {work: 'a/000', epoch: 1, total_shards: 0};
+    const silent = aPaid({name: slot(0), work: null, charged_to: 'a', suspect});
+    const workers = new Map([[silent.name, silent]]);
+    const open = [
+      {run: 'a', streams: 0},
+      {run: 'b', streams: 1},
+    ];
+    assert.deepEqual([...assignPayers([slot(0)], workers, open, new Map())], []);
+    assert.equal(withPayer(silent, 'b').charged_to, 'a', 'a plan from before the silence changes nothing');
+  });
+
   it('the first run pays for an idle worker whose run is over, also when a bound slot serves its last stream', () => {
     const workers = new Map(
       [
