@@ -1,10 +1,11 @@
 /** Ends of runs beside failed calls, other ticks and new streams. */
 import assert from 'node:assert/strict';
+import {streamRecords} from '../../shared/control-plane/state/documents.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
 import {seeded} from '../support/kernel.ts';
 import {someLines} from '../support/shard-plan.ts';
-import {aStoredWorld, endRun, MANIFEST, resultIn} from '../support/stored-run.ts';
+import {aStoredWorld, deliverFinish, endRun, MANIFEST, resultIn} from '../support/stored-run.ts';
 
 describe('the manifest of a run that ends', () => {
   it('is written by a later message when the tick or the message that ends the run died at any call @full', async () => {
@@ -116,6 +117,49 @@ describe('the manifest of a run that ends', () => {
     await world.untilAsleep();
     const run = await world.run('my-run');
     assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
+  });
+
+  it('counts a stream that is registered and stored after the result was written', async () => {
+    const world = await aStoredWorld();
+    const {objects} = world.deps;
+    const replace = objects.replace.bind(objects);
+    objects.replace = async (name, ...rest) => {
+      const outcome = await replace(name, ...rest);
+      if (name === MANIFEST) {
+        objects.replace = replace;
+        world.drop('my-run', 2, someLines(2, 'late'));
+        while (await world.deliverNext('object'));
+        await world.store.transaction(async tx => {
+          const stream = (await streamRecords.get(tx, 'my-run', '002')) ?? assert.fail();
+          streamRecords.set(tx, {...stream, status: 'completed', finished: true});
+        });
+      }
+      return outcome;
+    };
+    assert.ok(await endRun(world));
+    await world.untilAsleep();
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.streams_completed, resultIn(world)?.streams], ['completed', 3, 3]);
+  });
+
+  it('has the tokens of a stream that was rebuilt after the streams were read', async () => {
+    const world = await aStoredWorld();
+    await world.tick();
+    const {store} = world.deps;
+    const {sum} = store;
+    let tokens = 0;
+    store.sum = async (collection, fields) => {
+      store.sum = sum;
+      await store.transaction(async tx => {
+        const stream = (await streamRecords.get(tx, 'my-run', '000')) ?? assert.fail();
+        tokens = stream.total_tokens + 5;
+        streamRecords.set(tx, {...stream, total_tokens: tokens});
+      });
+      return sum(collection, fields);
+    };
+    assert.ok(await deliverFinish(world));
+    const other = (await world.stream('my-run', '001'))?.total_tokens ?? 0;
+    assert.deepEqual([tokens > 5, resultIn(world)?.tokens], [true, tokens + other]);
   });
 
   for (const read_ms of [0, 15_000])
