@@ -5,6 +5,9 @@ import {gzipSync} from 'node:zlib';
 import {urlWithToken} from '../../emulator/guard.ts';
 import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
+/** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */
+const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
+
 describe('Gleaner on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
@@ -127,9 +130,8 @@ describe('Gleaner on a local cloud', function () {
   });
 
   it('pauses, resumes and stops a run by message, between messages that are invalid', async () => {
-    // The run is long enough for slow deliveries of the messages.
-    await home.drop('datasets/told/run.json', SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'f'));
+    await home.drop('datasets/told/run.json', LONG_SPEC);
+    await home.drop('datasets/told/stream_000.jsonl', texts(30_000, 'f'));
     await home.until(
       'the first shard',
       () => home.view('told'),
@@ -163,8 +165,8 @@ describe('Gleaner on a local cloud', function () {
   });
 
   it('fails a stream whose object is overwritten during the extraction', async () => {
-    await home.drop('datasets/mixed/run.json', SPEC);
-    await home.drop('datasets/mixed/stream_000.jsonl', texts(6000, 'g'));
+    await home.drop('datasets/mixed/run.json', LONG_SPEC);
+    await home.drop('datasets/mixed/stream_000.jsonl', texts(30_000, 'g'));
     await home.until(
       'the first shard',
       () => home.view('mixed'),
