@@ -1,7 +1,14 @@
 /** Plans of ticks that are applied after their facts have changed: no money is spent on old facts. */
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {applyBudgets} from '../../shared/control-plane/handlers/apply-plan.ts';
+import {readAccounts} from '../../shared/control-plane/handlers/read-snapshot.ts';
+import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {Failures} from '../../shared/control-plane/state/failures.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import {planBudgets} from '../../shared/domain/tick/plan-tick.ts';
+import {iso} from '../../shared/domain/time.ts';
 import {NO_WORK} from '../../shared/domain/worker/worker.ts';
+import {aRun} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
@@ -43,11 +50,25 @@ describe('a late plan', () => {
     await tickAround(world, async () => {
       world.now += 1000;
       const worker = (await world.worker(A0)) ?? assert.fail();
-      const phase_since_at = new Date(world.now).toISOString();
-      await world.store.transaction(async tx =>
-        workerRecords.set(tx, {...worker, ...NO_WORK, phase: 'gone', phase_since_at}),
-      );
+      const gone = {...worker, ...NO_WORK, phase: 'gone', phase_since_at: iso(world.now)} as const;
+      await world.store.transaction(async tx => workerRecords.set(tx, gone));
     });
     assert.deepEqual([(await world.worker(A0))?.phase, world.asked()], ['gone', [`create ${A0}#1`]]);
+  });
+
+  it('pauses no run that gets a larger budget while the tick plans', async () => {
+    const {deps, store} = new World();
+    const failures = new Failures(deps);
+    const write = (changes: Partial<Run>) =>
+      store.transaction(async tx => runRecords.set(tx, aRun({spent_usd: 1, ...changes})));
+    await write({budget_usd: 1, version: 0});
+    const plan = planBudgets(await readAccounts(deps, failures), deps.config, deps.now());
+    assert.deepEqual(
+      plan.pauses.map(({run}) => run),
+      ['my-run'],
+    );
+    await write({budget_usd: 100, version: 1});
+    await applyBudgets(deps, plan, failures);
+    assert.equal((await runRecords.get(store, 'my-run'))?.status, 'active');
   });
 });

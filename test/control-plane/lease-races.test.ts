@@ -20,8 +20,8 @@ async function aReadyWorld() {
   const ask = async () => (await world.api({action: 'lease', ...sender, loaded: null})).body as Given;
   const beat = async (lease: Given['lease'], phase = 'running') =>
     (await world.api({action: 'heartbeat', ...sender, phase, lease, progress: null})).body;
-  const release = (lease: Given['lease']) =>
-    world.api({action: 'release', ...sender, lease, outcome: 'drained', failure: null});
+  const release = (lease: Given['lease'], outcome = 'drained') =>
+    world.api({action: 'release', ...sender, lease, outcome, failure: null});
   await beat(null, 'setup');
   return {world, ask, beat, release};
 }
@@ -77,7 +77,7 @@ describe('a worker', () => {
   });
 
   it('keeps its next stream when the release of its completed stream is repeated', async () => {
-    const {world, ask} = await aReadyWorld();
+    const {world, ask, release} = await aReadyWorld();
     const {lease} = await ask();
     world.drop('my-run', 1, someLines(20, 'b'));
     await world.deliverAll();
@@ -85,13 +85,10 @@ describe('a worker', () => {
       const stream = await tx.get('runs/my-run/streams/000');
       tx.set('runs/my-run/streams/000', {...stream, status: 'completed', finished: true, lease: null});
     });
-    const sender = {worker: A0, incarnation: 1, host: 0};
-    const release = () =>
-      world.api({action: 'release', ...sender, lease, outcome: 'completed', failure: null});
-    await release();
+    await release(lease, 'completed');
     world.now += 3000;
     assert.equal((await ask()).lease?.stream, '001');
-    await release();
+    await release(lease, 'completed');
     assert.equal((await world.worker(A0))?.work, 'my-run/001');
   });
 

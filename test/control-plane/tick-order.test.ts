@@ -1,14 +1,8 @@
 /** The order of a tick: money and deletes first, long work last and by others. */
 import assert from 'node:assert/strict';
-import {applyBudgets} from '../../shared/control-plane/handlers/apply-plan.ts';
-import {readAccounts} from '../../shared/control-plane/handlers/read-snapshot.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {Failures} from '../../shared/control-plane/state/failures.ts';
 import {metadataObject} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import {planBudgets} from '../../shared/domain/tick/plan-tick.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
-import {World} from '../support/control-plane-harness.ts';
 import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';
 import {A0} from '../support/places.ts';
 
@@ -75,21 +69,5 @@ describe('the order of a tick', () => {
     assert.ok(!calls.includes('metadata.json'), calls.join());
     await world.deliverAll();
     assert.ok(calls.includes('metadata.json'), 'the end of the run reads it');
-  });
-
-  it('pauses no run that gets a larger budget while the tick plans', async () => {
-    const {deps, store} = new World();
-    const failures = new Failures(deps);
-    const write = (changes: Partial<Run>) =>
-      store.transaction(async tx => runRecords.set(tx, aRun({spent_usd: 1, ...changes})));
-    await write({budget_usd: 1, version: 0});
-    const plan = planBudgets(await readAccounts(deps, failures), deps.config, deps.now());
-    assert.deepEqual(
-      plan.pauses.map(({run}) => run),
-      ['my-run'],
-    );
-    await write({budget_usd: 100, version: 1});
-    await applyBudgets(deps, plan, failures);
-    assert.equal((await runRecords.get(store, 'my-run'))?.status, 'active');
   });
 });

@@ -82,10 +82,11 @@ export async function registerStream(
     return {refusal, isClosed: false};
   });
   if (refusal !== undefined) await recordRejection(deps, {object: name, run, stream, text: refusal});
-  const isCounted = stored !== undefined && !stored.areAny;
-  // An earlier delivery may have died after it registered the stream of a stopped run, or after it counted the shards.
-  if (isClosed ? isKnown : refusal === undefined && !isCounted) await advanceStream(deps, run, stream);
-  if (isClosed && isKnown) await requestTotals(deps, run);
+  else if (!stored || stored.areAny) await advanceStream(deps, run, stream);
+  if (!isClosed || !isKnown) return;
+  // An earlier delivery may have died after it registered the stream, or after it counted the shards.
+  await advanceStream(deps, run, stream);
+  await requestTotals(deps, run);
 }
 
 function noSlot({stream_offset}: Run, worker_id: number): string {

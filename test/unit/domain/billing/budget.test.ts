@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict';
 import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
-import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
 import type {Accounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 
+const {ceilings, pool} = aConfig({GLEANER_ZONES: 'us-central1-a'});
+
 function accountsOf(changes: Partial<Accounts>): Accounts {
   return {
     read_at_ms: T0,
-    pool: {...aConfig().pool, boots: NO_BOOTS},
+    pool,
     prices: {},
     month: {name: '2026-01', spent_usd: 0},
     creates: 0,
@@ -51,30 +52,29 @@ describe('a budget', () => {
     assert.deepEqual([[...runs], total], [[['one', 3]], 6]);
   });
 
-  const {ceilings, pool} = aConfig({GLEANER_ZONES: 'us-central1-a'});
-
   it('the budget of an ended run ends its last workers too', () => {
     const worker = aPaid({work: 'done/000', charged_to: 'done'});
     const accounts = accountsOf({
       ended: [aRun({run: 'done', status: 'completed', budget_usd: 1, spent_usd: 1})],
       workers: new Map([[worker.name, worker]]),
     });
-    const {dismissed, pauses} = decideBudgets(accounts, aConfig().ceilings, T0);
+    const {dismissed, pauses} = decideBudgets(accounts, ceilings, T0);
     assert.deepEqual([[...dismissed], pauses], [[worker.name], []]);
   });
 
   it('the budget of a pool pays for new nodes only after the deletes of its living nodes', () => {
     const living = aPaid({usd_per_hour: 20, charged_to: 'my-run'});
-    const accounts = accountsOf({runs: [aRun()], workers: new Map([[living.name, living]])});
-    const pool = {...accounts.pool, budget_usd: 10, spent_usd: 4};
-    assert.equal(decideBudgets({...accounts, pool}, aConfig().ceilings, T0).left_usd, 10 - 4 - 1);
+    const accounts = accountsOf({
+      pool: {...pool, budget_usd: 10, spent_usd: 4},
+      runs: [aRun()],
+      workers: new Map([[living.name, living]]),
+    });
+    assert.equal(decideBudgets(accounts, ceilings, T0).left_usd, 10 - 4 - 1);
   });
 
   it('the budget of the pool pays for no new node with the money that is kept for orphans', () => {
     const prices = {[pool.accelerator]: {usd: 20, spot_usd: 20}};
-    const accounts = accountsOf({
-      ...{prices, pool: {...pool, budget_usd: 10, boots: NO_BOOTS}, runs: [aRun()]},
-    });
+    const accounts = accountsOf({prices, pool: {...pool, budget_usd: 10}, runs: [aRun()]});
     const {newReserver} = decideBudgets(accounts, ceilings, T0);
     const pays = (kept_usd: number) => newReserver(kept_usd)('my-run', 'tpu-us-central1-a-0');
     assert.deepEqual([pays(8.9), pays(9.1)], [true, false], 'the delete of a node costs $1');
