@@ -20,7 +20,7 @@ async function shards(home: TestHome, run: string): Promise<Record<string, strin
 async function dropRun(home: TestHome, run: string): Promise<void> {
   await home.drop(`datasets/${run}/run.json`, SPEC);
   for (const [index, name] of STREAMS.entries())
-    await home.drop(name.replace('RUN', run), texts(150 + 50 * index, `s${index}`));
+    await home.drop(name.replace('RUN', run), texts(600 + 200 * index, `s${index}`));
 }
 
 describe('A run on a local cloud', function () {
@@ -41,8 +41,16 @@ describe('A run on a local cloud', function () {
     const victims = ['worker', 'worker', 'functions', 'cloud'] as const;
     const random = seeded(12345);
     const killed = {worker: 0, functions: 0, cloud: 0};
+    const workersOfWild = async () => ({
+      groups: vmGroups(home),
+      status: (await home.view('wild'))?.run.status,
+    });
+    const isKillable = ({groups, status}: {groups: number[]; status: string | undefined}) =>
+      groups.length > 0 || (status !== undefined && status !== 'active');
     for (let kill = 0; kill < KILLS; kill++) {
-      await sleep(500 + random() * 5500);
+      // A fast machine ends the run within seconds: each kill waits for a worker, and not for long after it.
+      await home.until('a worker or the end of the run', workersOfWild, isKillable);
+      await sleep(random() * 3000);
       const victim = victims[kill % victims.length] ?? 'worker';
       if (victim === 'cloud') {
         await home.killHard();
@@ -67,7 +75,7 @@ describe('A run on a local cloud', function () {
 
   it('stores a partial shard at a preemption notice, and deletes the partial shard when the stream is complete', async () => {
     await home.drop('datasets/told/run.json', JSON.stringify({layers: '0-1', shard_size_gb: 1}));
-    await home.drop('datasets/told/stream_000.jsonl', texts(1500, 'told'));
+    await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'told'));
     const view = () => home.view('told');
     const computing = (some: RunView | undefined) => (some?.workers[0]?.samples_done ?? 0) > 0;
     const working = await home.until('computed samples', view, computing);
