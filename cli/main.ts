@@ -66,6 +66,12 @@ local
   .action(async (kind, target, options) => (await import('./local.ts')).fault(kind, target, options));
 
 program
+  .command('build')
+  .description('build the functions and the worker bundle for Google Cloud into dist/')
+  .addOption(json())
+  .action(async options => (await import('./build/build.ts')).build(options));
+
+program
   .command('status')
   .description('show every run, or one run with its streams, workers and latest events')
   .argument('[run]', 'run id', runId)

@@ -14,7 +14,7 @@ type Options = {
 /** Pub/Sub. PUBSUB_EMULATOR_HOST points the client at Google's emulator. */
 export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
   const open = memoizeAsync(async () => {
-    const {PubSub} = await import('@google-cloud/pubsub');
+    const {PubSub} = (await import('@google-cloud/pubsub')).default;
     return new PubSub({projectId: project});
   });
   const topics = new Map<string, Topic>();

@@ -48,7 +48,7 @@ class FirestoreStore implements Store {
   constructor(options: Options) {
     this.#attempts = options.attempts ?? 5;
     this.#load = memoizeAsync(async () => {
-      const module = await import('@google-cloud/firestore');
+      const {default: module} = await import('@google-cloud/firestore');
       this.#loaded ??= connect(options, module);
       return {firestore: this.#loaded, module};
     });

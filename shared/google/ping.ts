@@ -14,7 +14,7 @@ export function openPing({
 }): () => Promise<void> {
   const isLocal = new URL(worker_api).protocol === 'http:';
   const client = memoizeAsync(async () => {
-    const {GoogleAuth} = await import('google-auth-library');
+    const {GoogleAuth} = (await import('google-auth-library')).default;
     return new GoogleAuth().getIdTokenClient(worker_api);
   });
   return async () => {

@@ -14,7 +14,7 @@ type Options = {job: string; endpoint?: string | undefined; token?: string | und
  */
 export function openSchedule({job, endpoint, token}: Options): Schedule {
   const open = memoizeAsync(async () => {
-    const {CloudSchedulerClient} = await import('@google-cloud/scheduler');
+    const {CloudSchedulerClient} = (await import('@google-cloud/scheduler')).default;
     return new CloudSchedulerClient(clientOptionsFor(endpoint, token));
   });
   return {
@@ -43,7 +43,7 @@ async function turn(client: CloudSchedulerClient, job: string, wanted: 'ENABLED'
 }
 
 async function stateOf(client: CloudSchedulerClient, job: string): Promise<string> {
-  const {protos} = await import('@google-cloud/scheduler');
+  const {protos} = (await import('@google-cloud/scheduler')).default;
   const [{state}] = await client.getJob({name: job}, CALL).catch(cause => {
     throw new Error(`Failed to read ${job}: ${reasonOf(cause)}`, {cause});
   });

@@ -29,7 +29,7 @@ type Options = {
 
 export function openTpus({project, endpoint, token, service_account}: Options): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
-    const {v2, protos} = await import('@google-cloud/tpu');
+    const {v2, protos} = (await import('@google-cloud/tpu')).default;
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
     return {
       client: new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),

@@ -1,0 +1,78 @@
+/** Artefacts of a deployment: the zip of the functions, the worker bundle, and the variables that name both to Terraform. */
+import {createHash} from 'node:crypto';
+import {existsSync} from 'node:fs';
+import {mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
+import {dirname, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {zipSync} from 'fflate';
+import {packWorker} from '../bundle.ts';
+import {bundleFunctions, type Files} from './functions.ts';
+
+export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
+
+/** Terraform reads the variable `artifacts` from this file. */
+export const VARIABLES_FILE = 'artifacts.auto.tfvars.json';
+
+/** File relative to `dist`, and its digest. */
+export type Artifact = {file: string; sha256: string; size_bytes: number};
+export type Artifacts = {
+  functions: Artifact;
+  bundle: Artifact;
+  /** Unpacked module that registers the functions. */
+  module: string;
+};
+
+/** Makes all artefacts in `dist`, and removes those of other sources. The same sources give the same bytes. */
+export async function buildArtifacts(): Promise<Artifacts> {
+  const [files, worker] = await Promise.all([bundleFunctions(), packWorker()]);
+  const zip = zipOf(files);
+  const functions = described('functions', 'zip', zip);
+  const bundle = described('bundle', 'tar.gz', worker.bytes);
+  const unpacked = functions.file.replace(/\.zip$/, '');
+  await removeOthers([unpacked, functions.file, bundle.file]);
+  await writeFile(join(DIST, functions.file), zip);
+  await writeFile(join(DIST, bundle.file), worker.bytes);
+  await unpack(files, join(DIST, unpacked));
+  const variables = {artifacts: {functions: named(functions), bundle: named(bundle)}};
+  await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify(variables, null, 2)}\n`);
+  return {functions, bundle, module: join(DIST, unpacked, 'functions/index.js')};
+}
+
+function zipOf(files: Files): Uint8Array {
+  // A zip stores local time, so the date is the same in every time zone.
+  const options = {mtime: new Date(1980, 0, 1), level: 9, os: 3, attrs: 0o100644 << 16} as const;
+  const sorted = [...files].sort(([one], [other]) => (one < other ? -1 : 1));
+  return zipSync(Object.fromEntries(sorted), options);
+}
+
+function described(name: string, extension: string, bytes: Uint8Array): Artifact {
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  return {file: `${name}-${sha256}.${extension}`, sha256, size_bytes: bytes.length};
+}
+
+function named({file, sha256}: Artifact) {
+  return {file, sha256};
+}
+
+/** Writes the files into a folder that appears whole: another process may build the same sources now. */
+async function unpack(files: Files, folder: string): Promise<void> {
+  if (existsSync(folder)) return;
+  const temporary = await mkdtemp(join(DIST, '.unpacked-'));
+  for (const [name, bytes] of files) {
+    const path = join(temporary, name);
+    await mkdir(dirname(path), {recursive: true});
+    await writeFile(path, bytes);
+  }
+  await rename(temporary, folder).catch(async error => {
+    await rm(temporary, {recursive: true});
+    if (!existsSync(folder)) throw error;
+  });
+}
+
+/** Removes artefacts of other sources and nothing else: a person may keep a plan of Terraform in the folder. */
+async function removeOthers(kept: string[]): Promise<void> {
+  await mkdir(DIST, {recursive: true});
+  const built = /^(functions-[0-9a-f]{64}(\.zip)?|bundle-[0-9a-f]{64}\.tar\.gz)$/;
+  for (const name of await readdir(DIST))
+    if (built.test(name) && !kept.includes(name)) await rm(join(DIST, name), {recursive: true, force: true});
+}

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {createHash} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {unzipSync} from 'fflate';
+import {buildArtifacts, DIST, VARIABLES_FILE} from '../../../cli/build/artifacts.ts';
+import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+
+describe('gleaner build', function () {
+  this.timeout(120_000);
+  let built: Awaited<ReturnType<typeof buildArtifacts>>;
+  before(async () => {
+    built = await buildArtifacts();
+  });
+
+  it('makes the same bytes again, also in another time zone', () => {
+    const env = {...process.env, TZ: 'Pacific/Kiritimati'};
+    const output = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build', '--json'], {env});
+    const {functions, bundle, module} = JSON.parse(output.toString());
+    assert.deepEqual({functions, bundle, module}, built);
+  });
+
+  it('names both artefacts and their digests to Terraform', () => {
+    const {artifacts} = JSON.parse(readFileSync(DIST + VARIABLES_FILE, 'utf8'));
+    for (const kind of ['functions', 'bundle'] as const) {
+      const {file, sha256} = artifacts[kind];
+      assert.equal(
+        createHash('sha256')
+          .update(readFileSync(DIST + file))
+          .digest('hex'),
+        sha256,
+      );
+      assert.equal(sha256, built[kind].sha256);
+    }
+  });
+
+  it('packs the startup script where the functions read it', () => {
+    const files = unzipSync(readFileSync(DIST + built.functions.file));
+    const script = readFileSync(`${ROOT}worker-startup/startup.sh`, 'utf8');
+    assert.equal(Buffer.from(files['worker-startup/startup.sh'] ?? []).toString(), script);
+    assert.ok(files['functions/index.js'], 'the entry of the package is in the zip');
+  });
+
+  it('locks only packages that the functions framework needs, in the versions of the repository', () => {
+    const files = unzipSync(readFileSync(DIST + built.functions.file));
+    const lock = JSON.parse(Buffer.from(files['package-lock.json'] ?? []).toString());
+    const whole = JSON.parse(readFileSync(`${ROOT}package-lock.json`, 'utf8'));
+    const places = Object.keys(lock.packages).filter(place => place !== '');
+    assert.ok(places.includes('node_modules/express'));
+    assert.ok(!places.includes('node_modules/@google-cloud/firestore'));
+    for (const place of places) {
+      assert.equal(lock.packages[place].version, whole.packages[place].version);
+      assert.equal(lock.packages[place].integrity, whole.packages[place].integrity);
+    }
+  });
+});
+
+describe('Lock file of a part of the packages', () => {
+  const manifest: Manifest = {
+    name: 'part',
+    version: '1.0.0',
+    private: true,
+    type: 'module',
+    main: 'index.js',
+    dependencies: {a: '1.0.0'},
+  };
+
+  it('takes the copy of a package that is nearest to its dependent', () => {
+    const lock = lockOf(manifest, {
+      lockfileVersion: 3,
+      packages: {
+        'node_modules/a': {dependencies: {b: '^1.0.0', c: '^1.0.0'}},
+        'node_modules/a/node_modules/b': {dependencies: {c: '^1.0.0'}},
+        'node_modules/b': {},
+        'node_modules/c': {dev: true},
+        'node_modules/d': {},
+      },
+    });
+    assert.deepEqual(lock.packages, {
+      '': {name: 'part', version: '1.0.0', dependencies: {a: '1.0.0'}},
+      'node_modules/a': {dependencies: {b: '^1.0.0', c: '^1.0.0'}},
+      'node_modules/a/node_modules/b': {dependencies: {c: '^1.0.0'}},
+      'node_modules/c': {},
+    });
+  });
+
+  it('names a package that the lock file of the repository lacks', () => {
+    assert.throws(() => lockOf(manifest, {lockfileVersion: 3, packages: {}}), /Failed to lock a/);
+  });
+});
