@@ -5,6 +5,7 @@ import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../emu
 import {lockFolder} from '../emulator/database.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
+import {buildArtifacts} from './build/artifacts.ts';
 import {packWorker} from './bundle.ts';
 import {Interrupted} from './errors.ts';
 import {CACHE, JAX_CACHE, UV_CACHE, workerPython} from './python.ts';
@@ -29,6 +30,8 @@ export async function deployLocally(options: {
   dir: string;
   port: number;
   workers: number;
+  /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
+  built?: boolean;
   /** Empties `dir`, but only after the checks of disk space and Python environment. */
   fresh?: boolean;
   /** Resolves at Ctrl-C, which also ends the child processes of the start. */
@@ -50,7 +53,7 @@ export async function deployLocally(options: {
 
 type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;
 
-async function start({begin, say, workers, fresh, ...options}: Start): Promise<LocalDeployment> {
+async function start({begin, say, workers, built, fresh, ...options}: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
@@ -58,12 +61,17 @@ async function start({begin, say, workers, fresh, ...options}: Start): Promise<L
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const worker = await packWorker();
+  if (built) begin('Building the functions');
+  const functions = built ? {module: (await buildArtifacts()).module} : {};
   if (fresh) await empty(dir);
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
     tick_interval_ms: 500,
-    function_host: {env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256)},
+    function_host: {
+      ...functions,
+      env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256),
+    },
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
       GLEANER_ENVIRONMENTS: CACHE,

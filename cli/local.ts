@@ -10,6 +10,7 @@ export async function up(options: {
   port: number;
   dir: string;
   workers: number;
+  built?: boolean;
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();

@@ -48,6 +48,7 @@ local
   .addOption(port(0).default(DEFAULT_PORT))
   .addOption(dir('folder of all files').default(DEFAULT_DIR))
   .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
+  .option('--built', 'run the functions of `gleaner build` instead of their sources')
   .addOption(json())
   .action(async options => (await import('./local.ts')).up(options));
 local

@@ -34,6 +34,8 @@ export async function bundleFunctions(): Promise<Files> {
     legalComments: 'none',
     external: [FRAMEWORK],
     banner: {js: REQUIRE},
+    // CommonJS packages read their folder from names that an ES module lacks.
+    define: {__dirname: 'import.meta.dirname', __filename: 'import.meta.filename'},
     logLevel: 'error',
   });
   const files: Files = new Map();

@@ -57,17 +57,20 @@ export class TestHome {
   ready!: Ready;
   objects!: Objects;
   readonly #env: NodeJS.ProcessEnv;
+  /** Further options of `gleaner local up`. */
+  readonly #flags: string[];
   #connection!: Connection;
   #child: ChildProcess | undefined;
 
-  private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv) {
+  private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv, flags: string[]) {
     this.dir = dir;
     this.workers = workers;
+    this.#flags = flags;
     this.#env = {...process.env, ...env};
   }
 
-  static async start(workers = 2, env: NodeJS.ProcessEnv = {}): Promise<TestHome> {
-    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env);
+  static async start(workers = 2, env: NodeJS.ProcessEnv = {}, flags: string[] = []): Promise<TestHome> {
+    const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env, flags);
     await home.up();
     return home;
   }
@@ -83,6 +86,7 @@ export class TestHome {
       '--workers',
       String(this.workers),
       '--json',
+      ...this.#flags,
     ];
     const child = spawn(process.execPath, [MAIN, ...args], {
       env: this.#env,

@@ -8,11 +8,11 @@ import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 /** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
 
-describe('Gleaner on a local cloud', function () {
+describe('The built functions of Gleaner on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
-    home = await TestHome.start();
+    home = await TestHome.start(2, {}, ['--built']);
   });
   after(() => home.remove());
 
@@ -131,7 +131,7 @@ describe('Gleaner on a local cloud', function () {
 
   it('pauses, resumes and stops a run by message, between messages that are invalid', async () => {
     await home.drop('datasets/told/run.json', LONG_SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(30_000, 'f'));
+    await home.drop('datasets/told/stream_000.jsonl', texts(90_000, 'f'));
     await home.until(
       'the first shard',
       () => home.view('told'),
