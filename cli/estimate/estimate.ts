@@ -1,7 +1,7 @@
 import {existsSync} from 'node:fs';
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
-import {DEFAULT_MODEL} from '../../shared/contracts/config.ts';
+import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/state/prices.ts';

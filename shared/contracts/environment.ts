@@ -1,0 +1,166 @@
+import {z} from 'zod';
+import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings.ts';
+import {isZone} from '../domain/names.ts';
+import {provisioning} from './schemas.ts';
+
+const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
+
+/** True for an address that is safe for a token: encrypted, or on this machine. */
+function isHubEndpoint(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const {protocol, hostname, username, password, search, hash} = new URL(text);
+  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
+  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback);
+  return isSafe && `${username}${password}${search}${hash}` === '';
+}
+
+/** Model of a run that names none, in a deployment that names none. */
+export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
+
+const listOf = (text: string) => text.split(',').map(each => each.trim());
+
+/** `hub`, `hub:ORG/`, `hub:ORG/NAME`, `gs://`, `gs://BUCKET/PREFIX/`, `gs://BUCKET/FOLDER`, `folder`. */
+const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-]*\/.*|folder)$/;
+
+const variables = z.object({
+  GLEANER_PROJECT: z.string().min(1),
+  GLEANER_BUCKET: z.string().min(1),
+  /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
+  GLEANER_STORE: z
+    .string()
+    .regex(/^(firestore(:.+)?|sqlite:.+)$/, 'firestore, firestore:DATABASE or sqlite:FILE')
+    .default('firestore'),
+  GLEANER_WORKER_API: z.url(),
+  GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
+  GLEANER_DEFAULT_MODEL: z.string().min(1).default(DEFAULT_MODEL),
+  /** Source of models named `org/name`, instead of huggingface.co. */
+  GLEANER_HF_ENDPOINT: z
+    .string()
+    .refine(isHubEndpoint, 'an address such as https://huggingface.co, without a user or a query')
+    .optional(),
+  /** Name of the secret that holds a token for the hub. A token itself would be readable in the metadata of nodes. */
+  GLEANER_HF_TOKEN_SECRET: z
+    .string()
+    .regex(
+      /^projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
+    )
+    .optional(),
+  /** Service account of the workers; by default that of Compute Engine. */
+  GLEANER_WORKER_SERVICE_ACCOUNT: z
+    .string()
+    .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
+    .optional(),
+  /** Addresses of the two APIs on a local cloud, instead of Google's. */
+  GLEANER_STORAGE_ENDPOINT: z.url().optional(),
+  GLEANER_TPU_ENDPOINT: z.url().optional(),
+  /** Token that a client sends to write to a local cloud. */
+  GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
+  GLEANER_ZONES: z
+    .string()
+    .default('us-central1-a')
+    .transform(listOf)
+    .refine(
+      zones => zones.every(isZone) && new Set(zones).size === zones.length,
+      'zones such as us-central1-a, each once, with commas between them',
+    ),
+  GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
+  /** Ceilings that no message lifts: see domain/ceilings.ts. First, the TPUs that may exist at once. */
+  GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
+  /** Dollars that the deployment may spend in a UTC month. */
+  GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Zones that a message may name; without it, every zone. */
+  GLEANER_ALLOWED_ZONES: z
+    .string()
+    .transform(listOf)
+    .refine(zones => zones.every(isZone), 'zones such as us-central1-a, with commas between them')
+    .optional(),
+  /** Allowed sources of models; by default the hub and every bucket, and on a local cloud folders too. */
+  GLEANER_MODEL_SOURCES: z
+    .string()
+    .transform(listOf)
+    .refine(
+      sources => sources.every(source => MODEL_SOURCE.test(source)),
+      'hub, hub:ORG/, gs://BUCKET/PREFIX/ or folder, with commas between them',
+    )
+    .optional(),
+  GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
+  GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
+  GLEANER_POLL_S: seconds(60),
+  /** Budget of all TPUs of the pool together. */
+  GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
+  /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/fleet/placement.ts. */
+  GLEANER_PROVISIONING: provisioning.default('node'),
+  /** Longest wait of a request in a queue. The slot waits with it, and a new request starts at the end of the queue. */
+  GLEANER_QUEUE_S: seconds(14_400),
+  GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
+  /**
+   * Interval of heartbeats. A lease outlives several lost heartbeats, and silence outlives a lease.
+   * Heartbeats are most of the cost of the control plane: docs/benchmarks.md.
+   */
+  GLEANER_HEARTBEAT_S: seconds(60),
+  GLEANER_LEASE_S: seconds(240),
+  GLEANER_SILENT_S: seconds(300),
+  /** Longest time without progress of an agent with heartbeats: at work, while it compiles, while it loads a model. */
+  GLEANER_STALL_S: seconds(600),
+  GLEANER_COMPILE_S: seconds(900),
+  GLEANER_LOAD_S: seconds(3600),
+  /** Cloud TPU takes minutes to create a node. The agent sends its first heartbeat when the script starts. */
+  GLEANER_CREATE_S: seconds(900),
+  GLEANER_BOOT_S: seconds(600),
+  /** Installation of Python and its packages without a cache. */
+  GLEANER_SETUP_S: seconds(1800),
+  GLEANER_DRAIN_S: seconds(900),
+  GLEANER_REPAIR_S: seconds(900),
+  GLEANER_ASK_AGAIN_S: seconds(180),
+  /** Pause of a slot after a stock-out or a quota error. */
+  GLEANER_CREATE_WAIT_S: seconds(300),
+  /** Effect of losses and refusals on the request rate of a zone: see domain/fleet/placement.ts. */
+  GLEANER_QUOTA_WAIT_S: seconds(300),
+  GLEANER_CHURN_WINDOW_S: seconds(1800),
+  GLEANER_SHORT_LIFE_S: seconds(300),
+  GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
+  /** Interval at which ticks compare a stream's checkpoint with the bucket. */
+  GLEANER_AUDIT_S: seconds(900),
+});
+
+type Environment = z.infer<typeof variables>;
+
+function isLocal({GLEANER_STORE}: Environment): boolean {
+  return GLEANER_STORE.startsWith('sqlite:');
+}
+
+export function ceilingsOf(given: Environment): Ceilings {
+  const sources = isLocal(given) ? ['hub', 'gs://', 'folder'] : ['hub', 'gs://'];
+  return {
+    max_workers: given.GLEANER_MAX_WORKERS,
+    max_budget_usd: given.GLEANER_MAX_BUDGET_USD ?? null,
+    allowed_zones: given.GLEANER_ALLOWED_ZONES ?? null,
+    model_sources: given.GLEANER_MODEL_SOURCES ?? sources,
+  };
+}
+
+/** The variables of the functions, with their defaults, parsed and checked against each other. */
+export const environment = variables.superRefine((given, {addIssue}) => {
+  const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
+  const {GLEANER_POLL_S: poll, GLEANER_STALL_S: stall} = given;
+  const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
+  if (lease < 2 * beat)
+    refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
+  if (silent < lease)
+    refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
+  if (stall < 2 * poll)
+    refuse(
+      'GLEANER_POLL_S',
+      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
+    );
+  const ceilings = ceilingsOf(given);
+  const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
+  const whyPool = whyPoolRefused({zones, workers_per_zone}, ceilings);
+  if (whyPool) refuse('GLEANER_ZONES', whyPool);
+  if (!isLocal(given) && ceilings.model_sources.includes('folder'))
+    refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
+  const whyModel = whyModelRefused(given.GLEANER_DEFAULT_MODEL, ceilings);
+  if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
+});
