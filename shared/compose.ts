@@ -1,6 +1,6 @@
 import {readFile} from 'node:fs/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Config} from './contracts/config.ts';
+import {type Config, requireWorkerApi} from './contracts/config.ts';
 import {ActiveRuns} from './control-plane/state/active-runs.ts';
 import type {Deps} from './control-plane/state/deps.ts';
 import {jsonLog} from './control-plane/state/log.ts';
@@ -24,7 +24,7 @@ export function composeDeps(config: Config): Deps {
       ...{project, token, endpoint: endpoints.tpu},
       service_account: config.worker_service_account,
     }),
-    ping: openPing({worker_api: config.worker_api, token}),
+    ping: pingOf(config),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
@@ -32,6 +32,16 @@ export function composeDeps(config: Config): Deps {
     activeRuns: new ActiveRuns(),
     specHashes: new Map(),
     startupScript,
+  };
+}
+
+/** Only on-tick pings, so only on-tick needs the address of worker-api. */
+function pingOf(config: Config): Deps['ping'] {
+  const open = () => openPing({worker_api: requireWorkerApi(config, 'on-tick'), token: config.local_token});
+  let ping: Deps['ping'] | undefined;
+  return async () => {
+    ping ??= open();
+    await ping();
   };
 }
 

@@ -7,6 +7,14 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
+/** The address of worker-api. Throws `ConfigError`, which names the variable and the function that needs it. */
+export function requireWorkerApi({worker_api}: Pick<Config, 'worker_api'>, needed_by: string): string {
+  if (worker_api !== undefined) return worker_api;
+  throw new ConfigError(
+    `GLEANER_WORKER_API is not set, and ${needed_by} needs it: set it to the https address of worker-api`,
+  );
+}
+
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
   const parsed = environment.safeParse(env);

@@ -6,7 +6,7 @@ import {provisioning} from './schemas.ts';
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
 /** True for an address that is safe for a token: encrypted, or on this machine. */
-function isHubEndpoint(text: string): boolean {
+function isSafeAddress(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const {protocol, hostname, username, password, search, hash} = new URL(text);
   const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
@@ -30,13 +30,17 @@ const variables = z.object({
     .string()
     .regex(/^(firestore(:.+)?|sqlite:.+)$/, 'firestore, firestore:DATABASE or sqlite:FILE')
     .default('firestore'),
-  GLEANER_WORKER_API: z.url(),
+  /** Address of worker-api, for the functions that call it or name it to workers: see `requireWorkerApi`. */
+  GLEANER_WORKER_API: z
+    .string()
+    .refine(isSafeAddress, 'an https address such as https://worker-api-123.us-central1.run.app')
+    .optional(),
   GLEANER_BUNDLE: z.string().regex(/^[0-9a-f]{64}$/, 'the sha256 of the worker bundle'),
   GLEANER_DEFAULT_MODEL: z.string().min(1).default(DEFAULT_MODEL),
   /** Source of models named `org/name`, instead of huggingface.co. */
   GLEANER_HF_ENDPOINT: z
     .string()
-    .refine(isHubEndpoint, 'an address such as https://huggingface.co, without a user or a query')
+    .refine(isSafeAddress, 'an address such as https://huggingface.co, without a user or a query')
     .optional(),
   /** Name of the secret that holds a token for the hub. A token itself would be readable in the metadata of nodes. */
   GLEANER_HF_TOKEN_SECRET: z

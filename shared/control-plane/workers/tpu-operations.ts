@@ -1,6 +1,7 @@
 /** Creates and deletes of nodes: publishes the actions of decisions, and handles topic `tpu`. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import {requireWorkerApi} from '../../contracts/config.ts';
 import {TpuError} from '../../contracts/errors.ts';
 import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
@@ -142,7 +143,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
       'startup-script': await deps.startupScript(),
       'gleaner-worker': worker.name,
       'gleaner-incarnation': String(worker.incarnation),
-      'gleaner-api': config.worker_api,
+      'gleaner-api': requireWorkerApi(config, 'on-tpu'),
       'gleaner-bucket': config.bucket,
       'gleaner-bundle': config.bundle,
     },

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {ConfigError, loadConfig} from '../../../shared/contracts/config.ts';
+import {composeDeps} from '../../../shared/compose.ts';
+import {ConfigError, loadConfig, requireWorkerApi} from '../../../shared/contracts/config.ts';
 import {ENVIRONMENT} from '../../support/builders.ts';
 
 const bad: {name: string; set: Record<string, string | undefined>}[] = [
@@ -8,6 +9,9 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'postgres'}},
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
   {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
+  {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: ''}},
+  {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'http://worker-api.example'}},
+  {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'ftp://127.0.0.1/worker-api'}},
   {name: 'GLEANER_BUNDLE', set: {GLEANER_BUNDLE: 'main'}},
   {name: 'GLEANER_SPOT', set: {GLEANER_SPOT: 'yes'}},
   {name: 'GLEANER_WORKERS_PER_ZONE', set: {GLEANER_WORKERS_PER_ZONE: '0'}},
@@ -64,7 +68,6 @@ describe('configuration', () => {
           'GLEANER_LEASE_S',
           'GLEANER_PROJECT',
           'GLEANER_SPOT',
-          'GLEANER_WORKER_API',
         ]);
         return true;
       },
@@ -106,6 +109,28 @@ describe('configuration', () => {
   it('has a default lease that outlives three heartbeats and ends before a worker is silent', () => {
     const {heartbeat_s, lease_s, limits} = loadConfig(ENVIRONMENT);
     assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
+  });
+
+  for (const worker_api of [
+    'https://worker-api-123.us-central1.run.app',
+    'http://127.0.0.1:8080/functions/worker-api',
+    'http://[::1]:8080/',
+  ])
+    it(`accepts ${worker_api} as the address of worker-api`, () =>
+      assert.equal(loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: worker_api}).worker_api, worker_api));
+
+  it('demands the address of worker-api only from the function that needs it', () => {
+    const config = loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: undefined});
+    assert.throws(
+      () => requireWorkerApi(config, 'on-tpu'),
+      error => error instanceof ConfigError && /^GLEANER_WORKER_API .* on-tpu needs it/.test(error.message),
+    );
+    assert.equal(requireWorkerApi(loadConfig(ENVIRONMENT), 'on-tpu'), ENVIRONMENT.GLEANER_WORKER_API);
+  });
+
+  it('composes every port without the address of worker-api, and refuses only the ping', async () => {
+    const {ping} = composeDeps(loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: undefined}));
+    await assert.rejects(ping(), /^ConfigError: GLEANER_WORKER_API is not set, and on-tick needs it/);
   });
 
   it('accepts blanks between zones', () => {
