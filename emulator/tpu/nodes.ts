@@ -1,4 +1,5 @@
 import {randomInt} from 'node:crypto';
+import {regionOf} from '../../shared/domain/names.ts';
 import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type NodeFault} from '../faults.ts';
@@ -72,7 +73,7 @@ export class Nodes {
     const {database, faults} = this.#options;
     const spec = parseNode(name, body);
     if (faults.zone('quota', zone) !== undefined) {
-      const region = zone.replace(/-[a-z]$/, '');
+      const region = regionOf(zone);
       const metric = `TPU${spec.acceleratorType.split('-')[0]?.toUpperCase()}PreemptiblePerProjectPerZoneForTPUAPI`;
       throw new ApiError(429, `Quota '${metric}' exhausted. Limit 0 in region ${region}`);
     }

@@ -3,8 +3,10 @@
 export const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
 const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.gz)$/;
-export const ZONE = /^[a-z]+-[a-z]+\d+-[a-z]$/;
-export const WORKER = /^([a-z][a-z0-9-]{0,30})-([a-z]+-[a-z]+\d+-[a-z])-(0|[1-9]\d{0,4})$/;
+/** `us-central1-a`, or an AI zone such as `us-central1-ai1a`: always three parts, so a pool name may have dashes. */
+const ZONE_TEXT = '[a-z]+-[a-z]+\\d+-(?:ai\\d+)?[a-z]';
+export const ZONE = new RegExp(`^${ZONE_TEXT}$`);
+export const WORKER = new RegExp(`^([a-z][a-z0-9-]{0,30})-(${ZONE_TEXT})-(0|[1-9]\\d{0,4})$`);
 
 /** Longest name of a node that Cloud TPU accepts. */
 export const MOST_NAME_CHARS = 63;
@@ -29,6 +31,11 @@ export function isRunId(text: string): boolean {
 
 export function isZone(text: string): boolean {
   return ZONE.test(text);
+}
+
+/** Region of a zone: `us-central1-ai1a` -> `us-central1`. */
+export function regionOf(zone: string): string {
+  return zone.slice(0, zone.lastIndexOf('-'));
 }
 
 /** Parses the work of a worker, `my-run/007`. */

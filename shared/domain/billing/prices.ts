@@ -1,3 +1,5 @@
+import {regionOf} from '../names.ts';
+
 /**
  * Dollars an hour. The price of a generation, `v6e`, is for one chip; the price of a type, `v6e-8`, is for one node.
  * Both may name a region, `v6e@europe-west4`. A type goes before its generation, and a region before all regions.
@@ -63,7 +65,7 @@ export function isPriceKey(key: string, accelerator: string): boolean {
 }
 
 function priceIn(prices: Prices, what: string, zone: string): Prices[string] | undefined {
-  const inRegion = prices[`${what}@${zone.slice(0, zone.lastIndexOf('-'))}`];
+  const inRegion = prices[`${what}@${regionOf(zone)}`];
   return inRegion === undefined ? prices[what] : inRegion;
 }
 

@@ -4,6 +4,7 @@ import {
   DEFAULT_RUN,
   datasetPrefix,
   isRunId,
+  isZone,
   logObject,
   manifestObject,
   outputPrefix,
@@ -11,6 +12,7 @@ import {
   parseOutputObject,
   parseWorkerName,
   paths,
+  regionOf,
   shardListingStart,
   shardObject,
   specObject,
@@ -24,7 +26,7 @@ const runs = fc.oneof(fc.constant(DEFAULT_RUN), fc.stringMatching(/^[a-z][a-z0-9
 const indices = fc.oneof(fc.nat(1100), fc.nat(999_999_999));
 const shardNumbers = fc.oneof(fc.integer({min: 1, max: 12_000}), fc.integer({min: 1, max: 999_999_999}));
 const formats = fc.constantFrom('safetensors' as const, 'pkl.gz' as const);
-const zones = fc.stringMatching(/^[a-z]{1,12}-[a-z]{1,9}\d{1,2}-[a-z]$/);
+const zones = fc.stringMatching(/^[a-z]{1,12}-[a-z]{1,9}\d{1,2}-(ai\d{1,2})?[a-z]$/);
 
 /** Names that nearly fit, and hostile names. */
 const hostile = fc.oneof(
@@ -72,13 +74,34 @@ describe('names', () => {
   });
 
   it('a worker name parses back to its slot', () => {
-    const pools = fc.stringMatching(/^[a-z][a-z0-9-]{0,20}$/);
+    const zoneLike = fc.stringMatching(/^[a-z]{2}-[a-z]{1,4}\d-(ai\d)?[a-z](-\d)?$/);
+    const pools = fc.oneof(fc.stringMatching(/^[a-z][a-z0-9-]{0,20}$/), zoneLike);
     fc.assert(
       fc.property(pools, zones, fc.nat(99_999), (pool, zone, slot) => {
         assert.deepEqual(parseWorkerName(workerName({pool, zone, slot})), {pool, zone, slot});
       }),
     );
   });
+
+  it('a zone is its region and a letter', () => {
+    fc.assert(
+      fc.property(zones, zone => {
+        assert.ok(isZone(zone) && zone.startsWith(`${regionOf(zone)}-`));
+        assert.match(regionOf(zone), /^[a-z]+-[a-z]+\d+$/);
+      }),
+    );
+    assert.equal(regionOf('us-central1-ai1a'), 'us-central1');
+  });
+
+  for (const text of [
+    'us-central1',
+    'us-central1-ai',
+    'us-central1-ai1',
+    'us-central1-a1',
+    'us-central1-ai1ab',
+    'us-central1-xi1a',
+  ])
+    it(`"${text}" is no zone`, () => assert.equal(isZone(text), false));
 
   it('a hostile name parses to nothing or exactly to itself', () => {
     fc.assert(
@@ -195,6 +218,7 @@ describe('names', () => {
     'tpu/us-central1-a-0',
     'tpu-us-central-a-0',
     'tpu-us-central1-a-100000',
+    'tpu-us-central1-ai1-0',
     `tpu-${'z'.repeat(60)}-central1-a-0`,
   ];
   for (const name of workers)

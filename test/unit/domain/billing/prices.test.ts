@@ -33,6 +33,7 @@ describe('the price of a node', () => {
     assert.equal(price('v6e-8', 'europe-west4-a', true), 8);
     assert.equal(price('v6e-8', 'us-east5-b', false), 8 * 2.7);
     assert.equal(price('v3-8', 'us-central1-a', false), 8);
+    assert.equal(price('v6e-8', 'europe-west4-ai1a', true), 8);
     assert.equal(price('v9-8', 'us-central1-a', true), null);
     assert.equal(price('v5litepod-8', 'us-east5-c', true), 4.8);
     assert.equal(price('v5litepod-8', 'europe-west4-a', true), 6.24);
