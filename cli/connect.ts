@@ -4,6 +4,7 @@ import {join, resolve} from 'node:path';
 import {type Where as CloudPlace, startLocalCloud} from '../emulator/cloud.ts';
 import {isSame, proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
+import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
@@ -19,6 +20,7 @@ export type Connection = {
   /** Token for writes to a local cloud; undefined for Google Cloud and for the local cloud of another user. */
   token: string | undefined;
   project: string;
+  deployment: string;
   bucket: string;
   /** Model of runs without `model`; undefined where this machine does not know the model. */
   default_model: string | undefined;
@@ -55,11 +57,19 @@ export async function connect({port, dir}: Where): Promise<Connection> {
       token: undefined,
       default_model: process.env.GLEANER_DEFAULT_MODEL,
       project,
+      deployment: deploymentNamed(process.env.GLEANER_DEPLOYMENT),
       bucket,
       store: process.env.GLEANER_STORE ?? 'firestore',
       close: async () => {},
     };
   return openFolder(DEFAULT_DIR);
+}
+
+function deploymentNamed(name = DEFAULT_DEPLOYMENT): string {
+  if (isDeployment(name)) return name;
+  throw new CliError(
+    `GLEANER_DEPLOYMENT is "${name}": set it to 2 to 15 lower-case letters, digits and dashes, such as gleaner`,
+  );
 }
 
 /** Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud on the default port. */
@@ -115,6 +125,7 @@ export function running(info: LocalInfo): Connection {
     token: info.token,
     default_model: tinyModel(info.bucket),
     project: info.project,
+    deployment: DEFAULT_DEPLOYMENT,
     bucket: info.bucket,
     store: `sqlite:${info.store_file}`,
     close: async () => {},

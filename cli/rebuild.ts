@@ -12,6 +12,7 @@ import {
   type Tally,
 } from '../shared/control-plane/streams/compare-streams.ts';
 import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
+import {topicOf} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -40,14 +41,15 @@ export async function rebuild(
   const connection = await connect(options);
   const store = storeOf(connection);
   try {
-    const {project, bucket, storage_endpoint} = connection;
+    const {project, deployment, bucket, storage_endpoint} = connection;
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
-    if (options.dryRun) return await compare(sources, run, options.json);
+    if (options.dryRun)
+      return await compare(sources, run, {json: options.json, topic: topicOf(deployment, 'control')});
     if (connection.pubsub_endpoint === null)
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
       );
-    const bus = openBus({project, token: connection.token});
+    const bus = openBus({project, deployment, token: connection.token});
     const message = {action: 'rebuild', ...(run === undefined ? {} : {run})};
     const {outcome, reason} = await outcomeOf(store, await bus.publish('control', message), WAIT_S);
     if (outcome !== 'applied') throw new CliError(`the rebuild was refused: ${reason}`);
@@ -94,7 +96,7 @@ function progressOf(run: string | null, cursor: string): string {
 async function compare(
   sources: Sources,
   asked: string | undefined,
-  json: boolean | undefined,
+  {json, topic}: {json: boolean | undefined; topic: string},
 ): Promise<void> {
   const reports: RunReport[] = [];
   for (const run of asked === undefined ? await runsAnywhere(sources) : [asked]) {
@@ -115,7 +117,7 @@ async function compare(
     summary,
     ...wrong.map(lineOf),
     ...(wrong.some(({finding}) => MENDED.includes(finding))
-      ? [`  gcloud pubsub topics publish control --message='{"action":"rebuild","run":"${run}"}'`]
+      ? [`  gcloud pubsub topics publish ${topic} --message='{"action":"rebuild","run":"${run}"}'`]
       : []),
   ]);
   print(json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);

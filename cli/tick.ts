@@ -1,4 +1,4 @@
-import {tickJob} from '../emulator/scheduler.ts';
+import {tickJobOf} from '../shared/domain/deployment.ts';
 import {openSchedule} from '../shared/google/schedule.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
@@ -22,12 +22,13 @@ const SAYS: Record<TickAction, string> = {
 export async function tick(action: TickAction, options: Options): Promise<void> {
   const connection = await connect(options);
   try {
-    const {project, storage_endpoint: endpoint, pubsub_endpoint, token} = connection;
-    const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${tickJob} --location=${quoted(options.location)} --project=${quoted(project)}`;
+    const {project, deployment, storage_endpoint: endpoint, pubsub_endpoint, token} = connection;
+    const name = tickJobOf(deployment);
+    const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
     if (options.dryRun) return print(options.json, {command}, [command]);
     if (pubsub_endpoint === null)
       throw new CliError('the local cloud of this folder does not run: start it with `gleaner local up`');
-    const job = `projects/${project}/locations/${options.location}/jobs/${tickJob}`;
+    const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
     const schedule = openSchedule({job, endpoint, token});
     try {
       if (action === 'now') await schedule.runNow();

@@ -15,11 +15,11 @@ import type {Store} from './ports.ts';
 
 /** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
 export function composeDeps(config: Config): Deps {
-  const {project, bucket, endpoints, local_token: token} = config;
+  const {project, deployment, bucket, endpoints, local_token: token} = config;
   return {
     store: openStore(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
-    bus: openBus({project, token}),
+    bus: openBus({project, deployment, token}),
     tpus: openTpus({
       ...{project, token, endpoint: endpoints.tpu},
       service_account: config.worker_service_account,

@@ -7,6 +7,7 @@ import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/state/prices.ts';
 import type {Sampled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {isRunId} from '../../shared/domain/names.ts';
 import {type Connection, connect, storeOf} from '../connect.ts';
 import {CliError} from '../errors.ts';
@@ -30,6 +31,7 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const default_model = connection?.default_model ?? DEFAULT_MODEL;
     const {spec} = completeSpec(options.model ? {...found.input, model: options.model} : found.input, {
       default_model,
+      pool: {pool: poolOf(connection?.deployment ?? DEFAULT_DEPLOYMENT)},
     });
     const {like, accelerator} = options;
     const prices = store ? await readPrices({store, log: warn}, {accelerator}) : LIST_PRICES;

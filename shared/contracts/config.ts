@@ -1,3 +1,4 @@
+import {poolOf} from '../domain/deployment.ts';
 import {NO_BOOTS} from '../domain/fleet/breakers.ts';
 import {ceilingsOf, environment} from './environment.ts';
 
@@ -25,6 +26,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
   const v = parsed.data;
   return {
     project: v.GLEANER_PROJECT,
+    deployment: v.GLEANER_DEPLOYMENT,
     bucket: v.GLEANER_BUCKET,
     store: v.GLEANER_STORE,
     worker_api: v.GLEANER_WORKER_API,
@@ -41,7 +43,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       tpu: v.GLEANER_TPU_ENDPOINT,
     },
     pool: {
-      pool: 'tpu',
+      pool: poolOf(v.GLEANER_DEPLOYMENT),
       accelerator: v.GLEANER_ACCELERATOR,
       runtime_version: v.GLEANER_RUNTIME_VERSION,
       spot: v.GLEANER_SPOT === 'true',

@@ -1,5 +1,6 @@
 import {z} from 'zod';
 import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings.ts';
+import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
 import {provisioning} from './schemas.ts';
 
@@ -24,6 +25,11 @@ const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-
 
 const variables = z.object({
   GLEANER_PROJECT: z.string().min(1),
+  /** Name that separates the deployments of one project: see domain/deployment.ts. */
+  GLEANER_DEPLOYMENT: z
+    .string()
+    .refine(isDeployment, '2 to 15 lower-case letters, digits and dashes, such as gleaner')
+    .default(DEFAULT_DEPLOYMENT),
   GLEANER_BUCKET: z.string().min(1),
   /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
   GLEANER_STORE: z
@@ -159,6 +165,8 @@ export const environment = variables.superRefine((given, {addIssue}) => {
       'GLEANER_POLL_S',
       `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
     );
+  if (given.GLEANER_STORE === 'firestore' && given.GLEANER_DEPLOYMENT !== DEFAULT_DEPLOYMENT)
+    refuse('GLEANER_STORE', 'name a database, such as firestore:NAME: the default one is for one deployment');
   const ceilings = ceilingsOf(given);
   const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
   const whyPool = whyPoolRefused({zones, workers_per_zone}, ceilings);

@@ -131,7 +131,7 @@ export const fields = {
   pool: z
     .string()
     .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool: lower-case letters, digits and dashes')
-    .meta(about('the TPUs to use', 'tpu')),
+    .meta(about("the TPUs to use. Default the deployment's pool, such as tpu")),
   priority: whole(-1000, 1000).meta(about('between runs that share the TPUs; higher goes first', 0)),
   affinity: z
     .enum(['any', 'fixed'])

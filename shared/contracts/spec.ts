@@ -42,11 +42,14 @@ export type RunSpec = Required<Omit<RunSpecInput, keyof RunPlacement | 'record'>
   record: Required<NonNullable<RunSpecInput['record']>>;
 };
 
+/** The deployment's values of keys that a run leaves out. */
+type Defaults = Pick<Config, 'default_model'> & {pool: Pick<Config['pool'], 'pool'>};
+
 export function completeSpec(
   input: RunSpecInput,
-  {default_model}: Pick<Config, 'default_model'>,
+  {default_model, pool: {pool: default_pool}}: Defaults,
 ): {spec: RunSpec; placement: RunPlacement} {
-  const {pool = 'tpu', priority = 0, budget_usd = null, ...others} = input;
+  const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
   const {affinity = 'any', stream_offset = 0, ...given} = others;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');

@@ -1,10 +1,13 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
+import {DEFAULT_DEPLOYMENT, topicOf} from '../domain/deployment.ts';
 import type {Bus, Document} from '../ports.ts';
 import {isNotFound, reasonOf} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 type Options = {
   project: string;
+  /** Deployment whose topics these are; by default the default one. */
+  deployment?: string | undefined;
   /** Token for the Pub/Sub of a local cloud: the client sends no credentials to PUBSUB_EMULATOR_HOST. */
   token?: string | undefined;
   /** Limit of a publish with its retries. The client's own limit of 10 minutes is longer than a function runs. */
@@ -12,15 +15,21 @@ type Options = {
 };
 
 /** Pub/Sub. PUBSUB_EMULATOR_HOST points the client at Google's emulator. */
-export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
+export function openBus({
+  project,
+  deployment = DEFAULT_DEPLOYMENT,
+  token,
+  deadline_ms = 10_000,
+}: Options): Bus {
   const open = memoizeAsync(async () => {
     const {PubSub} = (await import('@google-cloud/pubsub')).default;
     return new PubSub({projectId: project});
   });
   const topics = new Map<string, Topic>();
   return {
-    async publish(topic: string, message: Document): Promise<string> {
-      const opened = topics.get(topic) ?? topicOf(await open(), topic, deadline_ms, token);
+    async publish(name: string, message: Document): Promise<string> {
+      const topic = topicOf(deployment, name);
+      const opened = topics.get(topic) ?? openTopic(await open(), topic, deadline_ms, token);
       topics.set(topic, opened);
       try {
         return await opened.publishMessage({json: message});
@@ -32,7 +41,7 @@ export function openBus({project, token, deadline_ms = 10_000}: Options): Bus {
   };
 }
 
-function topicOf(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {
+function openTopic(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {
   return pubsub.topic(topic, {
     // A function publishes one message: a wait for more messages would only delay it.
     batching: {maxMessages: 1},

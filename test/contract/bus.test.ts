@@ -42,6 +42,21 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
     );
   });
 
+  it('a message of another deployment than the default one goes to a topic with its name', async () => {
+    const [topic] = await pubsub.createTopic('team-a-control');
+    const [subscription] = await topic.createSubscription('team-a');
+    const id = await openBus({project: 'bus', deployment: 'team-a'}).publish('control', {a: 1});
+    const arrived = await new Promise<string>((resolve, reject) => {
+      subscription.on('error', reject);
+      subscription.on('message', message => {
+        message.ack();
+        resolve(message.id);
+      });
+    });
+    await subscription.close();
+    assert.equal(arrived, id);
+  });
+
   it('an error names the missing topic and its remedy', async () => {
     await assert.rejects(
       openBus({project: 'bus'}).publish('no-such-topic', {}),

@@ -6,7 +6,7 @@ import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operation
 import {aTpu, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, B0, ONE_SLOT} from '../support/places.ts';
+import {A0, B0, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a node with our label and without a document', () => {
@@ -37,6 +37,49 @@ describe('a node with our label and without a document', () => {
       assert.deepEqual(world.tpus.states(), {});
       assert.match((await world.timeline()).join(), new RegExp(`${name} in ${zone} has our label`));
     });
+});
+
+describe('a node of another deployment', () => {
+  const TEAM_A = {GLEANER_DEPLOYMENT: 'team-a', GLEANER_STORE: 'firestore:team-a'};
+  const labelsOf = (name: string | undefined) => ({
+    'managed-by': 'gleaner',
+    'gleaner-incarnation': '5',
+    ...(name === undefined ? {} : {'gleaner-deployment': name}),
+  });
+  const rows: {what: string; ours: Record<string, string>; label: string | undefined; isDeleted: boolean}[] =
+    [
+      {what: 'with the label of another deployment', ours: {}, label: 'team-a', isDeleted: false},
+      {what: 'with the label of the default deployment', ours: TEAM_A, label: 'gleaner', isDeleted: false},
+      {what: 'without a label, for another deployment', ours: TEAM_A, label: undefined, isDeleted: false},
+      {what: 'with our label', ours: TEAM_A, label: 'team-a', isDeleted: true},
+      {what: 'without a label, for the default deployment', ours: {}, label: undefined, isDeleted: true},
+    ];
+  const places = [
+    [A0, 'us-central1-a'],
+    ['team-a-tpu-us-central1-a-0', 'us-central1-a'],
+    ['gleaner-old-node', 'us-central1-a'],
+    [A0, 'us-east1-c'],
+  ] as const;
+  for (const {what, ours, label, isDeleted} of rows)
+    for (const [name, zone] of places)
+      it(`${what} is ${isDeleted ? 'an orphan' : 'left alone'}: ${name} in ${zone}`, async () => {
+        const world = new World({...ONE_SLOT, ...ours});
+        world.tpus.add(aTpu({name, zone, labels: labelsOf(label)}));
+        await world.minutes(3, 0);
+        assert.deepEqual(world.tpus.states(), isDeleted ? {} : {[name]: 'READY'});
+        assert.equal(world.asked().length > 0 || isDeleted, isDeleted);
+      });
+
+  it('in the place of a slot makes the slot wait, and other slots work', async () => {
+    const world = new World({...TWO_SLOTS, ...TEAM_A});
+    const [first, second] = ['team-a-tpu-us-central1-a-0', 'team-a-tpu-us-central1-a-1'] as const;
+    world.tpus.add(aTpu({name: first, labels: labelsOf('team-b')}));
+    world.drop('my-run', 0, someLines(4));
+    await world.until('the other slot works', () => world.agents.get(second)?.state === 'working', 9, 1);
+    assert.equal(world.tpus.node(second).labels['gleaner-deployment'], 'team-a');
+    await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
+    assert.equal(world.tpus.states()[first], 'READY');
+  });
 });
 
 describe('a node of another owner', () => {

@@ -1,14 +1,19 @@
 /** Reads from Cloud TPU: the list of all nodes, and each node that a list omits. */
 import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Now, Tpus} from '../../ports.ts';
+import type {Tpus} from '../../ports.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
 import type {Log} from '../state/log.ts';
 
-export async function listNodes({tpus, now}: {tpus: Tpus; now: Now}): Promise<Nodes> {
+export async function listNodes({
+  tpus,
+  now,
+  config: {deployment},
+}: Pick<Deps, 'tpus' | 'now' | 'config'>): Promise<Nodes> {
   const at_ms = now();
   const {tpus: listed, unreachable} = await tpus.list();
-  return sortNodes(listed, unreachable, at_ms);
+  return sortNodes(listed, {deployment, unreachable, at_ms});
 }
 
 /** Adds each missing node that `get` finds, and the names of absent nodes. An error is no evidence about the node. */

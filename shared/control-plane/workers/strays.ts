@@ -8,7 +8,7 @@ import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent, recordEventNow} from '../state/event-log.ts';
 
-/** Deletes nodes with our label that fit no slot: such nodes get no work and cost money. */
+/** Deletes nodes with our labels that fit no slot: such nodes get no work and cost money. */
 export async function deleteStrays({tpus, store, now, log}: Deps, strays: readonly Tpu[]): Promise<void> {
   await forEachConcurrently(strays, async ({name, zone}) => {
     const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;

@@ -5,11 +5,12 @@ import {requireWorkerApi} from '../../contracts/config.ts';
 import {TpuError} from '../../contracts/errors.ts';
 import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
+import {labelsOf} from '../../domain/deployment.ts';
 import {refusedBy, type Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {afterLostBoot} from '../../domain/fleet/silence-brake.ts';
 import type {Death} from '../../domain/worker/liveness.ts';
-import {INCARNATION_LABEL, isForeign, MANAGED, observationOf} from '../../domain/worker/nodes.ts';
+import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
@@ -82,18 +83,19 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
 /** Deletes the node. Reads it first: it may be foreign, or READY and billed already. A late list may have shown a node of ours. */
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   const {ready_at, provider_state, queue_state} = worker;
+  const {deployment} = deps.config;
   const isOurs = ready_at !== null || provider_state !== null || queue_state !== null;
   const tpu = await deps.tpus.get(worker.name, worker.zone).catch((error: Error) => {
     if (!isOurs) throw error;
     deps.log('WARNING', error.message, {worker: worker.name});
     return undefined;
   });
-  if (tpu && isForeign(tpu)) return;
+  if (tpu && isForeign(tpu, deployment)) return;
   if (tpu && ready_at === null)
     await deps.store.transaction(async tx => {
       const current = await workerRecords.get(tx, worker.name);
       if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
-      const seen = afterLook(current, observationOf(tpu), deps.now());
+      const seen = afterLook(current, observationOf(tpu, deployment), deps.now());
       if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
     });
   await deps.tpus.delete(worker.name, worker.zone);
@@ -137,7 +139,11 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
     accelerator: pool.accelerator,
     runtime_version: pool.runtime_version,
     spot: pool.spot,
-    labels: {...MANAGED, 'gleaner-pool': worker.pool, [INCARNATION_LABEL]: String(worker.incarnation)},
+    labels: {
+      ...labelsOf(config.deployment),
+      'gleaner-pool': worker.pool,
+      [INCARNATION_LABEL]: String(worker.incarnation),
+    },
     metadata: {
       ...config.worker_metadata,
       'startup-script': await deps.startupScript(),

@@ -1,4 +1,5 @@
 /** Nodes and queued resources as Cloud TPU lists them, and the observation of one slot that follows from a list. */
+import {DEFAULT_DEPLOYMENT, isLabelled} from '../deployment.ts';
 import {parseWorkerName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
 import type {Observation} from './observation.ts';
@@ -22,16 +23,17 @@ export type Tpu = {
   created_at: string;
 };
 
-/** The label that marks a node as ours, and the label that names its incarnation. */
-export const MANAGED = {'managed-by': 'gleaner'};
+/** The label that names the incarnation of a node. */
 export const INCARNATION_LABEL = 'gleaner-incarnation';
 
 /**
- * A list of nodes and the time at which it was asked for. `tpus`: by the slot whose name and zone they have. `strays`: nodes with our
- * label that fit no slot. `absent`: names that the list leaves out and that `get` did not find either.
+ * A list of nodes and the time at which it was asked for. `deployment`: whose labels count as ours. `tpus`: by the slot whose name and
+ * zone they have. `strays`: nodes with our labels that fit no slot. `absent`: names that the list leaves out and that `get` did not
+ * find either.
  */
 export type Nodes = {
   at_ms: number;
+  deployment: string;
   tpus: ReadonlyMap<string, Tpu>;
   strays: readonly Tpu[];
   unreachable: readonly string[];
@@ -41,6 +43,7 @@ export type Nodes = {
 /** Stands for a list that was not read: it is older than every fact about a worker. */
 export const NOT_LISTED: Nodes = {
   at_ms: -1,
+  deployment: DEFAULT_DEPLOYMENT,
   tpus: new Map(),
   strays: [],
   unreachable: [],
@@ -48,13 +51,16 @@ export const NOT_LISTED: Nodes = {
 };
 
 /** Sorts a list by slot. */
-export function sortNodes(listed: readonly Tpu[], unreachable: readonly string[], at_ms: number): Nodes {
+export function sortNodes(
+  listed: readonly Tpu[],
+  {deployment, unreachable, at_ms}: Pick<Nodes, 'deployment' | 'unreachable' | 'at_ms'>,
+): Nodes {
   const tpus = new Map<string, Tpu>();
   const strays: Tpu[] = [];
   for (const tpu of listed)
     if (parseWorkerName(tpu.name)?.zone === tpu.zone) tpus.set(tpu.name, tpu);
-    else if (isManaged(tpu)) strays.push(tpu);
-  return {at_ms, tpus, strays, unreachable, absent: new Set()};
+    else if (isManaged(tpu, deployment)) strays.push(tpu);
+  return {at_ms, deployment, tpus, strays, unreachable, absent: new Set()};
 }
 
 /** Seconds between two lists that both leave a node out. */
@@ -82,27 +88,24 @@ export function missingIn(
   });
 }
 
-/** Names of the nodes with our label. */
-export function managedIn(nodes: Nodes): string[] {
-  return [...nodes.tpus.values()].filter(tpu => isManaged(tpu) || isQueuedByUs(tpu)).map(tpu => tpu.name);
+/** Names of the nodes with our labels. */
+export function managedIn({tpus, deployment}: Nodes): string[] {
+  return [...tpus.values()].filter(tpu => !isForeign(tpu, deployment)).map(tpu => tpu.name);
 }
 
-function isManaged({labels, queued}: Tpu): boolean {
+function isManaged({labels, queued}: Tpu, deployment: string): boolean {
+  const isOurs = (given: Tpu['labels']) => isLabelled(given, deployment);
   return [labels, queued?.labels ?? labels].every(isOurs);
 }
 
 /** True if the request in the queue is ours; the node of its name may have another owner. */
-function isQueuedByUs({queued}: Tpu): boolean {
-  return queued !== null && isOurs(queued.labels);
+function isQueuedByUs({queued}: Tpu, deployment: string): boolean {
+  return queued !== null && isLabelled(queued.labels, deployment);
 }
 
-function isOurs(labels: Tpu['labels']): boolean {
-  return labels['managed-by'] === MANAGED['managed-by'];
-}
-
-/** True if neither the node nor its request in the queue is ours: its name was taken before we asked for it. */
-export function isForeign(tpu: Tpu): boolean {
-  return !isManaged(tpu) && !isQueuedByUs(tpu);
+/** True if neither the node nor its request in the queue is of the deployment: its name was taken before we asked for it. */
+export function isForeign(tpu: Tpu, deployment: string): boolean {
+  return !isManaged(tpu, deployment) && !isQueuedByUs(tpu, deployment);
 }
 
 /** True if a delete of the stray is under way. */
@@ -120,7 +123,7 @@ export function observe(nodes: Nodes, worker: Worker): Observation {
     return {kind: 'unknown'};
   const tpu = nodes.tpus.get(worker.name);
   if (nodes.absent.has(worker.name)) return {kind: 'absent'};
-  if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu);
+  if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu, nodes.deployment);
   if (nodes.unreachable.includes(worker.zone)) return {kind: 'unknown'};
   const wasShown = worker.provider_state !== null || worker.queue_state !== null;
   const isExpected = worker.phase !== 'gone' && (worker.phase !== 'creating' || wasShown);
@@ -136,8 +139,8 @@ export function isLeftOut({state, queued}: Tpu, worker: Worker): boolean {
   return state === null && worker.provider_state !== null && !isOver && !hasEnded(worker);
 }
 
-export function observationOf(tpu: Tpu): Observation {
-  if (!isManaged(tpu)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu)};
+export function observationOf(tpu: Tpu, deployment: string): Observation {
+  if (!isManaged(tpu, deployment)) return {kind: 'foreign', isQueued: isQueuedByUs(tpu, deployment)};
   const {state, health, symptoms, queued, created_at} = tpu;
   return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
 }

@@ -6,6 +6,11 @@ import {ENVIRONMENT} from '../../support/builders.ts';
 const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_PROJECT', set: {GLEANER_PROJECT: undefined}},
   {name: 'GLEANER_BUCKET', set: {GLEANER_BUCKET: ''}},
+  ...['', 'x', 'Team', '7up', 'team-', 'team_a', 'a-name-too-longs', 'team\n'].map(name => ({
+    name: 'GLEANER_DEPLOYMENT',
+    set: {GLEANER_DEPLOYMENT: name, GLEANER_STORE: 'firestore:x'},
+  })),
+  {name: 'GLEANER_STORE', set: {GLEANER_DEPLOYMENT: 'team-a'}},
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'postgres'}},
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
   {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
@@ -131,6 +136,22 @@ describe('configuration', () => {
   it('composes every port without the address of worker-api, and refuses only the ping', async () => {
     const {ping} = composeDeps(loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: undefined}));
     await assert.rejects(ping(), /^ConfigError: GLEANER_WORKER_API is not set, and on-tick needs it/);
+  });
+
+  it('gives the pool of every deployment but the default one the name of its deployment', () => {
+    const pools = ['gleaner', 'team-a'].map(GLEANER_DEPLOYMENT => {
+      const {deployment, pool} = loadConfig({
+        ...ENVIRONMENT,
+        GLEANER_DEPLOYMENT,
+        GLEANER_STORE: 'firestore:x',
+      });
+      return [deployment, pool.pool];
+    });
+    assert.deepEqual(pools, [
+      ['gleaner', 'tpu'],
+      ['team-a', 'team-a-tpu'],
+    ]);
+    assert.equal(loadConfig(ENVIRONMENT).deployment, 'gleaner');
   });
 
   it('accepts blanks between zones', () => {

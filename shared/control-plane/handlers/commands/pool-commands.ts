@@ -45,7 +45,7 @@ export const scale = command({
   schema: withSomeOf(
     z.strictObject({
       action: z.literal('scale'),
-      pool: poolName.default('tpu'),
+      pool: poolName.optional(),
       workers_per_zone: z.number().int().min(0).max(1000).optional(),
       zones: zones.optional(),
       provisioning: provisioning.optional(),
@@ -58,9 +58,9 @@ export const scale = command({
     'budget_usd',
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
-    const found = await poolOf(deps, tx, pool);
+    const found = await poolOf(deps, tx, pool ?? deps.config.pool.pool);
     const decision = decideScale(found, settings, if_version, deps.config.ceilings, said_at);
-    return conclude(decision, next => poolRecords.set(tx, next), {pool});
+    return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
   },
   after: recordStranded,
 });

@@ -83,7 +83,7 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     unreadable: new Set(),
     unreadable_runs: new Set(),
     read_at_ms: NOW,
-    nodes: sortNodes(listed, [], NOW),
+    nodes: sortNodes(listed, {deployment: 'gleaner', unreachable: [], at_ms: NOW}),
     zones: [newZone(ZONE, NOW)],
     served: moment(NOW).served,
     streams: new Map([

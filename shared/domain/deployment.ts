@@ -1,0 +1,46 @@
+/** Names of a deployment. Several deployments share a project, and each touches only resources with its own name. */
+
+export const DEFAULT_DEPLOYMENT = 'gleaner';
+
+/** At most 15 characters, so the account `NAME-worker-api` has at most 26 of the allowed 30. */
+export const DEPLOYMENT = /^[a-z][a-z0-9-]{0,13}[a-z0-9]$/;
+
+export function isDeployment(text: string): boolean {
+  return DEPLOYMENT.test(text);
+}
+
+/** The default deployment has the plain names `tpu`, `control`, `tick`. */
+function prefixOf(deployment: string): string {
+  return deployment === DEFAULT_DEPLOYMENT ? '' : `${deployment}-`;
+}
+
+/** Name of a topic in Pub/Sub. The control plane knows the plain name alone. */
+export function topicOf(deployment: string, topic: string): string {
+  return `${prefixOf(deployment)}${topic}`;
+}
+
+/** Name of the pool, and the start of the name of every node. */
+export function poolOf(deployment: string): string {
+  return `${prefixOf(deployment)}tpu`;
+}
+
+/** Name of the Scheduler job that asks for ticks. */
+export function tickJobOf(deployment: string): string {
+  return `${deployment}-tick`;
+}
+
+const DEPLOYMENT_LABEL = 'gleaner-deployment';
+
+type Labels = Record<string, string>;
+
+/** Labels of every node and queued resource of a deployment. */
+export function labelsOf(deployment: string): Labels {
+  return {'managed-by': 'gleaner', [DEPLOYMENT_LABEL]: deployment};
+}
+
+/** True for labels of the deployment. An earlier release made nodes without its name: they belong to the default deployment. */
+export function isLabelled(labels: Labels, deployment: string): boolean {
+  return (
+    labels['managed-by'] === 'gleaner' && (labels[DEPLOYMENT_LABEL] ?? DEFAULT_DEPLOYMENT) === deployment
+  );
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import {
+  DEPLOYMENT,
+  isDeployment,
+  isLabelled,
+  labelsOf,
+  poolOf,
+  tickJobOf,
+  topicOf,
+} from '../../../shared/domain/deployment.ts';
+import {MOST_NAME_CHARS, parseWorkerName, workerName} from '../../../shared/domain/names.ts';
+
+const TOPICS = ['objects', 'control', 'tpu', 'tick', 'tasks', 'dead'];
+/** Longest zone of Google, in the form of an AI zone. */
+const LONGEST_ZONE = 'northamerica-northeast1-ai1a';
+const deployment = fc.stringMatching(DEPLOYMENT);
+
+describe('deployment', () => {
+  it('the default deployment has plain names, and every other one names with its own', () => {
+    assert.deepEqual(
+      [poolOf('gleaner'), topicOf('gleaner', 'tick'), tickJobOf('gleaner')],
+      ['tpu', 'tick', 'gleaner-tick'],
+    );
+    assert.deepEqual(
+      [poolOf('team-a'), topicOf('team-a', 'tick'), tickJobOf('team-a')],
+      ['team-a-tpu', 'team-a-tick', 'team-a-tick'],
+    );
+  });
+
+  it('two deployments share no topic, no pool and no node', () => {
+    fc.assert(
+      fc.property(deployment, deployment, (one, other) => {
+        fc.pre(one !== other);
+        const topicsOf = (name: string) => TOPICS.map(topic => topicOf(name, topic));
+        assert.equal(new Set([...topicsOf(one), ...topicsOf(other)]).size, 2 * TOPICS.length);
+        assert.notEqual(poolOf(one), poolOf(other));
+        assert.ok(!isLabelled(labelsOf(one), other));
+      }),
+    );
+  });
+
+  it('every name of a deployment fits into the name of a node in the longest zone', () => {
+    fc.assert(
+      fc.property(deployment, name => {
+        const slot = {pool: poolOf(name), zone: LONGEST_ZONE, slot: 99_999};
+        assert.ok(isDeployment(name) && workerName(slot).length <= MOST_NAME_CHARS);
+        assert.deepEqual(parseWorkerName(workerName(slot)), slot);
+      }),
+    );
+  });
+
+  it('a node without the label of a deployment belongs to the default one', () => {
+    const labels = {'managed-by': 'gleaner'};
+    assert.deepEqual(
+      ['gleaner', 'team-a'].map(name => isLabelled(labels, name)),
+      [true, false],
+    );
+    assert.ok(!isLabelled({...labelsOf('gleaner'), 'managed-by': 'another-owner'}, 'gleaner'));
+  });
+});
