@@ -1,11 +1,11 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
-import {functionEnvironment, vmNetwork, type Where} from './environment.ts';
+import {vmNetwork, type Where} from './environment.ts';
 import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
-import {FunctionHost} from './functions.ts';
+import {FunctionHosts} from './function-hosts.ts';
 import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
 import {localRoutes} from './local-api.ts';
@@ -16,10 +16,11 @@ import {Topics} from './pubsub/topics.ts';
 import {Scheduler} from './scheduler.ts';
 import {resourceOf, type StoredObject} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
+import {deploymentsIn, subscriptionsOf, topicsOf} from './subscriptions.ts';
 import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
-import {readTriggers, topicsOf} from './triggers.ts';
+import {readTriggers} from './triggers.ts';
 import {Fleet} from './vm/vms.ts';
 
 export type {Where} from './environment.ts';
@@ -30,7 +31,9 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 export async function startLocalCloud(options: LocalCloudOptions): Promise<LocalCloud> {
   const dir = resolve(options.dir);
-  const {project = 'gleaner-local', bucket = 'gleaner-local', storage_only = false} = options;
+  const {project = 'gleaner-local', storage_only = false} = options;
+  const deployments = deploymentsIn(dir, options);
+  const [{bucket, store_file}] = deployments;
   const log = (source: string, text: string) => options.log?.({at: new Date().toISOString(), source, text});
   const trouble = (error: unknown, where = '') => {
     log('cloud', `internal error${where && ` in ${where}`}: ${(error as Error).stack ?? error}`);
@@ -53,20 +56,21 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const database = new CloudDatabase(join(dir, 'cloud.db'));
     ends.push(() => database.close());
 
-    const where: Where = {
-      url: '',
-      project,
-      bucket,
-      pubsub_endpoint: '',
-      dir,
-      store_file: join(dir, 'state.db'),
-    };
-    const topics = topicsOf(triggers);
-    const faults = new Faults(database, topics);
-    let host: FunctionHost | undefined;
-    const portOf = (name: string) => host?.portOf(name);
+    const where: Where = {url: '', project, bucket, pubsub_endpoint: '', dir, store_file};
+    const names = deployments.map(({name}) => name);
+    const topics = names.flatMap(name => topicsOf(triggers, name));
+    const subscriptions = names.flatMap(name => subscriptionsOf(triggers, name));
+    // Faults of notifications have the target `object`.
+    const notified = triggers.notifications.map(({topic}) => topic);
+    const faults = new Faults(
+      database,
+      topics.filter(topic => !notified.includes(topic)),
+    );
+    let hosts: FunctionHosts | undefined;
     const events = new Events({
-      ...{database, faults, triggers, project, portOf, token, trouble},
+      ...{database, faults, deployments, subscriptions, project, token, trouble},
+      notifications: triggers.notifications,
+      portOf: subscription => hosts?.portOf(subscription),
       random: Math.random,
     });
 
@@ -90,7 +94,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const swept = storage.recover();
     if (swept > 0)
       log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
-    if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);
+    for (const {bucket: wanted} of deployments)
+      if (!storage.objects.buckets().some(({name}) => name === wanted)) storage.objects.makeBucket(wanted);
 
     const fleet = new Fleet({
       ...{dir, project, database, token, log, trouble},
@@ -104,9 +109,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     });
     const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
     const scheduler = new Scheduler({
-      ...{database, project, interval_ms: options.tick_interval_ms ?? 1000},
-      publish: (topic, attributes) => void events.publish(topic, [{data: '', attributes}]),
-      isReady: () => events.isReady('tick'),
+      ...{database, project, deployments: names, interval_ms: options.tick_interval_ms ?? 1000},
+      publish: (topic, message) => void events.publish(topic, [message]),
+      isReady: topic => events.isReady(topic),
     });
     const publisher = new Topics(database, events, project, topics);
 
@@ -129,7 +134,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         pid: fleet.pid(id),
       })),
       queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
-      scheduler: scheduler.isPaused() ? 'PAUSED' : 'ENABLED',
+      scheduler: scheduler.state(),
       faults: faults.list(),
       deliveries_pending: events.bus.pending(),
       dead_letters: events.bus.deadLetters(),
@@ -141,17 +146,17 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       ...pubsubRoutes(publisher),
       ...tpuRoutes(nodes, queue, faults, project),
       ...scheduler.routes(),
-      ...(host?.routes() ?? []),
+      ...(hosts?.routes() ?? []),
     ];
     const {function_host} = options;
     if (function_host && !storage_only) {
-      host = new FunctionHost({
-        entry: function_host.entry ?? here('./function-host.ts'),
-        module: function_host.module ?? here('../functions/index.ts'),
-        env: () => ({...functionEnvironment(where, token), ...environmentOf(function_host.env, where)}),
-        triggers,
-        token,
-        log: text => log('functions', text),
+      hosts = new FunctionHosts({
+        ...{deployments, triggers: triggers.functions, where, token, log},
+        options: {
+          entry: here('./function-host.ts'),
+          module: here('../functions/index.ts'),
+          ...function_host,
+        },
       });
     }
     const routes = router([
@@ -178,9 +183,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
         nodes.stop();
         // Deliveries under way wait for their functions, so both stop at the same time.
         scheduler.stop();
-        await Promise.all([events.bus.stop(), host?.stop()]);
+        await Promise.all([events.bus.stop(), hosts?.stop()]);
       });
-      await host?.start();
+      await hosts?.start();
       events.bus.start();
       await nodes.start();
       queue.start();
@@ -230,13 +235,6 @@ async function onRememberedPort<Server extends {port: number}>(
   }
   if (key !== '') database.set(key, String(server.port));
   return server;
-}
-
-function environmentOf(
-  env: Record<string, string> | ((where: Where) => Record<string, string>) | undefined,
-  where: Where,
-): Record<string, string> {
-  return typeof env === 'function' ? env(where) : (env ?? {});
 }
 
 function infoOf(object: StoredObject): StoredInfo {

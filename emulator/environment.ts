@@ -1,3 +1,5 @@
+import {type Deployment, nameIn} from './subscriptions.ts';
+
 /** Addresses, names and files of a running local cloud. */
 export type Where = {
   url: string;
@@ -5,15 +7,28 @@ export type Where = {
   bucket: string;
   /** HOST:PORT of Pub/Sub over gRPC, the value of PUBSUB_EMULATOR_HOST. */
   pubsub_endpoint: string;
+  /** HOST:PORT of Google's Firestore emulator; undefined where the functions use SQLite. */
+  firestore_endpoint?: string | undefined;
   dir: string;
   /** Store of the functions. The cloud never opens this file. */
   store_file: string;
 };
 
-/** Environment that points the functions at this cloud. */
-export function functionEnvironment(where: Where, token: string): Record<string, string> {
-  const {url, project, bucket, pubsub_endpoint, store_file} = where;
+/** Value of GLEANER_STORE of a deployment. */
+export function storeIn({firestore_endpoint}: Where, {name, store_file}: Deployment): string {
+  return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${name}`;
+}
+
+/** Environment that points the functions of a deployment at this cloud. */
+export function functionEnvironment(
+  where: Where,
+  deployment: Deployment,
+  token: string,
+): Record<string, string> {
+  const {url, project, pubsub_endpoint, firestore_endpoint} = where;
   return {
+    ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
+    GLEANER_DEPLOYMENT: deployment.name,
     GOOGLE_CLOUD_PROJECT: project,
     STORAGE_EMULATOR_HOST: url,
     PUBSUB_EMULATOR_HOST: pubsub_endpoint,
@@ -21,9 +36,9 @@ export function functionEnvironment(where: Where, token: string): Record<string,
     // Without this variable Google's clients search for a metadata server for a second.
     METADATA_SERVER_DETECTION: 'none',
     GLEANER_PROJECT: project,
-    GLEANER_BUCKET: bucket,
-    GLEANER_STORE: `sqlite:${store_file}`,
-    GLEANER_WORKER_API: `${url}/functions/worker-api`,
+    GLEANER_BUCKET: deployment.bucket,
+    GLEANER_STORE: storeIn(where, deployment),
+    GLEANER_WORKER_API: `${url}/functions/${nameIn(deployment.name, 'worker-api')}`,
     GLEANER_STORAGE_ENDPOINT: url,
     GLEANER_TPU_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,

@@ -5,10 +5,12 @@ import type {Readable} from 'node:stream';
 import {ApiError} from './errors.ts';
 import {HOST_HEADER} from './guard.ts';
 import type {Reply, Request, Route} from './http.ts';
+import {nameIn} from './subscriptions.ts';
 import type {FunctionTrigger} from './triggers.ts';
 import {withDirectLoopback} from './vm/vm-environment.ts';
 
 export type FunctionHostOptions = {
+  deployment: string;
   /** Script to fork. Its arguments are the module and the names; it sends its ports. */
   entry: string;
   /** Module that registers the functions. */
@@ -19,6 +21,8 @@ export type FunctionHostOptions = {
   /** Token that every request to the host carries; the host reads it from `env`. */
   token: string;
   log: (text: string) => void;
+  /** Called after every start, when the functions listen on new ports. */
+  listening?: (() => Promise<void>) | undefined;
 };
 
 const min_backoff_ms = 100;
@@ -80,8 +84,9 @@ export class FunctionHost {
     for (const stream of [child.stdout, child.stderr]) {
       if (stream) createInterface({input: stream as Readable}).on('line', log);
     }
-    child.on('message', message => {
+    child.on('message', async message => {
       this.#ports = new Map(Object.entries((message as {ports: Record<string, number>}).ports));
+      await this.#options.listening?.();
       log(`functions ready: ${[...this.#ports.keys()].join(', ')}`);
       settled();
     });
@@ -99,9 +104,10 @@ export class FunctionHost {
 
   /** Routes of HTTP functions under `/functions/{name}`, which browsers and workers call. */
   routes(): Route[] {
+    const path = `/functions/${nameIn(this.#options.deployment, '{name}')}`;
     return [
-      ['*', '/functions/{name}', request => this.#proxy(request)],
-      ['*', '/functions/{name}/{rest...}', request => this.#proxy(request)],
+      ['*', path, request => this.#proxy(request)],
+      ['*', `${path}/{rest...}`, request => this.#proxy(request)],
     ];
   }
 
@@ -115,7 +121,8 @@ export class FunctionHost {
     if (port === undefined) throw away();
     const {host: _host, connection: _connection, ...others} = request.headers;
     const headers = {...others, [HOST_HEADER]: this.#options.token};
-    const rest = request.path.slice(`/functions/${encodeURIComponent(name)}`.length) || '/';
+    const path = `/functions/${nameIn(this.#options.deployment, encodeURIComponent(name))}`;
+    const rest = request.path.slice(path.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {
       // No kept connection: it may be closing, and a POST cannot be sent twice.

@@ -37,6 +37,14 @@ export function proofOf(token: string, nonce: string, port: string): string {
   return signature(`local cloud ${nonce} on port ${port}`, token);
 }
 
+/**
+ * Token in the push endpoints of Google's Pub/Sub emulator. Every user of the machine can read an endpoint there, so this token
+ * opens the ports of the functions only.
+ */
+export function pushTokenOf(token: string): string {
+  return signature('push to the functions', token);
+}
+
 /** True for a regular file of this user that no other user can read or write. */
 function isPrivate(file: string): boolean {
   const stat = statOf(file);

@@ -1,5 +1,6 @@
 import type {ObjectInfo} from '../shared/ports.ts';
 import type {Where} from './environment.ts';
+import type {Deployment} from './subscriptions.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
 export type LogLine = {at: string; source: string; text: string};
@@ -10,7 +11,10 @@ export type LocalCloudOptions = {
   /** Port of the HTTP server. 0 stands for the earlier port of the folder, or for any free port. */
   port: number;
   project?: string;
+  /** Bucket of the default deployment. */
   bucket?: string;
+  /** Deployments on this cloud, each with its own bucket, store, topics and functions; by default `gleaner` alone. */
+  deployments?: Pick<Deployment, 'name' | 'bucket'>[];
   /** Starts Cloud Storage alone: no Pub/Sub, no functions, no TPUs, no ticks. */
   storage_only?: boolean;
   /** Interval of the Scheduler job; by default 1000. */
@@ -22,7 +26,7 @@ export type LocalCloudOptions = {
     /** Module that registers the functions; by default `functions/index.ts`. */
     module?: string;
     /** Variables on top of `functionEnvironment`. */
-    env?: Record<string, string> | ((where: Where) => Record<string, string>);
+    env?: Record<string, string> | ((where: Where, deployment: Deployment) => Record<string, string>);
   };
   /** File with the trigger of each function; by default `functions/triggers.json`. */
   triggers?: string;

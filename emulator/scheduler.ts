@@ -2,38 +2,50 @@ import type {CloudDatabase} from './database.ts';
 import {ApiError} from './errors.ts';
 import type {Handler, Request, Route} from './http.ts';
 import type {JsonObject} from './json.ts';
+import {DEFAULT_DEPLOYMENT, nameIn} from './subscriptions.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
 
-export const tickJob = 'gleaner-tick';
+export const tickJob = `${DEFAULT_DEPLOYMENT}-tick`;
 export const tickLocation = 'us-central1';
 
-const TOPIC = 'tick';
+/** Data of each message. A push without data would reach the function in another shape. */
+const DATA = Buffer.from('{}').toString('base64');
 
 export type SchedulerOptions = {
   database: CloudDatabase;
   project: string;
+  /** Names of the deployments; each has a job. */
+  deployments: string[];
   interval_ms: number;
-  /** Publishes one message of the job. */
-  publish: (topic: string, attributes: Record<string, string>) => void;
-  /** False while no function can take a message: a burst of old ticks is useless. */
-  isReady: () => boolean;
+  /** Publishes one message of a job. */
+  publish: (topic: string, message: {data: string; attributes: Record<string, string>}) => void;
+  /** False while no function of the topic can take a message: a burst of old ticks is useless. */
+  isReady: (topic: string) => boolean;
 };
 
-/** Cloud Scheduler with a single job, which publishes to topic `tick`. The interval is shorter than Google's minute. */
+type Job = {name: string; topic: string; setting: string; last_at: string | undefined};
+
+/** Cloud Scheduler with one job for each deployment, which publishes to its topic `tick`. The interval is shorter than Google's minute. */
 export class Scheduler {
   readonly #options: SchedulerOptions;
-  readonly #name: string;
+  readonly #jobs: Job[];
   #timer: NodeJS.Timeout | undefined;
-  #last_at: string | undefined;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
-    this.#name = `projects/${options.project}/locations/${tickLocation}/jobs/${tickJob}`;
+    const jobs = `projects/${options.project}/locations/${tickLocation}/jobs`;
+    this.#jobs = options.deployments.map(deployment => ({
+      name: `${jobs}/${deployment}-tick`,
+      topic: nameIn(deployment, 'tick'),
+      setting: nameIn(deployment, 'scheduler'),
+      last_at: undefined,
+    }));
   }
 
   start(): void {
     this.#timer = setInterval(() => {
-      if (!this.isPaused() && this.#options.isReady()) this.#publish();
+      for (const job of this.#jobs)
+        if (!this.#isPaused(job) && this.#options.isReady(job.topic)) this.#publish(job);
     }, this.#options.interval_ms);
   }
 
@@ -41,30 +53,37 @@ export class Scheduler {
     clearInterval(this.#timer);
   }
 
+  /** State of the job of the first deployment. */
+  state(): 'ENABLED' | 'PAUSED' {
+    return this.#jobs.some((job, index) => index === 0 && this.#isPaused(job)) ? 'PAUSED' : 'ENABLED';
+  }
+
   /** True if an operator paused the job. A pause survives a crash of the emulator. */
-  isPaused(): boolean {
-    return this.#options.database.setting('scheduler') === 'PAUSED';
+  #isPaused({setting}: Job): boolean {
+    return this.#options.database.setting(setting) === 'PAUSED';
   }
 
-  #publish(): void {
-    this.#last_at = new Date().toISOString();
-    this.#options.publish(TOPIC, {source: 'scheduler'});
+  #publish(job: Job): void {
+    job.last_at = new Date().toISOString();
+    this.#options.publish(job.topic, {data: DATA, attributes: {source: 'scheduler'}});
   }
 
-  #resource(request: Request): JsonObject {
-    const isPaused = this.isPaused();
+  #resource(job: Job, request: Request): JsonObject {
+    const {project, interval_ms} = this.#options;
+    const isPaused = this.#isPaused(job);
     const state = wantsNumbers(request.query) ? (isPaused ? 2 : 1) : isPaused ? 'PAUSED' : 'ENABLED';
     return {
-      name: this.#name,
-      description: `The tick; every ${this.#options.interval_ms} ms on this machine`,
+      name: job.name,
+      description: `The tick; every ${interval_ms} ms on this machine`,
       schedule: '* * * * *',
       timeZone: 'Etc/UTC',
       state,
       pubsubTarget: {
-        topicName: `projects/${this.#options.project}/topics/${TOPIC}`,
+        topicName: `projects/${project}/topics/${job.topic}`,
+        data: DATA,
         attributes: {source: 'scheduler'},
       },
-      ...(this.#last_at ? {lastAttemptTime: this.#last_at, status: {code: 0}} : {}),
+      ...(job.last_at ? {lastAttemptTime: job.last_at, status: {code: 0}} : {}),
     };
   }
 
@@ -74,36 +93,38 @@ export class Scheduler {
     const turn =
       (to: 'ENABLED' | 'PAUSED'): Handler =>
       request => {
-        this.#check(request);
-        const is = this.isPaused() ? 'PAUSED' : 'ENABLED';
+        const job = this.#find(request);
+        const is = this.#isPaused(job) ? 'PAUSED' : 'ENABLED';
         if (is === to) {
           const must = to === 'PAUSED' ? 'ENABLED' : 'PAUSED';
           throw new ApiError(400, `Job.state must be ${must} for this; it is ${is}`, {
             word: 'FAILED_PRECONDITION',
           });
         }
-        this.#options.database.set('scheduler', to);
-        return {json: this.#resource(request)};
+        this.#options.database.set(job.setting, to);
+        return {json: this.#resource(job, request)};
       };
-    const checked =
-      (work: () => void): Handler =>
+    const found =
+      (work: (job: Job) => void): Handler =>
       request => {
-        this.#check(request);
-        work();
-        return {json: this.#resource(request)};
+        const job = this.#find(request);
+        work(job);
+        return {json: this.#resource(job, request)};
       };
     return [
-      ['GET', jobs, request => ({json: {jobs: [this.#resource(request)]}})],
+      ['GET', jobs, request => ({json: {jobs: this.#jobs.map(job => this.#resource(job, request))}})],
       ['POST', `${jobs}/{job}:pause`, turn('PAUSED')],
       ['POST', `${jobs}/{job}:resume`, turn('ENABLED')],
-      ['POST', `${jobs}/{job}:run`, checked(() => this.#publish())],
-      ['GET', `${jobs}/{job}`, checked(() => {})],
+      ['POST', `${jobs}/{job}:run`, found(job => this.#publish(job))],
+      ['GET', `${jobs}/{job}`, found(() => {})],
     ];
   }
 
-  #check({params}: Request): void {
+  #find({params}: Request): Job {
     const name = `projects/${params.project}/locations/${params.location}/jobs/${params.job}`;
-    if (name !== this.#name)
-      throw new ApiError(404, `Job not found: ${name}; the local cloud has ${this.#name}`);
+    const job = this.#jobs.find(each => each.name === name);
+    if (job) return job;
+    const names = this.#jobs.map(each => each.name).join(', ');
+    throw new ApiError(404, `Job not found: ${name}; the local cloud has ${names}`);
   }
 }

@@ -3,35 +3,34 @@ import {z} from 'zod';
 import {LocalCloudError} from './errors.ts';
 
 const trigger = z.discriminatedUnion('kind', [
-  z.object({kind: z.literal('object-finalized')}),
   z.object({kind: z.literal('topic'), topic: z.string().min(1)}),
   z.object({kind: z.literal('http')}),
 ]);
 const entry = z.object({
   name: z.string().min(1),
   trigger,
-  /** Seconds until a delivery without an answer is repeated. */
+  /** Seconds after which Cloud Run ends a request. */
   timeout_s: z.number().positive().default(60),
 });
-const file = z.object({functions: z.array(entry)});
+/** Notification of Cloud Storage: a message on `topic` for each event at an object with one of the prefixes. */
+const notification = z.object({
+  topic: z.string().min(1),
+  event: z.literal('OBJECT_FINALIZE'),
+  prefixes: z.array(z.string()).min(1),
+});
+const file = z.object({functions: z.array(entry), notifications: z.array(notification).default([])});
 
-export type FunctionTrigger = z.infer<typeof file>['functions'][number];
+export type Triggers = z.infer<typeof file>;
+export type FunctionTrigger = Triggers['functions'][number];
 
-/** Reads the trigger of each function. Terraform reads the same file for the real cloud. */
-export function readTriggers(path: string): FunctionTrigger[] {
+/** Reads the trigger of each function, and the notifications. Terraform reads the same file for the real cloud. */
+export function readTriggers(path: string): Triggers {
   try {
-    return file.parse(JSON.parse(readFileSync(path, 'utf8'))).functions;
+    return file.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (error) {
-    throw new LocalCloudError(
-      'bad-triggers',
-      `Failed to read the triggers in ${path}: ${(error as Error).message}`,
-      {
-        cause: error,
-      },
-    );
+    const reason = (error as Error).message;
+    throw new LocalCloudError('bad-triggers', `Failed to read the triggers in ${path}: ${reason}`, {
+      cause: error,
+    });
   }
-}
-
-export function topicsOf(triggers: FunctionTrigger[]): string[] {
-  return [...new Set(triggers.flatMap(({trigger: on}) => (on.kind === 'topic' ? [on.topic] : [])))];
 }

@@ -8,6 +8,7 @@ import {
 import {composeDeps} from '../shared/compose.ts';
 import {loadConfig} from '../shared/contracts/config.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
+import {pushId} from '../shared/contracts/push.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {duringCall} from '../shared/control-plane/state/log.ts';
 import {onControl} from './on-control.ts';
@@ -32,7 +33,7 @@ function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) 
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
     const ready = deps();
     const traceparent = (event as {traceparent?: string}).traceparent;
-    await duringCall({function: name, message_id: event.id, traceparent}, async () => {
+    await duringCall({function: name, message_id: pushId(event), traceparent}, async () => {
       try {
         await handle(ready, event);
       } catch (error) {

@@ -1,10 +1,8 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {parseValue, pubsubEvent} from '../shared/contracts/schemas.ts';
 import {handleControlMessage} from '../shared/control-plane/handlers/control-message.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
 /** Handles a command of an operator: a message of `docs/control.schema.json`. */
 export async function onControl(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  const published = parseValue(pubsubEvent, event.data, 'The control event');
-  await handleControlMessage(deps, {id: event.id, ...published});
+  await handleControlMessage(deps, event);
 }

@@ -1,10 +1,11 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {parseJson, parseValue, pubsubEvent, taskMessage} from '../shared/contracts/schemas.ts';
+import {readPush} from '../shared/contracts/push.ts';
+import {parseJson, taskMessage} from '../shared/contracts/schemas.ts';
 import {handleTaskMessage} from '../shared/control-plane/handlers/task-message.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 
 /** Continues a task by some pages: registers, rebuilds or finishes a run, or compares the bucket. */
 export async function onTask(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  const {text} = parseValue(pubsubEvent, event.data, 'The task event');
+  const {text} = readPush(event, 'The task event');
   await handleTaskMessage(deps, parseJson(taskMessage, text, 'The message on topic tasks'));
 }

@@ -1,10 +1,11 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {parseJson, parseValue, pubsubEvent, tpuMessage} from '../shared/contracts/schemas.ts';
+import {readPush} from '../shared/contracts/push.ts';
+import {parseJson, tpuMessage} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {handleTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 
 /** Creates or deletes the TPU of a slot. */
 export async function onTpu(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
-  const {text} = parseValue(pubsubEvent, event.data, 'The tpu event');
+  const {text} = readPush(event, 'The tpu event');
   await handleTpuMessage(deps, parseJson(tpuMessage, text, 'The message on topic tpu'));
 }

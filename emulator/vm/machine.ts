@@ -5,6 +5,7 @@ import type {Socket} from 'node:net';
 export type MachineOptions = {
   /** Program that the boot runs. */
   script: string;
+  args?: string[];
   cwd: string;
   env: Record<string, string>;
   /** File for the output of every process of the VM; a boot appends to it. */
@@ -19,7 +20,7 @@ export type MachineOptions = {
 const bootCommand = `
 (trap '' HUP INT TERM; exec </dev/null >/dev/null 2>&1; read -r _ <&3; kill -KILL 0) &
 exec 3<&-
-exec "$1"
+exec "$@"
 `;
 
 /** A running VM: one process group on this machine. */
@@ -32,9 +33,9 @@ export class Machine {
   readonly scriptEnd: Promise<string>;
   #isOn = true;
 
-  constructor({script, cwd, env, log_file}: MachineOptions) {
+  constructor({script, args = [], cwd, env, log_file}: MachineOptions) {
     const log = openSync(log_file, 'a');
-    this.#child = spawn('/bin/bash', ['-c', bootCommand, 'vm', script], {
+    this.#child = spawn('/bin/bash', ['-c', bootCommand, 'vm', script, ...args], {
       cwd,
       env,
       detached: true,

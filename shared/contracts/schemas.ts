@@ -63,35 +63,6 @@ export const taskMessage = z.object({
 
 export type TaskMessage = z.infer<typeof taskMessage>;
 
-/** Cloud Storage's object resource, as far as we read it. */
-export const objectEvent = z.object({
-  bucket: z.string().min(1).max(256),
-  name: z.string().min(1).max(1024),
-  generation: z.union([digits, z.number().int()]).transform(String),
-});
-
-/** Rounds down to milliseconds: Pub/Sub writes up to nine digits of a second. */
-const publishTime = z.iso
-  .datetime({offset: true})
-  .transform(text => new Date(text).toISOString())
-  .optional()
-  .catch(undefined);
-
-/** A Pub/Sub push as the text of its message, '' without one, and the publish time, if the push has it. */
-export const pubsubEvent = z
-  .object({
-    message: z.object({
-      data: z.string().optional(),
-      publishTime,
-      attributes: z.record(z.string(), z.string()).optional(),
-    }),
-  })
-  .transform(({message}) => ({
-    text: Buffer.from(message.data ?? '', 'base64').toString('utf8'),
-    published_at: message.publishTime,
-    attributes: message.attributes ?? {},
-  }));
-
 const whole = (least: number, most: number) =>
   digits
     .transform(Number)

@@ -21,6 +21,8 @@ export type EmbeddedBusOptions = {
   concurrency?: number;
   /** Refusals after which a message becomes a dead letter. */
   max_attempts?: number;
+  /** Age after which messages of a topic are dropped; undefined for a topic with dead letters. */
+  retention_s?: (topic: string) => number | undefined;
   min_backoff_ms?: number;
   max_backoff_ms?: number;
   /** Delay before the next attempt while the receiver is away. */
@@ -57,6 +59,7 @@ export class EmbeddedBus implements Bus {
     this.#options = {
       concurrency: 8,
       max_attempts: 20,
+      retention_s: () => undefined,
       min_backoff_ms: 200,
       max_backoff_ms: 10_000,
       away_ms: 250,
@@ -185,8 +188,13 @@ export class EmbeddedBus implements Bus {
   }
 
   async #deliver(row: Row): Promise<void> {
-    const {deliver, now, away_ms} = this.#options;
+    const {deliver, now, away_ms, retention_s} = this.#options;
     const {id, topic, published_at} = row;
+    const kept_s = retention_s(topic);
+    if (kept_s !== undefined && now() > Date.parse(published_at) + kept_s * 1000) {
+      this.#statements.ack.run(row.seq);
+      return;
+    }
     const attempt = row.attempts + 1;
     let refusal: {error: unknown} | undefined;
     try {
@@ -199,12 +207,12 @@ export class EmbeddedBus implements Bus {
     if (!refusal) this.#statements.ack.run(row.seq);
     else if (refusal.error instanceof ReceiverAway) {
       this.#statements.later.run(row.attempts, now() + away_ms, row.seq);
-    } else this.#refused(row.seq, attempt, refusal.error);
+    } else this.#refused(row.seq, attempt, refusal.error, kept_s === undefined);
   }
 
-  #refused(seq: number, attempt: number, error: unknown): void {
+  #refused(seq: number, attempt: number, error: unknown, canDie: boolean): void {
     const {max_attempts, now} = this.#options;
-    if (attempt < max_attempts) {
+    if (attempt < max_attempts || !canDie) {
       this.#statements.later.run(attempt, now() + this.#backoff(attempt), seq);
       return;
     }

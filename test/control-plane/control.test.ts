@@ -8,7 +8,7 @@ import {someLines} from '../support/shard-plan.ts';
 describe('a control message that is rejected', () => {
   const rejected: {name: string; message: string | object; says: RegExp}[] = [
     {name: 'that is not JSON', message: 'pause my-run', says: /^The message is not JSON/},
-    {name: 'that is empty', message: '', says: /^The message is not JSON/},
+    {name: 'that is empty', message: '', says: /^The message has no data/},
     {name: 'that is half a character', message: '{"action":\u{1F600}}', says: /^The message is not JSON/},
     {
       name: 'of 5000 characters, some of them large',

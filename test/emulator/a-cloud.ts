@@ -22,13 +22,10 @@ export type Seen = {
   source: string;
   text: string;
   data: {
-    bucket: string;
-    name: string;
-    size: string;
-    crc32c: string;
-    generation: string;
-    message?: {messageId: string; data: string; attributes: Record<string, string>};
+    message: {messageId: string; publishTime: string; data: string; attributes: Record<string, string>};
   };
+  /** Body of a push that the framework did not make an event. */
+  body?: unknown;
 };
 
 /** No tick of the Scheduler comes within a test that does not ask for one. */
@@ -99,3 +96,22 @@ export async function until<T>(
     await new Promise(resolve => setTimeout(resolve, 10));
   }
 }
+
+/** Stores an object. */
+export const put = (cloud: LocalCloud, name: string, body = 'x') =>
+  fetch(
+    `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+    {
+      method: 'POST',
+      body,
+    },
+  );
+/** Publishes a message for each text, and returns their ids. */
+export const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
+  const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
+  const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
+    method: 'POST',
+    body: JSON.stringify({messages}),
+  });
+  return ((await answer.json()) as {messageIds: string[]}).messageIds;
+};

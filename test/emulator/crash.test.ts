@@ -114,7 +114,7 @@ describe('A local cloud after kill -9', () => {
         });
       }
       const work = [
-        ...[1, 2, 3].map(n => keepUploading(url, `round${round}-${n}`, objects)),
+        ...[1, 2, 3].map(n => keepUploading(url, `datasets/round${round}-${n}`, objects)),
         keepPublishing(url, messages),
       ];
       const log = join(dir, 'logs', `vm-${round + 1}.log`);
@@ -168,7 +168,9 @@ describe('A local cloud after kill -9', () => {
     });
     const seen = readLines(join(dir, 'seen.jsonl'));
     const heard = new Set(
-      seen.map(event => (event.function === 'on-object' ? event.data.generation : event.id)),
+      seen.map(event =>
+        event.function === 'on-object' ? event.data.message.attributes.objectGeneration : event.id,
+      ),
     );
     assert.deepEqual(
       [...listed.values()].filter(({generation}) => !heard.has(generation)),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
+import {publish, put, Scratch, until, writeUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;
@@ -13,79 +13,9 @@ describe('The delivery of events to functions', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
-  const put = (cloud: LocalCloud, name: string, body = 'x') =>
-    fetch(
-      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
-      {
-        method: 'POST',
-        body,
-      },
-    );
-  const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
-    const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
-    const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
-      method: 'POST',
-      body: JSON.stringify({messages}),
-    });
-    return ((await answer.json()) as {messageIds: string[]}).messageIds;
-  };
   const info = async (cloud: LocalCloud) => (await (await fetch(`${cloud.url}/_local`)).json()) as Info;
   const idle = (cloud: LocalCloud) =>
     until('every event was delivered', async () => (await info(cloud)).deliveries_pending === 0);
-
-  it('sends on-object an event for each new object and each overwrite, in the format of Eventarc', async () => {
-    const {cloud, seen} = await scratch.cloudWithFunctions();
-    await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello');
-    await put(cloud, 'datasets/ä run/"stream" 000%.jsonl', 'hello again');
-    await until('both events arrived', () => seen().length === 2);
-    const [first, second] = seen() as [Seen, Seen];
-    assert.equal(first.type, 'google.cloud.storage.object.v1.finalized');
-    assert.equal(first.source, `//storage.googleapis.com/projects/_/buckets/${cloud.bucket}`);
-    const {bucket, name, size, crc32c, generation} = first.data;
-    assert.deepEqual(
-      {bucket, name, size, crc32c},
-      {bucket: cloud.bucket, name: 'datasets/ä run/"stream" 000%.jsonl', size: '5', crc32c: 'mnG7TA=='},
-    );
-    assert.ok(Number(second.data.generation) > Number(generation));
-  });
-
-  it('sends no event for a failed upload', async () => {
-    const {cloud, seen} = await scratch.cloudWithFunctions();
-    const bad = await fetch(
-      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=bad`,
-      {
-        method: 'POST',
-        body: 'x',
-        headers: {'x-goog-hash': 'crc32c=AAAAAA=='},
-      },
-    );
-    assert.equal(bad.status, 400);
-    await put(cloud, 'good');
-    await until('the event of the good object arrived', () => seen().length > 0);
-    assert.deepEqual(
-      seen().map(event => event.data.name),
-      ['good'],
-    );
-  });
-
-  it('sends each message to the function of its topic, in the format of Pub/Sub', async () => {
-    const {cloud, seen} = await scratch.cloudWithFunctions();
-    const [one, two] = await publish(cloud, 'control', '{"n":1}', '{"n":2}');
-    const [three] = await publish(cloud, 'tpu', '{"n":3}');
-    await until('three events arrived', () => seen().length === 3);
-    const got = seen().map(({function: name, id, text}) => `${name} ${id} ${text}`);
-    assert.deepEqual(
-      got.toSorted(),
-      [`on-control ${one} {"n":1}`, `on-control ${two} {"n":2}`, `on-tpu ${three} {"n":3}`].toSorted(),
-    );
-    const [event] = seen() as [Seen];
-    assert.match(
-      event.source,
-      /^\/\/pubsub\.googleapis\.com\/projects\/gleaner-local\/topics\/(control|tpu)$/,
-    );
-    assert.equal(event.type, 'google.cloud.pubsub.topic.v1.messagePublished');
-    assert.equal(event.data.message?.messageId, event.id);
-  });
 
   it('repeats an event that a function refuses, and delivers other events between the attempts', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
@@ -105,6 +35,22 @@ describe('The delivery of events to functions', () => {
     assert.ok(row.attempts >= 2);
   });
 
+  it('makes a message a dead letter after its last attempt, with the error of the function', async () => {
+    const {cloud, seen} = await scratch.cloudWithFunctions();
+    const [id] = await publish(cloud, 'control', '"refuse"');
+    const database = new DatabaseSync(join(cloud.dir, 'cloud.db'));
+    await until('the first attempts', () => seen().length >= 2);
+    database.exec('UPDATE bus_messages SET attempts = 19, due_at = 0');
+    database.close();
+    const {dead_letters} = await until('the dead letter', async () => {
+      const found = await info(cloud);
+      return found.dead_letters.length > 0 ? found : undefined;
+    });
+    const [letter] = dead_letters;
+    assert.deepEqual([letter?.id, letter?.topic, letter?.attempts], [id, 'gleaner-on-control', 20]);
+    assert.match(letter?.last_error ?? '', /^on-control answered 500/);
+  });
+
   it('repeats an event whose function ends its host', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const [first] = await publish(cloud, 'control', '"crash"');
@@ -121,7 +67,7 @@ describe('The delivery of events to functions', () => {
   it('keeps events on disk until a function host runs', async () => {
     const dir = scratch.dir();
     const first = await scratch.cloud({dir});
-    await put(first, 'early');
+    await put(first, 'datasets/early');
     await publish(first, 'control', '"early"');
     assert.equal((await info(first)).deliveries_pending, 2);
     await first.close();
@@ -170,7 +116,7 @@ describe('The delivery of events to functions', () => {
     it('drop records each event in place of its delivery', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('drop', 'object');
-      await put(cloud, 'lost');
+      await put(cloud, 'datasets/lost');
       const [kept] = await publish(cloud, 'control', '"kept"');
       await until('the message arrived', () => seen().some(event => event.id === kept));
       assert.equal(seen().length, 1);
@@ -179,15 +125,15 @@ describe('The delivery of events to functions', () => {
       database.close();
       const [row] = rows as {function: string; target: string; event: string}[];
       assert.equal(rows.length, 1);
-      assert.deepEqual([row?.function, row?.target], ['on-object', 'object']);
-      assert.equal(JSON.parse(row?.event ?? '{}').data.name, 'lost');
+      assert.deepEqual([row?.function, row?.target], ['gleaner-on-object', 'object']);
+      assert.equal(JSON.parse(row?.event ?? '{}').attributes.objectId, 'datasets/lost');
     });
 
     it('double delivers every event twice under one id', async () => {
       const {cloud, seen} = await scratch.cloudWithFunctions();
       await cloud.fault('double', 'control');
       const ids = await publish(cloud, 'control', '"a"', '"b"');
-      await put(cloud, 'single');
+      await put(cloud, 'datasets/single');
       await until('five events arrived', () => seen().length === 5);
       for (const id of ids) assert.equal(seen().filter(event => event.id === id).length, 2);
     });

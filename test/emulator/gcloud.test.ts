@@ -63,7 +63,9 @@ describe('gcloud on the local cloud', function () {
       /pre-conditions/,
     );
     await assert.rejects(gcloud('storage cat BUCKET/nothing'), /matched no objects/);
-    assert.ok(seen().some(event => event.data?.name === 'datasets/my-run/stream_000.jsonl'));
+    assert.ok(
+      seen().some(event => event.data?.message.attributes.objectId === 'datasets/my-run/stream_000.jsonl'),
+    );
   });
 
   it('uploads, downloads, moves and removes folders @long', async () => {
@@ -119,10 +121,10 @@ describe('gcloud on the local cloud', function () {
       seen().find(candidate => candidate.text === message),
     );
     assert.equal(event.function, 'on-control');
-    assert.deepEqual(event.data.message?.attributes, {who: 'me'});
+    assert.deepEqual(event.data.message.attributes, {who: 'me'});
     await assert.rejects(
       gcloud('pubsub topics publish weather --message=x'),
-      /NOT_FOUND.*weather.*control, tick, tpu/,
+      /NOT_FOUND.*weather.*control, objects, tick, tpu/,
     );
     assert.match(await gcloud('pubsub topics list'), /topics\/control/);
   });

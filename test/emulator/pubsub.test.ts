@@ -30,20 +30,22 @@ describe('Pub/Sub of the local cloud', () => {
       const id = await topic('control').publishMessage({json: {ä: '\u{1f600}'}, attributes: {who: 'me'}});
       const event = await until('the message arrived', () => seen().find(candidate => candidate.id === id));
       assert.equal(event.text, '{"ä":"\u{1f600}"}');
-      assert.deepEqual(event.data.message?.attributes, {who: 'me'});
+      assert.deepEqual(event.data.message.attributes, {who: 'me'});
     });
 
     it('publishes bytes that are not text', async () => {
       const data = Buffer.from([0, 255, 128, 10]);
       const id = await topic('tpu').publishMessage({data});
       const event = await until('the message arrived', () => seen().find(candidate => candidate.id === id));
-      assert.equal(event.data.message?.data, data.toString('base64'));
+      assert.equal(event.data.message.data, data.toString('base64'));
     });
 
     it('lists and gets the topics of the triggers, and only these', async () => {
       const [topics] = await pubsub.getTopics();
       const names = topics.map(topic => topic.name);
-      const expected = ['control', 'tick', 'tpu'].map(name => `projects/gleaner-local/topics/${name}`);
+      const expected = ['control', 'objects', 'tick', 'tpu'].map(
+        name => `projects/gleaner-local/topics/${name}`,
+      );
       assert.deepEqual(names, expected);
       assert.deepEqual(await pubsub.topic('control').exists(), [true]);
       assert.deepEqual(await pubsub.topic('weather').exists(), [false]);

@@ -35,7 +35,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     const [target] = await aClient(cloud).getJob(job);
     assert.equal(target.pubsubTarget?.topicName, 'projects/gleaner-local/topics/tick');
     assert.deepEqual(target.pubsubTarget?.attributes, {source: 'scheduler'});
-    for (const {data} of ticksOf(seen())) assert.deepEqual(data.message?.attributes, {source: 'scheduler'});
+    for (const {data} of ticksOf(seen())) assert.deepEqual(data.message.attributes, {source: 'scheduler'});
   });
 
   it('publishes nothing while its job is paused, and goes on when the job is resumed', async () => {
@@ -65,7 +65,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     await client.pauseJob(job);
     await client.runJob(job);
     await until('one tick ran', () => ticksOf(seen()).length === 1);
-    assert.deepEqual(ticksOf(seen())[0]?.data.message?.attributes, {source: 'scheduler'});
+    assert.deepEqual(ticksOf(seen())[0]?.data.message.attributes, {source: 'scheduler'});
     assert.equal((await client.getJob(job))[0].state, 'PAUSED');
   });
 

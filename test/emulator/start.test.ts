@@ -130,7 +130,7 @@ describe('A local cloud', () => {
 
   it('shuts down on request and ends its function host', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    await fetch(`${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=a`, {
+    await fetch(`${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/a`, {
       method: 'POST',
       body: 'a',
     });

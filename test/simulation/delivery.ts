@@ -2,7 +2,7 @@
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
-import {eventOf, messageData, type Topic} from '../support/function-calls.ts';
+import {eventOf, messageData, notificationData, type Topic} from '../support/function-calls.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
@@ -31,7 +31,9 @@ export class Delivery {
     const id = String(1000 + this.#count);
     const published_at = iso(this.#context.clockwork.now);
     const data =
-      topic === 'object' ? content : messageData(id, JSON.stringify(content), published_at, attributes);
+      topic === 'object'
+        ? notificationData(id, content as Parameters<typeof notificationData>[1], published_at)
+        : messageData(id, JSON.stringify(content), published_at, attributes);
     if (topic !== 'control' && this.#context.strikes('loss')) {
       this.#context.note(() => `${topic} ${id} is lost`);
       return id;

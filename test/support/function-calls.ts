@@ -15,6 +15,19 @@ export function messageData(messageId: string, text: string, publishTime: string
   return {message: {data: Buffer.from(text).toString('base64'), messageId, publishTime, attributes}};
 }
 
+/** The data of the event of a new object: a notification of Cloud Storage on topic `objects`. */
+export function notificationData(
+  messageId: string,
+  object: {bucket: string; name: string; generation: string},
+  publishTime: string,
+) {
+  const {bucket, name, generation} = object;
+  return messageData(messageId, JSON.stringify(object), publishTime, {
+    ...{eventType: 'OBJECT_FINALIZE', payloadFormat: 'JSON_API_V1'},
+    ...{bucketId: bucket, objectId: name, objectGeneration: generation},
+  });
+}
+
 /** The text of a message on its way. */
 export function textOf(data: unknown): string {
   return Buffer.from((data as {message: {data: string}}).message.data, 'base64').toString();

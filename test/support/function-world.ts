@@ -18,7 +18,14 @@ import {depsOf, newMemory} from './deps.ts';
 import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
 import {FakeTpus} from './fake-tpus.ts';
-import {askWorkerApi, eventOf, type Handlers, messageData, type Topic} from './function-calls.ts';
+import {
+  askWorkerApi,
+  eventOf,
+  type Handlers,
+  messageData,
+  notificationData,
+  type Topic,
+} from './function-calls.ts';
 import {Interleaver, Outage, storeThrough} from './interleaver.ts';
 import {Clockwork} from './kernel.ts';
 import {calm} from './tpu-faults.ts';
@@ -69,7 +76,9 @@ export class FunctionWorld {
   constructor(set: Record<string, string> = {}) {
     this.settings = {...QUICK, ...set};
     this.objects.onFinalized = ({name, generation}) =>
-      void this.#enqueue('object', () => ({bucket: 'bucket', name, generation}));
+      void this.#enqueue('object', id =>
+        notificationData(id, {bucket: 'bucket', name, generation}, iso(this.now)),
+      );
     this.store = openSqliteStore(':memory:', () => 0);
     this.deps = this.#compose();
   }

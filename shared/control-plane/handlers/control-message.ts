@@ -1,6 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {Rejected} from '../../contracts/errors.ts';
+import {pushId, rawText, readPush} from '../../contracts/push.ts';
 import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
 import {parseJson} from '../../contracts/schemas.ts';
 import {paths} from '../../domain/names.ts';
@@ -14,20 +15,24 @@ import type {Command, Outcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
 
 /** A published message. `published_at` is undefined if the push lacks the publish time. */
-type Published = {id: string; text: string; published_at: string | undefined};
+type Published = {text: string; published_at: string | undefined};
 
 const KEPT_DAYS = 90;
 
 /**
  * Applies a message on topic `control` once. The transaction of the change also writes a record under the message id, so a redelivered
  * message changes nothing. The after-effects are repeated, because an earlier delivery may have died before them. A rejected message
- * changes nothing, and its record has the reason.
+ * changes nothing, and its record has the reason. The record of an event without a readable message has the whole event.
  */
-export async function handleControlMessage(deps: Deps, published: Published): Promise<void> {
+export async function handleControlMessage(deps: Deps, event: unknown): Promise<void> {
   const {store, log, bus} = deps;
-  const message_id = published.id;
+  const message_id = pushId(event);
   const path = paths.control(documentId(message_id));
+  let published: Published = {text: rawText(event), published_at: undefined};
   try {
+    published = readPush(event, 'The control event');
+    if (published.text === '')
+      throw new Rejected('The message has no data: publish the command as its data, in JSON');
     const said_at = publishTimeOf(published);
     const message = parseJson(controlMessage, published.text, 'The message');
     rejectRepeatedKey(published.text, 'The message');

@@ -1,14 +1,7 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
 import {Rejected} from '../../../shared/contracts/errors.ts';
-import {
-  objectEvent,
-  parseValue,
-  pubsubEvent,
-  shardMetadata,
-  tpuMessage,
-  workerRequest,
-} from '../../../shared/contracts/schemas.ts';
+import {parseValue, shardMetadata, tpuMessage, workerRequest} from '../../../shared/contracts/schemas.ts';
 import {shardMetadataOf} from '../../support/builders.ts';
 
 const MAX = String(Number.MAX_SAFE_INTEGER);
@@ -37,19 +30,6 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     given: {action: 'create', worker: sender.worker, incarnation: 1.5},
     says: 'incarnation',
   },
-  {
-    name: 'an object event without a name',
-    schema: objectEvent,
-    given: {bucket: 'b', generation: '1'},
-    says: 'name',
-  },
-  {
-    name: 'a generation that is no number',
-    schema: objectEvent,
-    given: {bucket: 'b', name: 'n', generation: 'x'},
-    says: 'generation',
-  },
-  {name: 'an event without a message', schema: pubsubEvent, given: {data: 'x'}, says: 'message'},
   {
     name: 'a request without a host',
     schema: workerRequest,
@@ -178,31 +158,6 @@ describe('messages, events and metadata of machines', () => {
           error.message.includes(says),
       );
     });
-
-  it('the text of a Pub/Sub message is decoded, and no data is empty text', () => {
-    const data = Buffer.from('{"action":"pause","run":"größe"}').toString('base64');
-    assert.equal(parseValue(pubsubEvent, {message: {data}}, 'x').text, '{"action":"pause","run":"größe"}');
-    assert.equal(parseValue(pubsubEvent, {message: {attributes: {}}}, 'x').text, '');
-  });
-
-  for (const [publishTime, published_at] of [
-    ['2026-11-22T10:00:00Z', '2026-11-22T10:00:00.000Z'],
-    ['2026-11-22T10:00:00.123456789Z', '2026-11-22T10:00:00.123Z'],
-    ['2026-11-22T12:00:00.5+02:00', '2026-11-22T10:00:00.500Z'],
-    ['noon', undefined],
-    [undefined, undefined],
-  ])
-    it(`the publish time ${publishTime} of a Pub/Sub message becomes ${published_at}`, () => {
-      assert.equal(parseValue(pubsubEvent, {message: {publishTime}}, 'x').published_at, published_at);
-    });
-
-  it('the generation of an object event may be a number or text', () => {
-    for (const generation of [1700000000000000, '1700000000000000'])
-      assert.equal(
-        parseValue(objectEvent, {bucket: 'b', name: 'n', generation, size: '3'}, 'x').generation,
-        '1700000000000000',
-      );
-  });
 
   it('valid metadata of a shard become numbers', () => {
     const {shard, tokens, final} = parseValue(

@@ -22,11 +22,16 @@ describe('functions', () => {
   });
 
   it('have several instances, except on-tick: one tick runs at a time', () => {
-    const limited = triggers.functions.filter(found => 'instances' in found);
-    assert.deepEqual(
-      limited.map(({name, instances}) => ({name, instances})),
-      [{name: 'on-tick', instances: 1}],
-    );
+    for (const {name, instances} of triggers.functions)
+      assert.equal(instances === 1, name === 'on-tick', `${name} has ${instances}`);
+  });
+
+  it('have a topic with a function for every notification of Cloud Storage', () => {
+    const topics = triggers.functions.map(({trigger}) => trigger.topic);
+    for (const {topic, prefixes} of triggers.notifications) {
+      assert.ok(topics.includes(topic), topic);
+      assert.deepEqual(prefixes, ['datasets/', 'activations/']);
+    }
   });
 
   it('keep every handler under 30 lines', () => {

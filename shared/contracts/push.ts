@@ -1,0 +1,87 @@
+/** Messages that a Pub/Sub push subscription delivers. */
+import {createHash} from 'node:crypto';
+import {z} from 'zod';
+import {parseValue} from './schemas.ts';
+
+/** Message of a push. Fields that the push lacks are empty. */
+export type Push = {
+  /** Id of the message; for a push without an id, a digest of the push. */
+  id: string;
+  text: string;
+  attributes: Record<string, string>;
+  /** Publish time in milliseconds; undefined for a push without a valid time. */
+  published_at: string | undefined;
+};
+
+/** Rounds down to milliseconds: Pub/Sub writes up to nine digits of a second. */
+const publishTime = z.iso
+  .datetime({offset: true})
+  .transform(text => new Date(text).toISOString())
+  .optional()
+  .catch(undefined);
+
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
+
+const push = z
+  .object({
+    message: z.object({
+      data: z.string().regex(BASE64, 'base64').optional(),
+      publishTime,
+      attributes: z.record(z.string(), z.string()).optional(),
+    }),
+  })
+  .transform(({message}) => ({
+    text: Buffer.from(message.data ?? '', 'base64').toString('utf8'),
+    published_at: message.publishTime,
+    attributes: message.attributes ?? {},
+  }));
+
+/**
+ * Reads the message of an event. Functions-framework makes a CloudEvent of a push, but passes the body of a push without data
+ * or without an id as it is. Throws `Rejected` where the event has no message.
+ */
+export function readPush(event: unknown, what = 'The event'): Push {
+  return {id: pushId(event), ...parseValue(push, envelopeOf(event), what)};
+}
+
+/** Id of the message of an event. The same event has the same id at each delivery. */
+export function pushId(event: unknown): string {
+  const message = fieldOf(envelopeOf(event), 'message');
+  const ids = [fieldOf(event, 'id'), fieldOf(message, 'messageId'), fieldOf(message, 'message_id')];
+  const found = ids.find(id => typeof id === 'string' && id !== '');
+  return (found as string | undefined) ?? createHash('sha256').update(rawText(event)).digest('hex');
+}
+
+/** The event as JSON, for the record of an event without a message. */
+export function rawText(event: unknown): string {
+  return JSON.stringify(event) ?? '';
+}
+
+/** Body of the push: the data of a CloudEvent, or the event itself. */
+function envelopeOf(event: unknown): unknown {
+  return fieldOf(event, 'message') === undefined ? fieldOf(event, 'data') : event;
+}
+
+function fieldOf(value: unknown, field: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[field] : undefined;
+}
+
+const objectNotification = z.object({
+  eventType: z.string(),
+  bucketId: z.string().min(1).max(256),
+  objectId: z.string().min(1).max(1024),
+  objectGeneration: z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits'),
+});
+
+/**
+ * Reads the attributes of a notification of Cloud Storage; undefined for an event that is no new object. The name comes from
+ * the attributes, because the notification may come without the resource of the object.
+ */
+export function readNotification({attributes}: Push): {bucket: string; name: string} | undefined {
+  const {eventType, bucketId, objectId} = parseValue(
+    objectNotification,
+    attributes,
+    'The notification of an object',
+  );
+  return eventType === 'OBJECT_FINALIZE' ? {bucket: bucketId, name: objectId} : undefined;
+}
