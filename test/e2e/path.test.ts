@@ -131,7 +131,7 @@ describe('The built functions of Gleaner on a local cloud', function () {
 
   it('pauses, resumes and stops a run by message, between messages that are invalid', async () => {
     await home.drop('datasets/told/run.json', LONG_SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(90_000, 'f'));
+    await home.drop('datasets/told/stream_000.jsonl', texts(45_000, 'f'));
     await home.until(
       'the first shard',
       () => home.view('told'),
