@@ -1,0 +1,130 @@
+locals {
+  bucket      = "${var.project}-${var.name}"
+  logs_bucket = "${var.project}-${var.name}-logs"
+
+  # Folder of the data bucket => accounts and their role. A role on a folder covers lists below the folder.
+  folders = {
+    datasets    = { control = "read", worker-api = "read", worker = "read" }
+    activations = { control = "replace", worker-api = "read", worker = "create" }
+    partials    = { control = "clear", worker-api = "clear", worker = "create" }
+    models      = { worker = "read" }
+    bundles     = { worker = "read" }
+  }
+  folder_roles = merge([
+    for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }
+  ]...)
+  storage_permissions = {
+    read    = ["get", "list"]
+    create  = ["create", "get", "list"]
+    replace = ["create", "delete", "get", "list"]
+    clear   = ["delete", "get", "list"]
+    write   = ["create", "delete"]
+  }
+}
+
+resource "google_project_iam_custom_role" "storage" {
+  for_each    = local.storage_permissions
+  role_id     = "${replace(var.name, "-", "_")}_storage_${each.key}"
+  title       = "Gleaner ${var.name}: ${each.key} objects"
+  permissions = [for verb in each.value : "storage.objects.${verb}"]
+  depends_on  = [google_project_service.service]
+}
+
+resource "google_storage_bucket" "data" {
+  name                        = local.bucket
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  depends_on                  = [google_project_service.service]
+
+  soft_delete_policy {
+    retention_duration_seconds = 604800
+  }
+  # The control plane deletes the partial shards of a complete stream. This rule deletes missed objects.
+  lifecycle_rule {
+    action { type = "Delete" }
+    condition {
+      age            = 30
+      matches_prefix = ["partials/"]
+    }
+  }
+  lifecycle_rule {
+    action { type = "AbortIncompleteMultipartUpload" }
+    condition { age = 7 }
+  }
+}
+
+resource "google_storage_bucket" "logs" {
+  name                        = local.logs_bucket
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  # Logs of workers expire anyway.
+  force_destroy = true
+  depends_on    = [google_project_service.service]
+
+  # A worker overwrites its log every few seconds, and soft delete would keep each version.
+  soft_delete_policy {
+    retention_duration_seconds = 0
+  }
+  lifecycle_rule {
+    action { type = "Delete" }
+    condition { age = 30 }
+  }
+  lifecycle_rule {
+    action { type = "AbortIncompleteMultipartUpload" }
+    condition { age = 7 }
+  }
+}
+
+resource "google_storage_managed_folder" "data" {
+  for_each = local.folders
+  bucket   = google_storage_bucket.data.name
+  name     = "${each.key}/"
+  # Removes the folder's rights, and keeps its objects.
+  force_destroy = true
+}
+
+resource "google_storage_managed_folder_iam_member" "data" {
+  for_each       = local.folder_roles
+  bucket         = google_storage_bucket.data.name
+  managed_folder = google_storage_managed_folder.data[each.value.folder].name
+  role           = google_project_iam_custom_role.storage[each.value.role].id
+  member         = google_service_account.account[each.value.account].member
+}
+
+resource "google_storage_managed_folder" "logs" {
+  bucket        = google_storage_bucket.logs.name
+  name          = "logs/"
+  force_destroy = true
+}
+
+# An overwrite needs the right to delete.
+resource "google_storage_managed_folder_iam_member" "worker_writes_logs" {
+  bucket         = google_storage_bucket.logs.name
+  managed_folder = google_storage_managed_folder.logs.name
+  role           = google_project_iam_custom_role.storage["write"].id
+  member         = google_service_account.account["worker"].member
+}
+
+resource "google_storage_bucket_object" "functions" {
+  bucket = google_storage_bucket.data.name
+  name   = "functions/${var.artifacts.functions.sha256}.zip"
+  source = "${path.module}/../dist/${var.artifacts.functions.file}"
+}
+
+resource "google_storage_bucket_object" "bundle" {
+  bucket       = google_storage_bucket.data.name
+  name         = "bundles/${var.artifacts.bundle.sha256}.tar.gz"
+  source       = "${path.module}/../dist/${var.artifacts.bundle.file}"
+  content_type = "application/gzip"
+  # Nodes that boot during a deployment still ask for the previous bundle.
+  deletion_policy = "ABANDON"
+}
+
+check "zones_are_near_the_bucket" {
+  assert {
+    condition     = alltrue([for zone in local.allowed_zones : split("-", zone)[0] == split("-", var.region)[0]])
+    error_message = "Some zones are on another continent than the bucket in ${var.region}: each shard costs transfer between continents. Choose zones near the region, or make a deployment for each continent."
+  }
+}

@@ -1,0 +1,50 @@
+locals {
+  # Kinds of documents that expire. Firestore deletes a document within a day after this time.
+  expiring = toset(["attempts", "control", "events", "tasks"])
+  # A heartbeat changes these fields of its worker, and no query filters, orders or sums by them.
+  unqueried = toset([
+    "activity", "claimed_at", "costs", "costs_at", "heartbeat_at", "progress_at",
+    "samples_done", "samples_total", "shards_done", "tokens_done", "tokens_per_s",
+  ])
+}
+
+resource "google_firestore_database" "state" {
+  name                    = var.name
+  location_id             = coalesce(var.firestore_location, var.region)
+  type                    = "FIRESTORE_NATIVE"
+  database_edition        = "STANDARD"
+  delete_protection_state = "DELETE_PROTECTION_ENABLED"
+  depends_on              = [google_project_service.service]
+}
+
+resource "google_firestore_field" "expire_at" {
+  for_each   = local.expiring
+  database   = google_firestore_database.state.name
+  collection = each.key
+  field      = "expire_at"
+
+  ttl_config {}
+  # No index: an indexed time limits a collection to 500 writes a second.
+  index_config {}
+}
+
+resource "google_firestore_field" "heartbeat" {
+  for_each   = local.unqueried
+  database   = google_firestore_database.state.name
+  collection = "workers"
+  field      = each.key
+
+  index_config {}
+}
+
+resource "google_project_iam_member" "state" {
+  for_each = toset(["control", "worker-api"])
+  project  = var.project
+  role     = "roles/datastore.user"
+  member   = google_service_account.account[each.key].member
+
+  condition {
+    title      = "Database ${var.name}"
+    expression = "resource.name == \"projects/${var.project}/databases/${google_firestore_database.state.name}\""
+  }
+}

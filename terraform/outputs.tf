@@ -1,0 +1,31 @@
+output "bucket" {
+  description = "Bucket of datasets and activations."
+  value       = google_storage_bucket.data.name
+}
+
+output "worker_api" {
+  description = "Address of worker-api, and the audience of its tokens."
+  value       = local.urls["worker-api"]
+}
+
+output "next_commands" {
+  description = "Commands that start, watch and stop work."
+  value = {
+    start  = "gcloud storage cp my.jsonl gs://${google_storage_bucket.data.name}/datasets/my-run/stream_000.jsonl"
+    pause  = "gcloud pubsub topics publish ${google_pubsub_topic.topic["control"].name} --project=${var.project} --message='{\"action\":\"pause\",\"run\":\"my-run\"}'"
+    nodes  = "gcloud compute tpus tpu-vm list --zone=- --project=${var.project}"
+    ticks  = "gcloud scheduler jobs describe ${google_cloud_scheduler_job.tick.name} --location=${var.region} --project=${var.project}"
+    dead   = "gcloud pubsub subscriptions pull ${google_pubsub_subscription.dead.name} --project=${var.project} --limit=10"
+    result = "gcloud storage ls gs://${google_storage_bucket.data.name}/activations/my-run/"
+  }
+}
+
+output "console" {
+  description = "Pages of the console."
+  value = {
+    state     = "https://console.cloud.google.com/firestore/databases/${google_firestore_database.state.name}/data?project=${var.project}"
+    bucket    = "https://console.cloud.google.com/storage/browser/${google_storage_bucket.data.name}?project=${var.project}"
+    functions = "https://console.cloud.google.com/run?project=${var.project}"
+    alerts    = "https://console.cloud.google.com/monitoring/alerting?project=${var.project}"
+  }
+}

@@ -1,0 +1,40 @@
+locals {
+  hf_token = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
+}
+
+# The key exists in memory while Terraform runs. The state holds no part of it.
+ephemeral "random_password" "ticket_key" {
+  length  = 64
+  special = false
+}
+
+resource "google_secret_manager_secret" "ticket_key" {
+  secret_id  = "${var.name}-ticket-key"
+  depends_on = [google_project_service.service]
+
+  replication {
+    auto {}
+  }
+}
+
+# Terraform writes the key once. A new value of `secret_data_wo_version` writes a new key, and ends the tickets of living nodes.
+resource "google_secret_manager_secret_version" "ticket_key" {
+  secret                 = google_secret_manager_secret.ticket_key.id
+  secret_data_wo         = ephemeral.random_password.ticket_key.result
+  secret_data_wo_version = "1"
+}
+
+resource "google_secret_manager_secret_iam_member" "ticket_key" {
+  for_each  = toset(["control", "worker-api"])
+  secret_id = google_secret_manager_secret.ticket_key.secret_id
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.account[each.key].member
+}
+
+resource "google_secret_manager_secret_iam_member" "hf_token" {
+  count     = local.hf_token == null ? 0 : 1
+  project   = local.hf_token.project
+  secret_id = local.hf_token.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.account["worker"].member
+}

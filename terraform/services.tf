@@ -1,0 +1,23 @@
+locals {
+  services = toset([
+    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "firestore",
+    "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
+  ])
+}
+
+resource "google_project_service" "service" {
+  for_each = local.services
+  service  = "${each.key}.googleapis.com"
+  # Other software of the project may use the API.
+  disable_on_destroy = false
+}
+
+data "google_project" "this" {
+  project_id = var.project
+}
+
+locals {
+  project_number = data.google_project.this.number
+  # Google makes this account when the API is first used: a first apply may need one repeat.
+  pubsub_agent = "serviceAccount:service-${local.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
+}

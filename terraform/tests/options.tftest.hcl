@@ -1,0 +1,106 @@
+mock_provider "google" {
+  source = "./tests/mocks"
+}
+
+variables {
+  project        = "my-project-123"
+  region         = "us-central1"
+  zones          = ["us-central1-a"]
+  max_budget_usd = 100
+  artifacts = {
+    functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+    bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+  }
+}
+
+run "a_network_of_its_own_has_a_subnet_and_nat_in_each_allowed_region" {
+  variables {
+    zones         = ["us-east5-b"]
+    allowed_zones = ["us-east5-b", "us-east5-c", "us-west4-a"]
+  }
+  assert {
+    condition     = keys(google_compute_subnetwork.workers) == ["us-east5", "us-west4"] && keys(google_compute_router_nat.nat) == ["us-east5", "us-west4"]
+    error_message = "Each allowed region needs a subnet and Cloud NAT."
+  }
+  assert {
+    condition     = alltrue([for subnet in google_compute_subnetwork.workers : subnet.private_ip_google_access && subnet.name == "gleaner-workers"]) && length(distinct(values(google_compute_subnetwork.workers)[*].ip_cidr_range)) == 2
+    error_message = "The subnets need one name, Private Google Access and ranges of their own."
+  }
+}
+
+run "a_subnet_keeps_its_range_when_a_region_is_appended" {
+  variables {
+    zones = ["us-east5-b", "us-west4-a", "us-central1-a"]
+  }
+  assert {
+    condition     = google_compute_subnetwork.workers["us-east5"].ip_cidr_range == "10.64.0.0/20" && google_compute_subnetwork.workers["us-west4"].ip_cidr_range == "10.64.16.0/20"
+    error_message = "The range of a region must depend on the regions before it alone."
+  }
+}
+
+run "nat_can_be_left_out" {
+  variables {
+    network = { nat = false, external_ips = true }
+  }
+  assert {
+    condition     = length(google_compute_router_nat.nat) == 0 && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_EXTERNAL_IPS == "true"
+    error_message = "Without Cloud NAT, nodes may have external addresses."
+  }
+}
+
+run "an_existing_network_is_used_as_it_is" {
+  variables {
+    network = { name = "shared", subnetwork = "tpus" }
+  }
+  assert {
+    condition     = length(google_compute_network.network) + length(google_compute_subnetwork.workers) + length(google_compute_router.nat) == 0
+    error_message = "An existing network gets no resource."
+  }
+  assert {
+    condition     = google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_NETWORK == "shared" && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_SUBNETWORK == "tpus"
+    error_message = "Nodes must join the existing network."
+  }
+}
+
+run "only_the_worker_reads_the_token_of_the_hub" {
+  variables {
+    hf_token_secret = "projects/other-project/secrets/hub/versions/3"
+  }
+  assert {
+    condition     = google_secret_manager_secret_iam_member.hf_token[0].secret_id == "hub" && google_secret_manager_secret_iam_member.hf_token[0].project == "other-project"
+    error_message = "The role must be on the named secret."
+  }
+  assert {
+    condition     = google_secret_manager_secret_iam_member.hf_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
+    error_message = "Only the worker may read the token."
+  }
+}
+
+run "alerts_go_to_the_address" {
+  variables {
+    alert_email = "someone@example.com"
+  }
+  assert {
+    condition = alltrue([for policy in concat(values(google_monitoring_alert_policy.signal), [google_monitoring_alert_policy.no_tick, google_monitoring_alert_policy.dead_letters, google_monitoring_alert_policy.errors]) :
+    policy.notification_channels == tolist([google_monitoring_notification_channel.email[0].id])])
+    error_message = "Each alert needs the channel."
+  }
+}
+
+run "another_deployment_has_names_of_its_own" {
+  variables {
+    name = "team-b"
+  }
+  assert {
+    condition     = sort(values(google_pubsub_topic.topic)[*].name) == sort([for topic in keys(google_pubsub_topic.topic) : "team-b-${topic}"])
+    error_message = "Each topic needs the prefix of the deployment."
+  }
+  assert {
+    condition     = alltrue([for name in concat(values(google_cloudfunctions2_function.function)[*].name, values(google_service_account.account)[*].account_id, values(google_pubsub_subscription.event)[*].name) : startswith(name, "team-b-")])
+    error_message = "Each function, account and subscription needs the prefix of the deployment."
+  }
+  assert {
+    condition     = google_firestore_database.state.name == "team-b" && google_storage_bucket.data.name == "my-project-123-team-b" && google_storage_bucket.logs.name == "my-project-123-team-b-logs"
+    error_message = "The database and the buckets need the name of the deployment."
+  }
+}

@@ -1,0 +1,182 @@
+variable "project" {
+  description = "Id of the Google Cloud project."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
+    error_message = "project must be the id of a project, such as my-project-123, not its name or number."
+  }
+}
+
+variable "region" {
+  description = "Region of the buckets, the functions and the Scheduler job."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "region must be a region such as us-central1: a zone or a multi-region does not work."
+  }
+}
+
+variable "name" {
+  description = "Name of the deployment, and prefix of its resources. Two deployments in one project need two names."
+  type        = string
+  default     = "gleaner"
+
+  # Firestore needs four characters.
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{2,13}[a-z0-9]$", var.name))
+    error_message = "name must have 4 to 15 characters: a to z, 0 to 9 and hyphens, a letter first and no hyphen last."
+  }
+}
+
+variable "zones" {
+  description = "Zones of the TPUs. Append new zones: the order gives the address ranges of the subnets."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.zones) > 0 && length(distinct(var.zones)) == length(var.zones)
+    error_message = "zones must name at least one zone, and each zone once."
+  }
+  validation {
+    condition     = alltrue([for zone in var.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-(ai[0-9]+)?[a-z]$", zone))])
+    error_message = "zones must be zones such as us-central1-a or us-central1-ai1a."
+  }
+}
+
+variable "allowed_zones" {
+  description = "Zones that a message may name. Default: zones."
+  type        = list(string)
+  default     = null
+
+  validation {
+    condition     = var.allowed_zones == null || length(setsubtract(var.zones, coalesce(var.allowed_zones, []))) == 0
+    error_message = "allowed_zones must contain every zone of zones."
+  }
+  validation {
+    condition     = alltrue([for zone in coalesce(var.allowed_zones, []) : can(regex("^[a-z]+-[a-z]+[0-9]+-(ai[0-9]+)?[a-z]$", zone))])
+    error_message = "allowed_zones must be zones such as us-central1-a or us-central1-ai1a."
+  }
+}
+
+variable "model_sources" {
+  description = "Sources of models that a run may name: hub, hub:ORG/, gs://BUCKET/PREFIX/. Default: the hub, and models/ of the data bucket."
+  type        = list(string)
+  default     = null
+
+  validation {
+    condition     = alltrue([for source in coalesce(var.model_sources, []) : can(regex("^(hub|hub:[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]*)?|gs://[a-z0-9][a-z0-9_.-]*/[^,]*)$", source))])
+    error_message = "model_sources must be hub, hub:ORG/, hub:ORG/NAME or gs://BUCKET/PREFIX/."
+  }
+}
+
+variable "accelerator" {
+  description = "Accelerator type of each TPU node."
+  type        = string
+  default     = "v5litepod-1"
+
+  validation {
+    condition     = can(regex("^v[0-9]+[a-z]*-[0-9]+$", var.accelerator))
+    error_message = "accelerator must be an accelerator type such as v5litepod-1 or v6e-8."
+  }
+}
+
+variable "runtime_version" {
+  description = "Software version of the TPU nodes."
+  type        = string
+  default     = "v2-alpha-tpuv5-lite"
+}
+
+variable "workers_per_zone" {
+  description = "Most TPU nodes of each zone, until a message changes the pool."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.workers_per_zone >= 1 && var.workers_per_zone <= 1000 && floor(var.workers_per_zone) == var.workers_per_zone
+    error_message = "workers_per_zone must be a whole number from 1 to 1000."
+  }
+}
+
+variable "max_workers" {
+  description = "Most TPU nodes at once. No message lifts this ceiling."
+  type        = number
+  default     = 100
+
+  validation {
+    condition     = var.max_workers >= var.workers_per_zone * length(var.zones) && var.max_workers <= 100000
+    error_message = "max_workers must be at most 100000, and at least workers_per_zone times the number of zones."
+  }
+}
+
+variable "max_budget_usd" {
+  description = "Most dollars that TPU nodes may cost in a UTC month. No message lifts this ceiling."
+  type        = number
+
+  validation {
+    condition     = var.max_budget_usd > 0
+    error_message = "max_budget_usd must be more than 0 dollars a month."
+  }
+}
+
+variable "network" {
+  description = "Network of the TPU nodes. Without a name, a network with a subnet in each region is made, with Cloud NAT if nat is true."
+  type = object({
+    name         = optional(string)
+    subnetwork   = optional(string)
+    nat          = optional(bool, true)
+    external_ips = optional(bool, false)
+  })
+  default = {}
+
+  validation {
+    condition     = (var.network.name == null) == (var.network.subnetwork == null)
+    error_message = "network needs name and subnetwork together: an existing network, and the name of its subnet in every region of the zones."
+  }
+}
+
+variable "alert_email" {
+  description = "E-mail address that receives the alerts. Without it, alerts only show in the console."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.alert_email == null || can(regex("^[^@ ]+@[^@ ]+[.][^@ ]+$", var.alert_email))
+    error_message = "alert_email must be an e-mail address."
+  }
+}
+
+variable "hf_token_secret" {
+  description = "Existing secret with a token for the hub, projects/P/secrets/S or projects/P/secrets/S/versions/V."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.hf_token_secret == null || can(regex("^projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?$", var.hf_token_secret))
+    error_message = "hf_token_secret must be the name of a secret, projects/P/secrets/S, not the token itself."
+  }
+}
+
+variable "firestore_location" {
+  description = "Location of the database, for ever. Default: region."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.firestore_location == null || can(regex("^(nam5|nam7|eur3|[a-z]+-[a-z]+[0-9]+)$", var.firestore_location))
+    error_message = "firestore_location must be a region such as us-central1, or nam5, nam7 or eur3."
+  }
+}
+
+variable "artifacts" {
+  description = "Files in dist/ and their digests. `npm run build` writes them into dist/artifacts.auto.tfvars.json."
+  type = object({
+    functions = object({ file = string, sha256 = string })
+    bundle    = object({ file = string, sha256 = string })
+  })
+
+  validation {
+    condition     = alltrue([for artifact in values(var.artifacts) : can(regex("^[0-9a-f]{64}$", artifact.sha256)) && !strcontains(artifact.file, "/")])
+    error_message = "artifacts must name files in dist/ with their sha256: run `npm run build`, then pass -var-file=../dist/artifacts.auto.tfvars.json."
+  }
+}
