@@ -1,0 +1,135 @@
+/**
+ * A stand-in for the providers of `terraform/`, for a machine that cannot install them. The stand-in serves their schemas over Terraform's
+ * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real providers.
+ */
+import {randomBytes} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {
+  type GrpcObject,
+  loadPackageDefinition,
+  Server,
+  ServerCredentials,
+  type ServiceClientConstructor,
+  type UntypedServiceImplementation,
+} from '@grpc/grpc-js';
+import {loadSync} from '@grpc/proto-loader';
+
+type Attribute = {type: unknown} & Partial<Record<Flag, boolean>>;
+type Flag = 'required' | 'optional' | 'computed' | 'sensitive' | 'write_only';
+type Nested = Block & {nesting: keyof typeof NESTING; min_items?: number; max_items?: number};
+type Block = {attributes?: Record<string, Attribute>; blocks?: Record<string, Nested>};
+type Kinds = Record<string, Block & {version?: number}>;
+type Provider = {provider: Block; resources?: Kinds; data_sources?: Kinds; ephemeral_resources?: Kinds};
+
+/** The parts of the schemas that `terraform/` uses, by the address of the provider. */
+type Schemas = Record<string, Provider>;
+
+const NESTING = {single: 1, list: 2, set: 3, map: 4, group: 5} as const;
+
+/** Starts a stand-in for each provider. `reattach` is the value of `TF_REATTACH_PROVIDERS` until `close`. */
+export async function startStandIn(): Promise<{reattach: string; close: () => Promise<void>}> {
+  const schemas = JSON.parse(readFileSync(new URL('schemas.json', import.meta.url), 'utf8')) as Schemas;
+  const folder = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
+  const served = await Promise.all(
+    Object.entries(schemas).map(async ([address, provider], index) => {
+      const socket = join(folder, `${index}.sock`);
+      const server = await serve(provider, socket);
+      return {address, socket, server};
+    }),
+  );
+  const plugins = served.map(({address, socket}) => [address, reattachTo(socket)]);
+  return {
+    reattach: JSON.stringify(Object.fromEntries(plugins)),
+    close: async () => {
+      for (const {server} of served) server.forceShutdown();
+      await rm(folder, {recursive: true, force: true});
+    },
+  };
+}
+
+function reattachTo(socket: string) {
+  // `Test` keeps Terraform from ending this process.
+  const address = {Network: 'unix', String: socket};
+  return {Protocol: 'grpc', ProtocolVersion: 6, Pid: process.pid, Test: true, Addr: address};
+}
+
+async function serve(provider: Provider, socket: string): Promise<Server> {
+  const server = new Server({'grpc.max_receive_message_length': -1, 'grpc.max_send_message_length': -1});
+  server.addService(pluginService(), answers(provider));
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), error =>
+      error ? reject(error) : resolve(),
+    ),
+  );
+  return server;
+}
+
+function pluginService() {
+  const proto = new URL('tfplugin6.proto', import.meta.url).pathname;
+  const loaded = loadPackageDefinition(loadSync(proto, {keepCase: true, longs: Number, defaults: true}));
+  return ((loaded.tfplugin6 as GrpcObject).Provider as ServiceClientConstructor).service;
+}
+
+type Opened = {type_name: string; config: {msgpack: Buffer}};
+type Answer = (call: {request: Opened}, reply: (error: Error | null, value: object) => void) => void;
+
+function answers(provider: Provider): UntypedServiceImplementation {
+  const schema = {
+    provider: schemaOf(provider.provider),
+    resource_schemas: schemasOf(provider.resources),
+    data_source_schemas: schemasOf(provider.data_sources),
+    ephemeral_resource_schemas: schemasOf(provider.ephemeral_resources),
+    server_capabilities: {get_provider_schema_optional: false},
+  };
+  const always =
+    (value: object): Answer =>
+    (_call, reply) =>
+      reply(null, value);
+  const open: Answer = ({request: {type_name, config}}, reply) =>
+    reply(null, {result: {msgpack: filled(config.msgpack, provider.ephemeral_resources?.[type_name] ?? {})}});
+  return {
+    GetProviderSchema: always(schema),
+    ValidateProviderConfig: always({}),
+    ValidateResourceConfig: always({}),
+    ValidateDataResourceConfig: always({}),
+    ValidateEphemeralResourceConfig: always({}),
+    ConfigureProvider: always({}),
+    OpenEphemeralResource: open,
+    CloseEphemeralResource: always({}),
+    StopProvider: always({}),
+  };
+}
+
+/** The configuration in MessagePack, with random text in place of the null of each computed attribute. */
+function filled(config: Buffer, {attributes = {}}: Block): Buffer {
+  const computed = Object.entries(attributes).filter(([, attribute]) => attribute.computed);
+  return computed.reduce((packed, [name]) => {
+    const key = Buffer.from([0xa0 + name.length, ...Buffer.from(name)]);
+    const at = packed.indexOf(Buffer.concat([key, Buffer.from([0xc0])])) + key.length;
+    const text = Buffer.from(randomBytes(32).toString('hex'));
+    const value = Buffer.concat([Buffer.from([0xd9, text.length]), text]);
+    return Buffer.concat([packed.subarray(0, at), value, packed.subarray(at + 1)]);
+  }, config);
+}
+
+function schemasOf(kinds: Kinds = {}) {
+  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, schemaOf(found)]));
+}
+
+function schemaOf({version = 0, ...block}: Block & {version?: number}) {
+  return {version, block: blockOf(block)};
+}
+
+function blockOf({attributes = {}, blocks = {}}: Block): object {
+  return {
+    attributes: Object.entries(attributes).map(([name, {type, ...flags}]) => {
+      return {name, ...flags, type: Buffer.from(JSON.stringify(type))};
+    }),
+    block_types: Object.entries(blocks).map(([type_name, {nesting, min_items, max_items, ...block}]) => {
+      return {type_name, block: blockOf(block), nesting: NESTING[nesting], min_items, max_items};
+    }),
+  };
+}

@@ -1,0 +1,79 @@
+/** Terraform in a copy of `terraform/`: a test or a mocked plan leaves no file in the folder that a deployment uses. */
+import {spawn} from 'node:child_process';
+import {existsSync} from 'node:fs';
+import {cp, mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {createInterface} from 'node:readline';
+import {fileURLToPath} from 'node:url';
+import {startStandIn} from './stand-in.ts';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+/** Providers that `terraform init` has installed for a deployment. */
+const INSTALLED = join(ROOT, 'terraform/.terraform/providers');
+/** Files that the configuration reads, and its tests. */
+const COPIED = ['terraform', 'functions/triggers.json'];
+
+export type Providers = 'installed' | 'stand-in';
+export type Ended = {code: number; lines: string[]};
+
+export type Workspace = {
+  /** The copy of `terraform/`. */
+  folder: string;
+  /** The installed providers, or the stand-in, which knows the schemas alone. */
+  providers: Providers;
+  /** Runs terraform in the folder, and returns the lines of stdout and stderr. */
+  terraform(...args: string[]): Promise<Ended>;
+  close(): Promise<void>;
+};
+
+export class TerraformMissing extends Error {
+  override name = 'TerraformMissing';
+}
+
+/** Copies the configuration and initialises the copy, without a backend. Throws `TerraformMissing` without terraform. */
+export async function openWorkspace(): Promise<Workspace> {
+  const copy = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
+  const folder = join(copy, 'terraform');
+  const providers: Providers = existsSync(INSTALLED) ? 'installed' : 'stand-in';
+  const standIn = providers === 'stand-in' ? await startStandIn() : undefined;
+  const env = standIn ? {TF_REATTACH_PROVIDERS: standIn.reattach} : {};
+  const terraform = (...args: string[]) => runTerraform(folder, args, env);
+  const close = async () => {
+    await standIn?.close();
+    await rm(copy, {recursive: true, force: true});
+  };
+  try {
+    const isWanted = (source: string) => !source.includes('/.terraform');
+    for (const path of COPIED)
+      await cp(join(ROOT, path), join(copy, path), {recursive: true, filter: isWanted});
+    const from = providers === 'installed' ? [`-plugin-dir=${INSTALLED}`] : [];
+    const {code, lines} = await terraform('init', '-backend=false', '-input=false', '-no-color', ...from);
+    if (code !== 0) throw new Error(`Failed to initialise terraform/:\n${lines.join('\n')}`);
+    return {folder, providers, terraform, close};
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function runTerraform(cwd: string, args: string[], env: Record<string, string>): Promise<Ended> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('terraform', args, {
+      cwd,
+      env: {...process.env, CHECKPOINT_DISABLE: '1', TF_IN_AUTOMATION: '1', ...env},
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const lines: string[] = [];
+    for (const stream of [child.stdout, child.stderr])
+      createInterface({input: stream}).on('line', line => lines.push(line));
+    child.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        error.code === 'ENOENT'
+          ? new TerraformMissing('terraform is missing: install Terraform 1.11 or newer')
+          : error,
+      ),
+    );
+    child.once('close', code => resolve({code: code ?? 1, lines}));
+  });
+}
