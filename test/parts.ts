@@ -20,7 +20,7 @@ const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
-const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e'];
+const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...TWO_AT_ONCE)},
@@ -33,6 +33,7 @@ export const PARTS: Part[] = [
     tiers: [...TIERS],
     run: mocha(testsOf('**'), ...TWO_AT_ONCE, ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
   },
+  {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
   {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
   {name: 'python-types', tiers: ['full'], run: pyright},
@@ -135,4 +136,21 @@ async function shellcheck(run: Run): Promise<Counts> {
   if (process.env.CI) throw new Error('shellcheck is missing, and CI needs it');
   await run('echo', ['skipped: shellcheck is not installed']);
   return {passed: 0, failed: 0, skipped: 1};
+}
+
+/** The tests of `terraform/tests`, and the tests that read its resources. */
+async function terraform(run: Run, tier: Tier): Promise<Counts> {
+  if (spawnSync('terraform', ['-version']).error !== undefined) {
+    if (process.env.CI) throw new Error('terraform is missing, and CI needs it');
+    await run('echo', ['skipped: terraform is not installed']);
+    return {passed: 0, failed: 0, skipped: 1};
+  }
+  const {code, lines} = await run(process.execPath, ['test/terraform/run.ts']);
+  const own = counted(code, {
+    passed: numberBefore(lines, /(\d+) passed/),
+    failed: numberBefore(lines, /(\d+) failed/),
+    skipped: 0,
+  });
+  const read = await mocha(testsOf('terraform'))(run, tier);
+  return {passed: own.passed + read.passed, failed: own.failed + read.failed, skipped: read.skipped};
 }

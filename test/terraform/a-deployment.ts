@@ -1,0 +1,26 @@
+/** Variables of a deployment, and the resources that Terraform makes of them. */
+import {applyMocked, type Resource, type Variables} from '../../cli/terraform/mocked-apply.ts';
+
+export const PROJECT = 'my-project-123';
+
+const VARIABLES: Variables = {
+  project: PROJECT,
+  region: 'us-central1',
+  zones: ['us-central1-a', 'us-east5-b'],
+  max_budget_usd: 100,
+  alert_email: 'someone@example.com',
+  hf_token_secret: `projects/${PROJECT}/secrets/hub`,
+  artifacts: {
+    functions: {file: 'functions.zip', sha256: '0'.repeat(64)},
+    bundle: {file: 'bundle.tar.gz', sha256: '1'.repeat(64)},
+  },
+};
+
+const applied = new Map<string, Promise<Resource[]>>();
+
+/** The resources of a deployment. Each name is applied once. */
+export function resourcesOf(name = 'gleaner'): Promise<Resource[]> {
+  const known = applied.get(name) ?? applyMocked({...VARIABLES, name}).then(({resources}) => resources);
+  applied.set(name, known);
+  return known;
+}

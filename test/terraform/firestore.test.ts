@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import {readdirSync, readFileSync} from 'node:fs';
+import {SUMMED} from '../../shared/domain/run/run.ts';
+import {heardFrom} from '../../shared/domain/worker/heartbeat.ts';
+import {at, aWorker, T0} from '../support/builders.ts';
+import {ROOT} from '../support/process.ts';
+import {resourcesOf} from './a-deployment.ts';
+
+const WORK = {work: 'my-run/007', epoch: 1, drains: false, activity: 'work', samples_total: 100};
+
+function heartbeat(progress: number, minute: number) {
+  const done = {samples_done: progress, tokens_done: progress, shards_done: progress, tokens_per_s: progress};
+  return {...WORK, ...done, claimed_at: at(60 * minute)};
+}
+
+/** Fields that a query in shared/ filters or orders by, and those that a sum adds. */
+function queriedFields(): string[] {
+  const files = readdirSync(`${ROOT}shared`, {recursive: true, encoding: 'utf8'});
+  const texts = files
+    .filter(name => name.endsWith('.ts'))
+    .map(name => readFileSync(`${ROOT}shared/${name}`, 'utf8'));
+  const named = texts.flatMap(text => [...text.matchAll(/\bfield: '(\w+)'/g)].map(([, field = '']) => field));
+  return [...new Set([...named, ...SUMMED])];
+}
+
+describe('index exemptions of workers', () => {
+  let exempt: unknown[];
+  before(async function () {
+    this.timeout(60_000);
+    const fields = (await resourcesOf()).filter(({name}) => name === 'heartbeat');
+    exempt = fields.map(({values}) => values.field);
+  });
+
+  it('name no field that a query filters, orders or sums by', () => {
+    const queried = queriedFields();
+    for (const known of ['phase', 'held', 'blocked_until_at', 'status'])
+      assert.ok(queried.includes(known), known);
+    assert.deepEqual(
+      queried.filter(field => exempt.includes(field)),
+      [],
+    );
+  });
+
+  it('name each field that a heartbeat at work changes', () => {
+    const paid = aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 1, charged_to: 'my-run'});
+    const first = heardFrom(paid, heartbeat(1, 0), T0);
+    const second = heardFrom(first, heartbeat(2, 1), T0 + 60_000);
+    const changed = Object.entries(second)
+      .filter(
+        ([field, value]) => JSON.stringify(value) !== JSON.stringify({...first}[field as keyof typeof first]),
+      )
+      .map(([field]) => field);
+    assert.ok(changed.includes('heartbeat_at') && changed.includes('costs'));
+    assert.deepEqual(
+      changed.filter(field => !exempt.includes(field)),
+      [],
+    );
+  });
+});
