@@ -4,7 +4,7 @@
  */
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
-import {LIST_PRICES} from '../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
 import {LONGEST_QUIET_TICK_S} from './control-plane/limits.ts';
 import {costOf, HOURS_A_MONTH, PRICES, sumOf} from './control-plane/prices.ts';
 import type {Report} from './control-plane/report.ts';
@@ -73,7 +73,7 @@ const hour = EVENTS.map(({what, an_hour, is_message, is_logged, busy_s}) => {
 /** Uploads of shards are operations of the extractor. */
 const uploads = n * Number(shards) * PRICES.class_a;
 const total = hour.reduce((sum, {usd}) => sum + usd, PRICES.scheduler_job_month / HOURS_A_MONTH);
-const tpus = n * (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN);
+const tpus = n * (LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN);
 
 for (const {what, an_hour, usd, parts} of hour) {
   const shares = Object.entries(parts).map(([part, each]) => `${part} ${(each * an_hour).toFixed(3)}`);
@@ -82,7 +82,7 @@ for (const {what, an_hour, usd, parts} of hour) {
   );
 }
 console.log(`control plane  $${total.toFixed(2)}/h`);
-console.log(`TPUs           $${tpus.toFixed(0)}/h: ${n} v5litepod-1, spot`);
+console.log(`TPUs           $${tpus.toFixed(0)}/h: ${n} v5litepod-1 in us-central1, spot`);
 console.log(`share          ${((100 * total) / tpus).toFixed(4)} %`);
 console.log(
   `with the shards' uploads (class A) $${(total + uploads).toFixed(2)}/h, ${((100 * (total + uploads)) / tpus).toFixed(4)} %`,

@@ -6,7 +6,7 @@ import {Rejected} from '../../shared/contracts/errors.ts';
 import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/state/prices.ts';
 import type {Sampled} from '../../shared/domain/billing/estimate.ts';
-import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {isRunId} from '../../shared/domain/names.ts';
 import {type Connection, connect, storeOf} from '../connect.ts';

@@ -1,5 +1,6 @@
 import type {Span} from '../../shared/domain/billing/estimate.ts';
-import {LISTED_ON} from '../../shared/domain/billing/prices.ts';
+import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
+import {regionOf} from '../../shared/domain/names.ts';
 import {dollarText} from '../output.ts';
 import type {Report} from './report.ts';
 
@@ -31,9 +32,11 @@ export function reportLines(report: Report): string[] {
       `  hours      unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
-  const from = report.prices_are.listed
-    ? `list prices${report.prices_are.verified ? ` of ${LISTED_ON}` : ', NOT VERIFIED'}; prices/chips overrides them`
-    : 'prices/chips';
+  const from = {
+    given: 'prices/chips',
+    listed: `list prices of ${LISTED_ON}; prices/chips overrides them`,
+    highest: `no price is listed for ${regionOf(machine.zone)}: the highest of any region on ${LISTED_ON}; prices/chips overrides it`,
+  }[report.prices_are];
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,

@@ -13,7 +13,7 @@ import {
   storedBytes,
   times,
 } from '../../shared/domain/billing/estimate.ts';
-import {chipsOf, isListed, type Prices, UNVERIFIED, usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {originOf, type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import type {EstimateOptions} from './options.ts';
 
 export type Report = ReturnType<typeof reportOn>;
@@ -37,7 +37,6 @@ export function reportOn(
     const usd = usdPerHour(prices, {accelerator, spot, zone});
     return usd === null || !hours ? null : times(hours.tpu, usd);
   };
-  const generation = chipsOf(accelerator)?.generation ?? '';
   return {
     what,
     spec,
@@ -53,10 +52,7 @@ export function reportOn(
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},
-    prices_are: {
-      listed: isListed(prices, accelerator, zone),
-      verified: !UNVERIFIED.has(generation),
-    },
+    prices_are: originOf(prices, accelerator, zone),
     earlier: earlier ?? null,
     assumed: assumptionsOf(rate, options, earlier),
   };

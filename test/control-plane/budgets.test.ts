@@ -11,7 +11,7 @@ describe('a budget', () => {
     assert.equal(run.status, 'paused');
     assert.match(
       run.reason ?? '',
-      /budget allows no more: \$0\.\d\d of \$1\.08 are spent, and \$0\.54 are kept for .*; configure a larger/,
+      /budget allows no more: \$0\.\d\d of \$0\.44 are spent, and \$0\.22 are kept for .*; configure a larger/,
     );
     assert.ok(
       run.spent_usd >= 3 * USD_PER_MINUTE && run.spent_usd <= 7 * USD_PER_MINUTE,
@@ -66,7 +66,7 @@ describe('a budget', () => {
     await world.untilAsleep(5);
     assert.match(
       (await world.run('my-run'))?.reason ?? '',
-      /: \$0\.00 of \$0\.52 are spent, and \$0\.54 are kept/,
+      /: \$0\.00 of \$0\.21 are spent, and \$0\.22 are kept/,
     );
     assert.deepEqual(world.tpus.made, []);
   });
@@ -111,7 +111,10 @@ describe('a budget', () => {
   });
 
   it('of a pool, when spent, asks the operator to scale the pool', async () => {
-    const world = await aPricedRun({}, {GLEANER_BUDGET_USD: '0.9', GLEANER_STALL_S: '86400'});
+    const world = await aPricedRun(
+      {},
+      {GLEANER_BUDGET_USD: String(5 * USD_PER_MINUTE), GLEANER_STALL_S: '86400'},
+    );
     await world.until('the pause', async () => (await world.run('my-run'))?.status === 'paused', 9, 1);
     assert.match((await world.run('my-run'))?.reason ?? '', /scale it to a larger budget_usd, then resume/);
   });

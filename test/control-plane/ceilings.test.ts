@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import type {Filter} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_WORKERS: '2'};
-const USD_PER_MINUTE = (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN) / 60;
+const usdPerMinute = (region: string) => (LIST_PRICES[`v5litepod@${region}`]?.spot_usd ?? Number.NaN) / 60;
+const USD_PER_MINUTE = usdPerMinute('us-central1');
 
 function dropStreams(world: World, count: number, lines: number): void {
   for (let index = 0; index < count; index++) world.drop('my-run', index, someLines(lines));
@@ -61,7 +62,8 @@ describe('a ceiling of the deployment', () => {
     );
   });
 
-  const usd = 8 * USD_PER_MINUTE;
+  // Pays for the three minutes that each of two deletes in Europe takes, and for no third delete.
+  const usd = 6.2 * usdPerMinute('europe-west4');
   for (const {what, settings, spec} of [
     {what: 'GLEANER_MAX_WORKERS allows', settings: {}, spec: undefined},
     {what: 'the budget of a run pays for', settings: {}, spec: {budget_usd: usd}},

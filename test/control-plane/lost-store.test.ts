@@ -1,6 +1,6 @@
 /** A lost database under living nodes. */
 import assert from 'node:assert/strict';
-import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
 import {A0, ZONE} from '../support/places.ts';
@@ -117,7 +117,7 @@ describe('an empty database', () => {
   });
 
   it('under 10 nodes keeps them for as long as the budget of the month carries them', async () => {
-    const usd_per_minute = (LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN) / 60;
+    const usd_per_minute = (LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN) / 60;
     const ceiling = 10 * 30 * usd_per_minute;
     const world = await aStoringFleet(10, {GLEANER_MAX_BUDGET_USD: String(ceiling)});
     await world.store.transaction(async tx => {

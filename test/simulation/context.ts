@@ -1,6 +1,6 @@
 /** The seed, clock, services, faults, counts and trace that all parts of a world share. */
 import type {Config} from '../../shared/contracts/config.ts';
-import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
@@ -13,7 +13,7 @@ import {SimStore} from './store.ts';
 export const MINUTE_MS = 60_000;
 
 /** The list price of the default accelerator. */
-const SPOT_V5E_USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
+const SPOT_V5E_USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN;
 
 /** Short limits, because a world lasts for an hour or two. */
 const LIMITS = {

@@ -1,5 +1,5 @@
 /** A run on one TPU slot with a known price. */
-import {LIST_PRICES} from '../../shared/domain/billing/prices.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {World} from './control-plane-harness.ts';
 import {someLines} from './shard-plan.ts';
 
@@ -10,7 +10,7 @@ export const ONE_SLOT = {
 };
 export const SLOT = 'tpu-us-central1-a-0';
 /** The list price of v6e-8 on spot. */
-export const USD_PER_HOUR = 8 * (LIST_PRICES.v6e?.spot_usd ?? Number.NaN);
+export const USD_PER_HOUR = 8 * (LIST_PRICES['v6e@us-central1']?.spot_usd ?? Number.NaN);
 export const USD_PER_MINUTE = USD_PER_HOUR / 60;
 
 /** A run with this run.json whose TPU is READY. */

@@ -1,6 +1,7 @@
 import {z} from 'zod';
 import {parseValue} from '../../contracts/schemas.ts';
-import {GENERATIONS, isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
+import {GENERATIONS} from '../../domain/billing/list-prices.ts';
+import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import type {Store} from '../../ports.ts';

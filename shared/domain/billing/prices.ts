@@ -1,44 +1,12 @@
 import {regionOf} from '../names.ts';
+import {GENERATIONS, LIST_PRICES, type Price} from './list-prices.ts';
 
 /**
  * Dollars an hour. The price of a generation, `v6e`, is for one chip; the price of a type, `v6e-8`, is for one node.
  * Both may name a region, `v6e@europe-west4`. A type goes before its generation, and a region before all regions.
  * Null is an unknown price.
  */
-export type Prices = Record<string, {usd: number; spot_usd: number} | null>;
-
-/**
- * List prices. A generation without a region has the price of the us regions, and of every region that is not listed.
- *
- * Source, except for v6e: Google's Billing API by way of SkyPilot's catalog, read on `LISTED_ON`
- * (skypilot-catalog, catalogs/v5/gcp/vms.csv at commit 0129130f). v2 and v3 are prices of single hosts.
- * Spot is 30 % of the list price up to v4, and 50 % from v5 on. Spot prices change up to once a month.
- * The document `prices/chips` overrides every price here, and should.
- *
- * v6e has no verified source: 2.70 was public in 2025, and spot is 50 % as for the generation before.
- */
-export const LIST_PRICES: Record<string, {usd: number; spot_usd: number}> = {
-  v2: {usd: 1.125, spot_usd: 0.3375},
-  'v2@europe-west4': {usd: 1.2375, spot_usd: 0.37125},
-  'v2@asia-east1': {usd: 1.305, spot_usd: 0.3915},
-  v3: {usd: 2, spot_usd: 0.6},
-  'v3@europe-west4': {usd: 2.2, spot_usd: 0.66},
-  v4: {usd: 3.22, spot_usd: 0.97},
-  v5litepod: {usd: 1.2, spot_usd: 0.6},
-  'v5litepod@europe-west4': {usd: 1.56, spot_usd: 0.78},
-  'v5litepod@us-south1': {usd: 1.416, spot_usd: 0.708},
-  v5p: {usd: 4.2, spot_usd: 2.1},
-  'v5p@europe-west4': {usd: 4.2525, spot_usd: 2.1315},
-  'v5p@us-south1': {usd: 4.779, spot_usd: 2.3954},
-  v6e: {usd: 2.7, spot_usd: 1.35},
-};
-
-export const LISTED_ON = '2026-11-21';
-
-export const GENERATIONS: readonly string[] = Object.keys(LIST_PRICES).filter(key => !key.includes('@'));
-
-/** Generations with a list price that no public source confirms. */
-export const UNVERIFIED: ReadonlySet<string> = new Set(['v6e']);
+export type Prices = Record<string, Price | null>;
 
 /**
  * Generation and chips of a type. The number of a type counts cores up to v4 and for v5p, two to a chip, and chips otherwise.
@@ -69,10 +37,15 @@ function priceIn(prices: Prices, what: string, zone: string): Prices[string] | u
   return inRegion === undefined ? prices[what] : inRegion;
 }
 
-/** True if a node has its list price, and `prices/chips` has no other. */
-export function isListed(prices: Prices, accelerator: string, zone: string): boolean {
-  const keys = [accelerator, chipsOf(accelerator)?.generation ?? ''];
-  return keys.every(key => priceIn(prices, key, zone) === priceIn(LIST_PRICES, key, zone));
+/** Origin of the price of a node: `highest` is the highest list price of any region, where the list lacks the region. */
+export type Origin = 'given' | 'listed' | 'highest';
+
+export function originOf(prices: Prices, accelerator: string, zone: string): Origin {
+  const generation = chipsOf(accelerator)?.generation ?? '';
+  const keys = [accelerator, generation];
+  const isListed = keys.every(key => priceIn(prices, key, zone) === priceIn(LIST_PRICES, key, zone));
+  if (!isListed) return 'given';
+  return `${generation}@${regionOf(zone)}` in LIST_PRICES ? 'listed' : 'highest';
 }
 
 /** Dollars an hour of one node; null where the price is unknown. */

@@ -1,7 +1,8 @@
 /** Checks that a spent budget creates and keeps no node, and that every incarnation is billed once for its time. */
 import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
-import {LIST_PRICES} from '../../../shared/domain/billing/prices.ts';
+import {usdPerHour} from '../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
@@ -138,8 +139,7 @@ export class Money {
   }
 }
 
-/** The spot price of one chip, which is the price of every simulated node. */
+/** Every simulated node has one chip on spot. */
 function usdPerSecond(zone: string): number {
-  const price = LIST_PRICES[`v5litepod@${zone.slice(0, -2)}`] ?? LIST_PRICES.v5litepod;
-  return (price?.spot_usd ?? Number.NaN) / 3600;
+  return (usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN) / 3600;
 }

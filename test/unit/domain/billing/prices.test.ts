@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import {GENERATIONS, LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {
   chipsOf,
   isPriceKey,
-  LIST_PRICES,
   meanUsdPerHour,
+  originOf,
   overList,
   usdPerHour,
 } from '../../../../shared/domain/billing/prices.ts';
@@ -36,8 +37,45 @@ describe('the price of a node', () => {
     assert.equal(price('v6e-8', 'europe-west4-ai1a', true), 8);
     assert.equal(price('v9-8', 'us-central1-a', true), null);
     assert.equal(price('v5litepod-8', 'us-east5-c', true), 4.8);
-    assert.equal(price('v5litepod-8', 'europe-west4-a', true), 6.24);
+    assert.equal(price('v5litepod-8', 'europe-west4-a', true), 8 * 0.44498);
     assert.equal(price('v5p-8', 'us-south1-a', false), 19.116);
+  });
+
+  // The chip-hours of the catalog that the list copies.
+  for (const [accelerator, zone, usd, spot_usd] of [
+    ['v5litepod-1', 'us-central1-a', 1.2, 0.24493],
+    ['v6e-1', 'us-central1-b', 2.7, 0.54421],
+    ['v6e-1', 'us-south1-ai1b', 2.7, 1.35],
+    ['v5p-2', 'us-central1-a', 4.2, 0.8357],
+    ['v4-2', 'us-central2-b', 3.22, 0.9215],
+  ] as const)
+    it(`a chip of ${accelerator} in ${zone} costs $${usd} an hour, and $${spot_usd} on spot`, () => {
+      const chip = (spot: boolean) => usdPerHour(LIST_PRICES, {accelerator, spot, zone});
+      assert.deepEqual([chip(false), chip(true)], [usd, spot_usd]);
+    });
+
+  it('a region without a listed price has the highest price of any region', () => {
+    for (const generation of GENERATIONS) {
+      const known = Object.entries(LIST_PRICES).filter(([key]) => key.startsWith(`${generation}@`));
+      const {usd, spot_usd} = LIST_PRICES[generation] ?? assert.fail();
+      assert.ok(
+        known.length > 0 && known.every(([, price]) => price.usd <= usd && price.spot_usd <= spot_usd),
+      );
+      assert.ok(
+        known.every(([, price]) => price.spot_usd < price.usd),
+        generation,
+      );
+    }
+    const v6e = (spot: boolean) => usdPerHour(LIST_PRICES, {accelerator: 'v6e-1', spot, zone: 'me-west1-a'});
+    assert.deepEqual([v6e(false), v6e(true)], [3.24, 2.27]);
+  });
+
+  it('a price names its origin: the list, the highest of the list, or prices/chips', () => {
+    const origin = (zone: string, given = {}) => originOf(overList(given), 'v6e-8', zone);
+    assert.equal(origin('us-east5-b'), 'listed');
+    assert.equal(origin('me-west1-a'), 'highest');
+    assert.equal(origin('us-east5-b', {v6e: {usd: 2, spot_usd: 1}}), 'given');
+    assert.equal(origin('me-west1-a', {'v6e-8@me-west1': {usd: 2, spot_usd: 1}}), 'given');
   });
 });
 
@@ -65,7 +103,7 @@ describe('prices over the list', () => {
       usdPerHour(prices, {accelerator, spot: true, zone});
     assert.equal(priceOf('v5litepod-1', 'europe-west4-b'), null);
     assert.equal(priceOf('v5p-2', 'us-east5-a'), null);
-    assert.equal(priceOf('v5p-2', 'us-central1-a'), LIST_PRICES.v5p?.spot_usd);
+    assert.equal(priceOf('v5p-2', 'us-central1-a'), LIST_PRICES['v5p@us-central1']?.spot_usd);
   });
 
   for (const key of ['v6e', 'v6e-8', 'v9-8', 'v5litepod@us-south1', 'v6e-8@us-east5'])

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {costOfDeleting, costOfDeletingAll, costOfLiving} from '../../../../shared/domain/billing/cost.ts';
+import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
-import {LIST_PRICES, usdPerHour} from '../../../../shared/domain/billing/prices.ts';
+import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
 import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
 import {newZone} from '../../../../shared/domain/fleet/placement.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
@@ -17,7 +18,7 @@ import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.
 const ZONE = 'us-central1-a';
 const SLOTS = 4;
 const NOW = T0 + 7_200_000;
-const USD = LIST_PRICES.v5litepod?.spot_usd ?? Number.NaN;
+const USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN;
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 
 const dollars = fc.option(fc.double({min: 0.01, max: 3, noNaN: true}), {nil: null});
