@@ -40,7 +40,8 @@ const CODE_OF_STATUS: Record<number, number> = {
   504: DEADLINE_EXCEEDED,
 };
 
-const UNREACHED = /\b(ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|socket hang up)\b/;
+const UNREACHED =
+  /\b(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|ERR_STREAM_PREMATURE_CLOSE|socket hang up)\b/;
 
 /** The canonical code, or UNKNOWN for an error without a Google code. */
 function codeOf(error: unknown): number {
@@ -56,9 +57,21 @@ function messageOf(error: unknown): string {
     : String((error as {message?: unknown} | null)?.message ?? error);
 }
 
-/** The message, without the list of earlier attempts that some clients append. */
+/** The message in one line, without the list of earlier attempts that some clients append. */
 export function reasonOf(error: unknown): string {
-  return messageOf(error).split(/\s*: Previous errors/, 1)[0] ?? '';
+  const [text = ''] = messageOf(error).split(/\s*: Previous errors/, 1);
+  return (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim();
+}
+
+/** The storage client puts the whole body of a failed download into the message. */
+function messageInBody(text: string): string | undefined {
+  if (!text.trimStart().startsWith('{')) return undefined;
+  try {
+    const message = JSON.parse(text).error?.message;
+    return typeof message === 'string' ? message : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 export function isNotFound(error: unknown): boolean {
@@ -68,6 +81,11 @@ export function isNotFound(error: unknown): boolean {
 /** Cloud Storage answers 404 for a missing object and for a missing bucket. Only a missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
+}
+
+/** Cloud Storage: the same call may succeed later. These are 408, 429, 500 to 504 except 501, and broken connections. */
+export function isRetryable(error: unknown): boolean {
+  return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
 }
 
 export function isAlreadyExists(error: unknown): boolean {

@@ -10,6 +10,11 @@ import {ObjectTooLarge} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
+import {readContent} from './read-content.ts';
+import {type RetryPolicy, STORAGE_RETRIES, within, withRetries} from './retry.ts';
+
+/** An upload slower than this has failed. */
+const LEAST_BYTES_PER_MS = 1000;
 
 /** Opens a bucket of Cloud Storage. `endpoint` replaces Google's address, and `token` authorises calls to it. */
 export function openObjects(options: {
@@ -17,6 +22,7 @@ export function openObjects(options: {
   bucket: string;
   endpoint?: string | undefined;
   token?: string | undefined;
+  retries?: RetryPolicy;
 }): Objects {
   return new StorageObjects(options);
 }
@@ -27,16 +33,25 @@ type Written = {content_type?: string; metadata?: Record<string, string>};
 class StorageObjects implements Objects {
   readonly bucket: string;
   readonly #open: () => Promise<Bucket>;
+  readonly #retries: RetryPolicy;
 
-  constructor({project, bucket, endpoint, token}: Parameters<typeof openObjects>[0]) {
+  constructor({
+    project,
+    bucket,
+    endpoint,
+    token,
+    retries = STORAGE_RETRIES,
+  }: Parameters<typeof openObjects>[0]) {
     this.bucket = bucket;
+    this.#retries = retries;
     this.#open = memoizeAsync(async () => {
       const {Storage} = await import('@google-cloud/storage');
       const storage = new Storage({
         projectId: project,
         ...(endpoint ? {apiEndpoint: endpoint} : {}),
-        ...(token ? {interceptors_: [withToken(token)]} : {}),
-        retryOptions: {maxRetries: 3, totalTimeout: 60},
+        interceptors_: [apartFromOthers, ...(token ? [withToken(token)] : [])],
+        // With its own retries the client throws a 503 of a read outside of every promise, on Node 24.
+        retryOptions: {autoRetry: false},
       });
       return storage.bucket(bucket);
     });
@@ -51,7 +66,8 @@ class StorageObjects implements Objects {
       // A page has at most 1,000 names, and the client fetches no further page once it knows a limit.
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
       while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
-        const [files, next]: GetFilesResponse = await bucket.getFiles(page);
+        const query: GetFilesOptions = page;
+        const [files, next]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
         for (const {metadata} of files) found.push(infoOf(metadata));
         page = next && {...next, autoPaginate: false};
       }
@@ -63,7 +79,8 @@ class StorageObjects implements Objects {
 
   async head(name: string): Promise<ObjectInfo | undefined> {
     try {
-      const [metadata] = await (await this.#file(name)).getMetadata();
+      const file = await this.#file(name);
+      const [metadata] = await this.#repeat(() => file.getMetadata());
       return infoOf(metadata);
     } catch (error) {
       if (isNotFound(error) && !isBucketMissing(error)) return undefined;
@@ -80,10 +97,7 @@ class StorageObjects implements Objects {
           `Failed to read gs://${this.bucket}/${name}: it has ${info.size_bytes} bytes and the most is ${max_bytes}`,
         );
       try {
-        // Reads the generation with the checked size, and the stored bytes without decompression.
-        const file = await this.#file(name, info.generation);
-        const [bytes] = await file.download({decompress: false, validation: 'crc32c'});
-        return bytes;
+        return await readContent(await this.#file(name, info.generation), info, this.#retries);
       } catch (error) {
         // The object was replaced or deleted after `head`: try again.
         if (!isNotFound(error)) throw this.#failure('read', name, error);
@@ -91,12 +105,12 @@ class StorageObjects implements Objects {
     }
   }
 
-  /** After a lost answer the client repeats the call, so 'exists' may mean the object of this very call. */
+  /** A call with a lost answer is repeated, so 'exists' may mean the object of this very call. */
   async create(name: string, bytes: Uint8Array, options: Written = {}): Promise<'created' | 'exists'> {
     return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
   }
 
-  /** After a lost answer the client repeats the call, so 'changed' may mean the bytes of this very call. */
+  /** A call with a lost answer is repeated, so 'changed' may mean the bytes of this very call. */
   async replace(
     name: string,
     generation: string,
@@ -114,14 +128,18 @@ class StorageObjects implements Objects {
     bytes: Uint8Array,
     {content_type, metadata}: Written,
   ): Promise<boolean> {
+    const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     try {
-      await (await this.#file(name)).save(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), {
-        resumable: false,
-        validation: 'crc32c',
-        preconditionOpts: {ifGenerationMatch: generation},
-        contentType: content_type ?? 'application/octet-stream',
-        ...(metadata ? {metadata: {metadata}} : {}),
-      });
+      const file = await this.#file(name);
+      const save = () =>
+        file.save(data, {
+          resumable: false,
+          validation: 'crc32c',
+          preconditionOpts: {ifGenerationMatch: generation},
+          contentType: content_type ?? 'application/octet-stream',
+          ...(metadata ? {metadata: {metadata}} : {}),
+        });
+      await this.#repeat(save, data.length / LEAST_BYTES_PER_MS);
       return true;
     } catch (error) {
       if (isPreconditionFailed(error)) return false;
@@ -129,12 +147,18 @@ class StorageObjects implements Objects {
     }
   }
 
+  /** One attempt: a repeated delete could delete an object that was created after the first attempt. */
   async delete(name: string): Promise<void> {
     try {
-      await (await this.#file(name)).delete();
+      const file = await this.#file(name);
+      await within(this.#retries.silence_ms, file.delete());
     } catch (error) {
       if (!isNotFound(error) || isBucketMissing(error)) throw this.#failure('delete', name, error);
     }
+  }
+
+  #repeat<T>(call: () => Promise<T>, more_ms = 0): Promise<T> {
+    return withRetries(this.#retries, () => within(this.#retries.silence_ms + more_ms, call()));
   }
 
   async #file(name: string, generation?: string): Promise<File> {
@@ -145,6 +169,18 @@ class StorageObjects implements Objects {
     return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}`, {cause});
   }
 }
+
+/**
+ * Sends downloads over Node's own connections. After a download that breaks off, the client closes all connections of its shared
+ * agent, and every other request of the process would end with ECONNRESET.
+ */
+const apartFromOthers: Interceptor = {
+  request: options => {
+    const {qs} = options as {qs?: {alt?: string}};
+    const download = {...options, forever: false};
+    return (qs?.alt === 'media' ? download : options) as ReturnType<Interceptor['request']>;
+  },
+};
 
 /** Adds the token: the client sends no credentials to an endpoint other than Google's. */
 function withToken(token: string): Interceptor {

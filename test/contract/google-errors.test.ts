@@ -6,6 +6,7 @@ import {
   isNotFound,
   isPermission,
   isPreconditionFailed,
+  isRetryable,
   isTransient,
   reasonOf,
   tpuError,
@@ -164,5 +165,31 @@ describe("Google's errors", () => {
     const many =
       'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED : Previous errors : [{message: 14},{message: 14}]';
     assert.equal(reasonOf(new Error(many)), 'Total timeout exceeded: 14 UNAVAILABLE: connect ECONNREFUSED');
+  });
+
+  it('the reason of an error is one line, and the message of a JSON body', () => {
+    const body =
+      '{\n "error": {"code": 403, "message": "a@b does not have storage.objects.get access\\nto x."}}';
+    assert.equal(reasonOf(error(403, body)), 'a@b does not have storage.objects.get access to x.');
+    assert.equal(reasonOf(error(404, 'No such\n object: b/x\n')), 'No such object: b/x');
+    assert.equal(reasonOf(error(500, '{"error": 1}')), '{"error": 1}');
+    assert.equal(reasonOf(error(500, '{half')), '{half');
+  });
+
+  it('Cloud Storage may succeed later after 408, 429, 500, 502 to 504 and broken connections', () => {
+    for (const code of [
+      408,
+      429,
+      500,
+      502,
+      503,
+      504,
+      'ECONNRESET',
+      'EHOSTUNREACH',
+      'ERR_STREAM_PREMATURE_CLOSE',
+    ])
+      assert.ok(isRetryable(error(code)), String(code));
+    for (const code of [400, 401, 403, 404, 409, 412, 416, 501, 'ENOENT'])
+      assert.ok(!isRetryable(error(code)), String(code));
   });
 });

@@ -1,0 +1,48 @@
+import type {File} from '@google-cloud/storage';
+import type {ObjectInfo} from '../ports.ts';
+import {BrokenAnswer, type RetryPolicy, withRetries} from './retry.ts';
+
+/**
+ * Stored bytes of one generation, without decompression. An answer that breaks off continues at its last byte. The length and the
+ * CRC-32C are those of `info`. `file` names the generation, and its client must have `autoRetry: false`.
+ */
+export async function readContent(file: File, info: ObjectInfo, policy: RetryPolicy): Promise<Uint8Array> {
+  const {size_bytes, crc32c} = info;
+  const content = Buffer.alloc(size_bytes);
+  let received_bytes = 0;
+
+  async function receive(): Promise<void> {
+    const range = received_bytes > 0 ? {start: received_bytes} : {};
+    const stream = file.createReadStream({decompress: false, validation: false, ...range});
+    // An answer with status 200 ignores the range.
+    stream.once('response', ({statusCode}: {statusCode: number}) => {
+      if (statusCode === 200) received_bytes = 0;
+    });
+    const silence = setTimeout(() => {
+      stream.destroy(new BrokenAnswer(`no byte came for ${policy.silence_ms / 1000} s`));
+    }, policy.silence_ms);
+    try {
+      for await (const chunk of stream as AsyncIterable<Buffer>) {
+        silence.refresh();
+        received_bytes += chunk.length;
+        if (received_bytes > size_bytes) break;
+        chunk.copy(content, received_bytes - chunk.length);
+      }
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+
+  await withRetries(policy, async () => {
+    // A range after the last byte, as of an empty object, is refused with 416.
+    if (received_bytes < size_bytes) await receive();
+    if (received_bytes < size_bytes)
+      throw new BrokenAnswer(`${received_bytes} of its ${size_bytes} bytes came`);
+    const checksum = file.crc32cGenerator();
+    checksum.update(content);
+    if (received_bytes === size_bytes && checksum.validate(crc32c)) return;
+    received_bytes = 0;
+    throw new BrokenAnswer('its bytes differ from its checksum');
+  });
+  return content;
+}

@@ -1,0 +1,70 @@
+/** Calls that are safe to repeat: bounded exponential back-off with jitter, and a limit for a call without an answer. */
+import {setTimeout as sleep} from 'node:timers/promises';
+import {isRetryable, reasonOf} from './errors.ts';
+
+export type RetryPolicy = {
+  attempts: number;
+  /** Longest wait after the first attempt. Each further wait may be twice as long. */
+  first_wait_ms: number;
+  longest_wait_ms: number;
+  /** An attempt without an answer, or without a byte of it, for this long has failed. */
+  silence_ms: number;
+  /** No attempt begins later than this after the first. */
+  give_up_ms: number;
+};
+
+/** A call ends within 45 s, because most functions have 60 s. */
+export const STORAGE_RETRIES: RetryPolicy = {
+  attempts: 5,
+  first_wait_ms: 500,
+  longest_wait_ms: 8_000,
+  silence_ms: 15_000,
+  give_up_ms: 30_000,
+};
+
+/** An answer that is late, incomplete or damaged. */
+export class BrokenAnswer extends Error {
+  override name = 'BrokenAnswer';
+  readonly code = 503;
+}
+
+/** Repeats the call after errors that pass. Throws any other error at once, and the last error after the last attempt. */
+export async function withRetries<T>(policy: RetryPolicy, call: () => Promise<T>): Promise<T> {
+  const begun_ms = performance.now();
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!isRetryable(error)) throw error;
+      const wait_ms = waitAfter(attempt, policy, Math.random());
+      const passed_ms = performance.now() - begun_ms;
+      if (attempt >= policy.attempts || passed_ms + wait_ms > policy.give_up_ms)
+        throw lastError(error, attempt, passed_ms);
+      await sleep(wait_ms);
+    }
+  }
+}
+
+/** `random` is at least 0 and below 1. Half of the wait is fixed, so that a retry never follows at once. */
+export function waitAfter(attempt: number, policy: RetryPolicy, random: number): number {
+  const longest_ms = Math.min(policy.first_wait_ms * 2 ** (attempt - 1), policy.longest_wait_ms);
+  return (longest_ms * (1 + random)) / 2;
+}
+
+/** Rejects when the call has no result after `limit_ms`. The call itself goes on. */
+export async function within<T>(limit_ms: number, call: Promise<T>): Promise<T> {
+  const done = new AbortController();
+  const late = sleep(limit_ms, undefined, {signal: done.signal}).then(() => {
+    throw new BrokenAnswer(`no answer came within ${limit_ms / 1000} s`);
+  });
+  try {
+    return await Promise.race([call, late]);
+  } finally {
+    done.abort();
+  }
+}
+
+function lastError(error: unknown, attempts: number, passed_ms: number): Error {
+  const message = `${reasonOf(error)}, after ${attempts} attempts in ${(passed_ms / 1000).toFixed(1)} s`;
+  return Object.assign(new Error(message, {cause: error}), {code: (error as {code?: unknown}).code});
+}

@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {openObjects} from '../../shared/google/objects.ts';
+import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {type FaultProxy, startFaultProxy} from '../support/fault-proxy.ts';
+import {useLocalCloud} from './local-cloud.ts';
+import {bytes, text} from './objects-contract.ts';
+
+const KIB = 1024;
+const CONTENT = Buffer.from(Array.from({length: 300 * KIB}, (_, n) => n % 251));
+const max_bytes = CONTENT.length;
+
+let names = 0;
+
+describe('Objects: faults of Cloud Storage', () => {
+  const cloud = useLocalCloud({storage_only: true});
+  let proxy: FaultProxy;
+  let direct: Objects;
+  let name = '';
+
+  before(async () => {
+    const {project, bucket, url, token} = cloud();
+    proxy = await startFaultProxy(url);
+    direct = openObjects({project, bucket, endpoint: url, token});
+  });
+  after(() => proxy.close());
+  beforeEach(() => {
+    name = `faults/${names++}`;
+  });
+
+  function impatient(limits: Partial<typeof STORAGE_RETRIES> = {}): Objects {
+    const {project, bucket, token} = cloud();
+    const retries = {...STORAGE_RETRIES, first_wait_ms: 2, ...limits};
+    return openObjects({project, bucket, endpoint: proxy.url, token, retries});
+  }
+
+  const downloads = () => proxy.seen().filter(({operation}) => operation === 'download');
+
+  it('a download that breaks off three times continues at its last byte', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', Array(3).fill('return-broken-stream-after-90K'));
+    assert.ok(CONTENT.equals((await impatient().read(name, {max_bytes})) ?? bytes('')));
+    assert.deepEqual(
+      downloads().map(({range, answer}) => [range, answer]),
+      [
+        ['', 'return-broken-stream-after-90K'],
+        ['bytes=92160-', 'return-broken-stream-after-90K'],
+        ['bytes=184320-', 'return-broken-stream-after-90K'],
+        ['bytes=276480-', '206'],
+      ],
+    );
+  });
+
+  it('a download of an object that is replaced in its middle returns the new content', async () => {
+    await direct.create(name, CONTENT);
+    const {generation = ''} = (await direct.head(name)) ?? {};
+    proxy.breakNext('download', ['return-broken-stream-after-90K']);
+    const reading = impatient({first_wait_ms: 800}).read(name, {max_bytes});
+    while (downloads().length === 0) await sleep(5);
+    assert.equal(await direct.replace(name, generation, bytes('new')), 'replaced');
+    assert.equal(text(await reading), 'new');
+    assert.deepEqual(
+      downloads().map(({answer}) => answer),
+      ['return-broken-stream-after-90K', '404', '200'],
+    );
+  });
+
+  it('a download that breaks off leaves every other request of the process alone', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', Array(3).fill('return-broken-stream-after-90K'));
+    let isRead = false;
+    const reading = impatient({first_wait_ms: 100})
+      .read(name, {max_bytes})
+      .finally(() => (isRead = true));
+    const outcomes: string[] = [];
+    while (!isRead) outcomes.push(await direct.create(`${name}/${outcomes.length}`, bytes('x')));
+    await reading;
+    assert.deepEqual(new Set(outcomes), new Set(['created']));
+    assert.ok(outcomes.length > 3);
+  });
+
+  it('a download with an empty answer or with damaged bytes starts again', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', ['return-broken-stream-after-0K', 'return-corrupted-data']);
+    assert.ok(CONTENT.equals((await impatient().read(name, {max_bytes})) ?? bytes('')));
+    assert.deepEqual(
+      downloads().map(({range}) => range),
+      ['', '', ''],
+    );
+  });
+
+  it('a download that is damaged each time fails', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', Array(STORAGE_RETRIES.attempts).fill('return-corrupted-data'));
+    const message =
+      /^Failed to read gs:.*: its bytes differ from its checksum, after 5 attempts in [\d.]+ s$/;
+    await assert.rejects(impatient().read(name, {max_bytes}), {message});
+  });
+
+  it('a read during an outage names the object, the status and the number of attempts', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', Array(STORAGE_RETRIES.attempts).fill('return-503'));
+    const message = new RegExp(
+      `^Failed to read gs://gleaner-local/${name}: A fault of the test: 503, after 5 attempts in [\\d.]+ s$`,
+    );
+    await assert.rejects(impatient().read(name, {max_bytes}), {message});
+  });
+
+  it('no attempt begins after the time of the policy', async () => {
+    proxy.breakNext('get', Array(9).fill('return-503'));
+    await assert.rejects(impatient({give_up_ms: 0}).head(name), /after 1 attempts/);
+    assert.equal(proxy.left().length, 8);
+  });
+
+  const STALLS: {operation: 'list' | 'get' | 'download' | 'insert'; instruction: string}[] = [
+    {operation: 'list', instruction: 'stall-for-9s'},
+    {operation: 'get', instruction: 'stall-for-9s'},
+    {operation: 'insert', instruction: 'stall-for-9s'},
+    {operation: 'download', instruction: 'stall-for-9s'},
+    {operation: 'download', instruction: 'stall-for-9s-after-90K'},
+  ];
+  for (const {operation, instruction} of STALLS)
+    it(`a ${operation} without an answer is repeated after ${instruction}`, async () => {
+      const objects = impatient({silence_ms: 600});
+      if (operation !== 'insert') await direct.create(name, CONTENT);
+      proxy.breakNext(operation, [instruction]);
+      if (operation === 'insert') await objects.create(name, CONTENT);
+      if (operation === 'list') assert.equal((await objects.list(name)).length, 1);
+      assert.ok(CONTENT.equals((await objects.read(name, {max_bytes})) ?? bytes('')));
+      assert.deepEqual(proxy.left(), []);
+    });
+
+  it('an upload without an answer at any attempt fails', async () => {
+    proxy.breakNext('insert', ['stall-for-9s', 'stall-for-9s']);
+    await assert.rejects(
+      impatient({silence_ms: 200, attempts: 2}).create(name, bytes('x')),
+      /no answer came within 0.\d+ s, after 2 attempts/,
+    );
+  });
+
+  it('a wait is at least half of its longest, which doubles up to the limit', () => {
+    const waits = [1, 2, 3, 4, 5, 6].map(attempt => [
+      waitAfter(attempt, STORAGE_RETRIES, 0),
+      waitAfter(attempt, STORAGE_RETRIES, 1),
+    ]);
+    assert.deepEqual(waits, [
+      [250, 500],
+      [500, 1000],
+      [1000, 2000],
+      [2000, 4000],
+      [4000, 8000],
+      [4000, 8000],
+    ]);
+  });
+});
