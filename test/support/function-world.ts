@@ -58,7 +58,7 @@ export class FunctionWorld {
   readonly queue: Message[] = [];
   /** All messages and object events. */
   readonly published: Message[] = [];
-  readonly logs: {severity: string; message: string}[] = [];
+  readonly logs: {severity: string; message: string; signal?: string | undefined}[] = [];
   /** Cloud TPU has no faults and no delays, unless a test gives it some. */
   readonly tpuFaults = calm(this.clockwork);
   readonly objects = new FakeBucket(() => this.now);
@@ -111,7 +111,7 @@ export class FunctionWorld {
       },
       // Two readings of a clock differ, as in the real world.
       now: () => ++this.now,
-      log: (severity, message) => void this.logs.push({severity, message}),
+      log: (severity, message, {signal} = {}) => void this.logs.push({severity, message, signal}),
       config: aConfig(this.settings),
       ticks: aTickQueue(),
     });

@@ -32,14 +32,16 @@ export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failu
   return reconcileWorkers(deps, plan.deletes, plan.terms, failures);
 }
 
-async function pauseRun({store, now}: Deps, {run, version, why}: Pause): Promise<void> {
+async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Promise<void> {
   await store.transaction(async tx => {
     const found = await runRecords.get(tx, run);
     // A run that was configured since waits for the next tick.
     if (!found || !isRunnable(found) || found.version !== version) return;
     const paused = pausedForBudget(found, why, now());
     runRecords.set(tx, paused);
-    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${paused.reason}`}, now());
+    const text = `Run ${run} is paused: ${paused.reason}`;
+    log('WARNING', text, {run, signal: 'budget-spent'});
+    recordEvent(tx, {kind: 'run', run, text}, now());
   });
 }
 

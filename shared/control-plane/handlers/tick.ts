@@ -17,4 +17,5 @@ export async function tick(deps: Deps): Promise<void> {
   const snapshot = await readSnapshot(deps, accounts, listing, failures);
   await applyPlan(deps, snapshot, planTick(snapshot, deps.config, deps.now()), spent, failures);
   failures.rethrow();
+  deps.log('INFO', 'The tick is completed', {signal: 'tick-completed'});
 }

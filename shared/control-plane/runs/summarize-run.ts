@@ -15,7 +15,7 @@ export const COMMIT_S = 60;
  * true if the run has ended.
  */
 export async function sumUp(
-  {store, now}: Pick<Deps, 'store' | 'now'>,
+  {store, log, now}: Pick<Deps, 'store' | 'log' | 'now'>,
   seen: Run,
   totals: StreamTotals,
   cost_usd: number,
@@ -35,9 +35,10 @@ export async function sumUp(
       return false;
     }
     runRecords.set(tx, next);
-    const why = next.reason ? `: ${next.reason}` : '';
-    if (next.status !== current.status)
-      recordEvent(tx, {kind: 'run', run, text: `Run ${run} is ${next.status}${why}`}, at);
+    const text = `Run ${run} is ${next.status}${next.reason ? `: ${next.reason}` : ''}`;
+    if (next.status !== current.status) recordEvent(tx, {kind: 'run', run, text}, at);
+    if (next.status === 'failed' && current.status !== 'failed')
+      log('ERROR', text, {run, signal: 'run-failed'});
     return !isOpen(next);
   });
 }

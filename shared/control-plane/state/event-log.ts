@@ -5,6 +5,7 @@ import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from './deps.ts';
 import {eventRecords, MAX_TEXT} from './history-documents.ts';
+import type {Log} from './log.ts';
 
 export type TimelineEvent = {
   kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control';
@@ -32,10 +33,18 @@ export function recordEvent(tx: Transaction, event: TimelineEvent, now: number):
   eventRecords.set(tx, paths.event(id), document);
 }
 
-/** Records a pause of the run by a breaker. */
-export function recordPause(tx: Transaction, before: Run, {run, status, reason}: Run, now: number): void {
-  if (status !== before.status)
-    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is ${status}: ${reason}`}, now);
+/** Records a pause of the run by a breaker, and raises an alert. */
+export function recordPause(
+  log: Log,
+  tx: Transaction,
+  before: Run,
+  {run, status, reason}: Run,
+  now: number,
+): void {
+  if (status === before.status) return;
+  const text = `Run ${run} is ${status}: ${reason}`;
+  log('ERROR', text, {run, signal: 'run-paused'});
+  recordEvent(tx, {kind: 'run', run, text}, now);
 }
 
 /** Records an event in a transaction of its own, for a change without a document. */

@@ -53,6 +53,7 @@ export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Prom
 
 /** Stores the freed stream and clears its holder. A stream that failed for its machines is recorded, and counted in its run `parent`. */
 export function returnStream(
+  log: Log,
   tx: Transaction,
   free: Stream,
   holder: Worker | undefined,
@@ -62,16 +63,22 @@ export function returnStream(
   streamRecords.set(tx, free);
   clearWork(tx, holder);
   if (free.status !== 'failed') return;
-  if (parent) setMachineFailed(tx, parent, free, now);
+  if (parent) setMachineFailed(log, tx, parent, free, now);
   const {run, stream, epoch, faults, last_error} = free;
   const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
   recordEvent(tx, {kind: 'stream', run, stream, epoch, text}, now);
 }
 
-export function setMachineFailed(tx: Transaction, parent: Run, {stream}: Stream, now: number): void {
+export function setMachineFailed(
+  log: Log,
+  tx: Transaction,
+  parent: Run,
+  {stream}: Stream,
+  now: number,
+): void {
   const next = afterMachineFailedStream(parent, stream, now);
   runRecords.set(tx, next);
-  recordPause(tx, parent, next, now);
+  recordPause(log, tx, parent, next, now);
 }
 
 /** Revokes the lease of the stream. */

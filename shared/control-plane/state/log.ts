@@ -1,8 +1,23 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
 import {jsonText} from '../../contracts/printable.ts';
 
+/** Marks of entries that metrics count: `terraform/alerts.tf` has an alert for each signal. */
+export const SIGNALS = [
+  'budget-spent',
+  'creates-stopped',
+  'orphans',
+  'ping-failed',
+  'run-failed',
+  'run-paused',
+  'silence-brake',
+  'tick-completed',
+] as const;
+
 /** Fields of an entry beside its message. The names in `IDS` are the field names of events. */
-export type LogFields = {[field: string]: string | number | boolean | null | undefined};
+export type LogFields = {
+  [field: string]: string | number | boolean | null | undefined;
+  signal?: (typeof SIGNALS)[number] | undefined;
+};
 
 export type Log = (severity: 'INFO' | 'WARNING' | 'ERROR', message: string, fields?: LogFields) => void;
 
@@ -16,7 +31,7 @@ export type Call = {
 };
 
 /** Fields that become labels: Cloud Logging indexes labels. */
-const IDS = ['function', 'run', 'stream', 'worker', 'incarnation', 'epoch', 'message_id', 'object'];
+const IDS = ['function', 'run', 'stream', 'worker', 'incarnation', 'epoch', 'message_id', 'object', 'signal'];
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 const calls = new AsyncLocalStorage<Call>();

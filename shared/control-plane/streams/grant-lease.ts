@@ -211,7 +211,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   // The worker restarted, and asks for its own stream.
   const free = isHolder ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
-    returnStream(tx, free, worker, now, parent);
+    returnStream(deps.log, tx, free, worker, now, parent);
     return undefined;
   }
   const granted = leaseTo(free, holder, now);

@@ -56,7 +56,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     const report = {...NO_WORK, ...request.progress, activity: request.phase, work, epoch, drains};
     const heard = heardFrom(worker, {...report, claimed_at: hasRestarted ? null : claimed_at}, now);
     workerRecords.set(tx, heard);
-    if (charged && charged !== suspected) returnStream(tx, charged, undefined, now, parent);
+    if (charged && charged !== suspected) returnStream(deps.log, tx, charged, undefined, now, parent);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
     return ok({...verdict(request, heard, isHeld, run), lease_expires_at, heartbeat_s});
   });

@@ -36,7 +36,7 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
     const parent = isMachineFailed ? await runOfFailed(deps.log, tx, next) : undefined;
     if (next !== current) streamRecords.set(tx, next);
-    if (parent) setMachineFailed(tx, parent, next, now);
+    if (parent) setMachineFailed(deps.log, tx, parent, next, now);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
       // Another machine may succeed: this worker gets no work until it is replaced.
       const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;

@@ -46,7 +46,7 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       const suspect = suspectOf(worker, stream, lease_s, served);
       const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
       const parent = await runOfFailed(deps.log, tx, free);
-      returnStream(tx, free, {...worker, suspect}, now, parent);
+      returnStream(deps.log, tx, free, {...worker, suspect}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
       const {run, epoch} = stream;
       recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
@@ -93,7 +93,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         }
         // A silent worker of an ended run goes after the time to drain: its document keeps the run until it speaks.
         const suspect = suspectUntilHeard(worker, stream);
-        returnStream(tx, revokeLease(stream, now), {...worker, suspect}, now);
+        returnStream(deps.log, tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
       isRevoked = true;
     });

@@ -147,11 +147,11 @@ function endIncarnation(
   const next = free ?? charged;
   const changed = next === suspected ? undefined : next;
   if (changed) {
-    returnStream(tx, changed, undefined, now);
+    returnStream(deps.log, tx, changed, undefined, now);
     returned.set(`${changed.run}/${changed.stream}`, changed);
   }
   const failed = changed?.status === 'failed' ? changed : undefined;
-  if (death && isMachineDeath(death)) countMachineDeath(tx, shared, turn, death, failed, stored, now);
+  if (death && isMachineDeath(death)) countMachineDeath(deps, tx, shared, turn, death, failed, stored, now);
 }
 
 /** Returns the zone updated by the slot's change. Records an event if its request rate changed, or its creates of the hour are used up. */

@@ -36,9 +36,10 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
     const {failed_pings, failing_since_at} = await storeProofs(deps, heartbeats, 1);
     const areHeard = heartbeats.some(heartbeat_ms => heartbeat_ms > msOf(failing_since_at ?? iso(0)));
     const why = `Failed to ping worker-api, ${failed_pings} times in a row: ${(error as Error).message}`;
+    const failed = {signal: 'ping-failed'} as const;
     if (failed_pings >= MOST_FAILED_PINGS && areHeard)
-      deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`);
-    else deps.log('WARNING', `${why}. No silence counts until worker-api answers`);
+      deps.log('ERROR', `${why}. Workers reach it: let on-tick's service account invoke worker-api`, failed);
+    else deps.log('WARNING', `${why}. No silence counts until worker-api answers`, failed);
   }
   return servedRecord.read(deps.log, deps.store);
 }

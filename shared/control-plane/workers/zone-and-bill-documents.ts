@@ -178,7 +178,7 @@ export function countUnheard(
     const boots = afterUnheardBoot(document.boots, bundle, now);
     if (isStopped(boots, bundle) && !isStopped(document.boots, bundle)) {
       const text = `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; ${advice}`;
-      log('ERROR', text, {worker: worker.name});
+      log('ERROR', text, {worker: worker.name, signal: 'creates-stopped'});
       recordEvent(tx, {...about, text}, now);
     }
     return {...document, boots};
@@ -189,6 +189,7 @@ export function countUnheard(
 
 /** Counts a machine that died at work on a run, and its failed stream, if any. */
 export function countMachineDeath(
+  {log}: Deps,
   tx: Transaction,
   shared: Shared,
   {before, verdict}: Turn,
@@ -203,5 +204,5 @@ export function countMachineDeath(
   const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
   const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
   shared.runs.set(run.run, next);
-  recordPause(tx, run, next, now);
+  recordPause(log, tx, run, next, now);
 }

@@ -46,7 +46,7 @@ export async function markOrphans(
         const cost =
           usd === null ? 'at an unknown price' : `for $${(usd * count.orphans).toFixed(2)} an hour`;
         const text = `${count.orphans} of the ${count.nodes} nodes in ${zone.zone} have no document, ${cost}: the database was lost, or is older than the nodes. Run \`gleaner rebuild\`, which deletes these nodes and rebuilds the documents from the bucket; or restore the database. Otherwise the nodes are deleted after ${endOfWait(orphans)}`;
-        deps.log('ERROR', text, {zone: zone.zone});
+        deps.log('ERROR', text, {zone: zone.zone, signal: 'orphans'});
         recordEvent(tx, {kind: 'worker', text}, now);
       }
       return {...zone, orphans, updated_at: iso(now)};
@@ -61,7 +61,7 @@ export async function reportHeld(deps: Deps, zones: readonly Zone[], held: reado
   await forEachConcurrently([...names], async name => {
     const workers = byZone.get(name) ?? [];
     const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
-    if (workers.length > 0) deps.log('ERROR', text);
+    if (workers.length > 0) deps.log('ERROR', text, {zone: name, signal: 'silence-brake'});
     await changeZone(deps, name, (zone, tx, now) => {
       if (!zone.brake) return zone;
       const brake = withHeld(zone.brake, workers);

@@ -1,0 +1,93 @@
+/** Signals of log entries, which the alerts of a deployment count. */
+import assert from 'node:assert/strict';
+import {SIGNALS} from '../../shared/control-plane/state/log.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aFleet, silence, wait} from '../support/fleet.ts';
+import {aStoringFleet} from '../support/lost-store.ts';
+import {aPricedRun, USD_PER_MINUTE} from '../support/priced-run.ts';
+import {someLines} from '../support/shard-plan.ts';
+
+type Signal = (typeof SIGNALS)[number];
+
+const signalsOf = ({logs}: World) => new Set(logs.flatMap(({signal}) => signal ?? []));
+
+/** A world after each fault. */
+const WORLDS: Record<Signal, () => Promise<World>> = {
+  'budget-spent': async () => {
+    const world = await aPricedRun({budget_usd: 6 * USD_PER_MINUTE});
+    await world.untilAsleep(20);
+    return world;
+  },
+  'creates-stopped': async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '10'});
+    world.isStillborn = () => true;
+    for (let index = 0; index < 10; index++) world.drop('my-run', index, someLines(4, `s${index}`));
+    await wait(world, 50);
+    return world;
+  },
+  orphans: async () => {
+    const world = await aStoringFleet(20);
+    await world.wipe();
+    await world.tick();
+    return world;
+  },
+  'ping-failed': async () => {
+    const world = await aFleet(1);
+    world.isPingRefused = true;
+    await wait(world, 1);
+    return world;
+  },
+  'run-failed': async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a'});
+    world.drop('my-run', 0, someLines(20));
+    for (let minute = 0; minute < 40 && !signalsOf(world).has('run-failed'); minute++) {
+      for (const agent of world.agents.values())
+        agent.failure = {kind: 'stream', reason: 'line 3 is too odd'};
+      await world.minute(1);
+    }
+    return world;
+  },
+  'run-paused': async () => {
+    const world = await aFleet(10);
+    for (let minute = 0; minute < 60 && !signalsOf(world).has('run-paused'); minute++) {
+      silence(world, name => world.agent(name).state === 'working');
+      await world.minute(1);
+    }
+    return world;
+  },
+  'silence-brake': async () => {
+    const world = await aFleet(10);
+    silence(world);
+    world.isStillborn = () => true;
+    await wait(world, 4);
+    return world;
+  },
+  'tick-completed': async () => {
+    const world = new World();
+    await world.tick();
+    return world;
+  },
+};
+
+describe('the signal', () => {
+  for (const signal of SIGNALS)
+    it(`${signal} is in the log after its cause`, async () => {
+      const found = signalsOf(await WORLDS[signal]());
+      assert.ok(found.has(signal), [...found].join());
+    }).timeout(20_000);
+
+  it('tick-completed is not in the log after a tick that failed', async () => {
+    const world = new World();
+    world.deps.tpus.list = async () => {
+      throw new Error('no answer');
+    };
+    await assert.rejects(world.tick());
+    assert.ok(!signalsOf(world).has('tick-completed'));
+  });
+
+  it('of a fault is not in the log of a run that goes well', async () => {
+    const world = await aFleet(2);
+    await wait(world, 3);
+    assert.deepEqual([...signalsOf(world)], ['tick-completed']);
+  });
+});
