@@ -2,12 +2,6 @@ locals {
   hf_token = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
 }
 
-# The key exists in memory while Terraform runs. The state holds no part of it.
-ephemeral "random_password" "ticket_key" {
-  length  = 64
-  special = false
-}
-
 resource "google_secret_manager_secret" "ticket_key" {
   secret_id  = "${var.name}-ticket-key"
   depends_on = [google_project_service.service]
@@ -17,10 +11,11 @@ resource "google_secret_manager_secret" "ticket_key" {
   }
 }
 
-# Terraform writes the key once. A new value of `secret_data_wo_version` writes a new key, and ends the tickets of living nodes.
+# Write-only: the state holds no part of the key. Terraform writes the key of the first apply, and ignores later keys.
+# A new value of `secret_data_wo_version` writes a new key, and ends the tickets of living nodes.
 resource "google_secret_manager_secret_version" "ticket_key" {
   secret                 = google_secret_manager_secret.ticket_key.id
-  secret_data_wo         = ephemeral.random_password.ticket_key.result
+  secret_data_wo         = var.ticket_key
   secret_data_wo_version = "1"
 }
 

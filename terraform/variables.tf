@@ -180,3 +180,14 @@ variable "artifacts" {
     error_message = "artifacts must name files in dist/ with their sha256: run `npm run build`, then pass -var-file=../dist/artifacts.auto.tfvars.json."
   }
 }
+
+variable "ticket_key" {
+  description = "Random key of the tickets of workers, such as `openssl rand -hex 32` prints. Only the key of the first apply counts."
+  type        = string
+  sensitive   = true
+
+  validation {
+    condition     = can(regex("^[0-9A-Za-z]{32,256}$", var.ticket_key))
+    error_message = "ticket_key must have 32 or more letters and digits: export TF_VAR_ticket_key=$(openssl rand -hex 32)"
+  }
+}

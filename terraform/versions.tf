@@ -6,11 +6,6 @@ terraform {
       source  = "hashicorp/google"
       version = "7.45.0"
     }
-    # Makes the ticket key, which never reaches the state.
-    random = {
-      source  = "hashicorp/random"
-      version = "3.7.1"
-    }
   }
 
   # `terraform init -backend-config=bucket=STATE_BUCKET -backend-config=prefix=gleaner` completes it.

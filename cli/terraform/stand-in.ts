@@ -1,8 +1,7 @@
 /**
- * A stand-in for the providers of `terraform/`, for a machine that cannot install them. The stand-in serves their schemas over Terraform's
- * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real providers.
+ * A stand-in for the provider of `terraform/`, for a machine that cannot install it. The stand-in serves its schema over Terraform's
+ * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real provider.
  */
-import {randomBytes} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
@@ -22,7 +21,7 @@ type Flag = 'required' | 'optional' | 'computed' | 'sensitive' | 'write_only';
 type Nested = Block & {nesting: keyof typeof NESTING; min_items?: number; max_items?: number};
 type Block = {attributes?: Record<string, Attribute>; blocks?: Record<string, Nested>};
 type Kinds = Record<string, Block & {version?: number}>;
-type Provider = {provider: Block; resources?: Kinds; data_sources?: Kinds; ephemeral_resources?: Kinds};
+type Provider = {provider: Block; resources?: Kinds; data_sources?: Kinds};
 
 /** The parts of the schemas that `terraform/` uses, by the address of the provider. */
 type Schemas = Record<string, Provider>;
@@ -73,46 +72,27 @@ function pluginService() {
   return ((loaded.tfplugin6 as GrpcObject).Provider as ServiceClientConstructor).service;
 }
 
-type Opened = {type_name: string; config: {msgpack: Buffer}};
-type Answer = (call: {request: Opened}, reply: (error: Error | null, value: object) => void) => void;
+type Answer = (call: unknown, reply: (error: Error | null, value: object) => void) => void;
 
 function answers(provider: Provider): UntypedServiceImplementation {
   const schema = {
     provider: schemaOf(provider.provider),
     resource_schemas: schemasOf(provider.resources),
     data_source_schemas: schemasOf(provider.data_sources),
-    ephemeral_resource_schemas: schemasOf(provider.ephemeral_resources),
     server_capabilities: {get_provider_schema_optional: false},
   };
   const always =
     (value: object): Answer =>
     (_call, reply) =>
       reply(null, value);
-  const open: Answer = ({request: {type_name, config}}, reply) =>
-    reply(null, {result: {msgpack: filled(config.msgpack, provider.ephemeral_resources?.[type_name] ?? {})}});
   return {
     GetProviderSchema: always(schema),
     ValidateProviderConfig: always({}),
     ValidateResourceConfig: always({}),
     ValidateDataResourceConfig: always({}),
-    ValidateEphemeralResourceConfig: always({}),
     ConfigureProvider: always({}),
-    OpenEphemeralResource: open,
-    CloseEphemeralResource: always({}),
     StopProvider: always({}),
   };
-}
-
-/** The configuration in MessagePack, with random text in place of the null of each computed attribute. */
-function filled(config: Buffer, {attributes = {}}: Block): Buffer {
-  const computed = Object.entries(attributes).filter(([, attribute]) => attribute.computed);
-  return computed.reduce((packed, [name]) => {
-    const key = Buffer.from([0xa0 + name.length, ...Buffer.from(name)]);
-    const at = packed.indexOf(Buffer.concat([key, Buffer.from([0xc0])])) + key.length;
-    const text = Buffer.from(randomBytes(32).toString('hex'));
-    const value = Buffer.concat([Buffer.from([0xd9, text.length]), text]);
-    return Buffer.concat([packed.subarray(0, at), value, packed.subarray(at + 1)]);
-  }, config);
 }
 
 function schemasOf(kinds: Kinds = {}) {

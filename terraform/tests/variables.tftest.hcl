@@ -7,6 +7,7 @@ variables {
   region         = "us-central1"
   zones          = ["us-central1-a"]
   max_budget_usd = 100
+  ticket_key     = "00000000000000000000000000000000"
   artifacts = {
     functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
     bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
@@ -181,5 +182,13 @@ run "zones_on_another_continent_than_the_bucket" {
   expect_failures = [check.zones_are_near_the_bucket]
   variables {
     zones = ["europe-west4-b"]
+  }
+}
+
+run "a_short_ticket_key" {
+  command         = plan
+  expect_failures = [var.ticket_key]
+  variables {
+    ticket_key = "secret"
   }
 }

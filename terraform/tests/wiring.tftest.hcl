@@ -7,6 +7,7 @@ variables {
   region         = "us-central1"
   zones          = ["us-central1-a", "us-central1-ai1a", "us-east5-b"]
   max_budget_usd = 100
+  ticket_key     = "00000000000000000000000000000000"
   artifacts = {
     functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
     bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }

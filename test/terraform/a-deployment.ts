@@ -8,6 +8,7 @@ const VARIABLES: Variables = {
   region: 'us-central1',
   zones: ['us-central1-a', 'us-east5-b'],
   max_budget_usd: 100,
+  ticket_key: '0'.repeat(32),
   alert_email: 'someone@example.com',
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
   artifacts: {
