@@ -73,6 +73,16 @@ program
   .action(async options => (await import('./build/build.ts')).build(options));
 
 program
+  .command('deploy')
+  .description('build, plan, ask, and deploy to Google Cloud with Terraform; `terraform apply` works as well')
+  .argument('[settings]', 'JSON file of variables of terraform/ (default: gleaner.tfvars.json)')
+  .option('--plan', 'change nothing: print the resources, and the most that an hour can cost')
+  .option('--yes', 'apply without a question')
+  .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
+  .addOption(json())
+  .action(async (settings, options) => (await import('./deploy/deploy.ts')).deploy(settings, options));
+
+program
   .command('status')
   .description('show every run, or one run with its streams, workers and latest events')
   .argument('[run]', 'run id', runId)

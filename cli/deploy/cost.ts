@@ -1,0 +1,74 @@
+/** The most that a deployment can cost an hour, from the settings that its functions get. */
+
+import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
+import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {dollarText} from '../output.ts';
+import type {Resource} from '../terraform/mocked-apply.ts';
+
+/** Dollars, us-central1, from memory on 2026-11-23: Cloud Run in its first tier, and Cloud NAT. */
+const VCPU_HOUR = 0.000024 * 3600;
+const GIB_HOUR = 0.0000025 * 3600;
+/** Of one gateway, which serves 32 nodes or more. */
+const NAT_HOUR = 0.044;
+
+export type MostAnHour = {
+  /** Null for an accelerator without a list price. */
+  tpus_usd: number | null;
+  functions_usd: number;
+  nat_usd: number;
+  max_workers: number;
+  accelerator: string;
+  dearest_zone: string;
+};
+
+type ServiceConfig = {
+  available_memory: string;
+  available_cpu: string;
+  max_instance_count: number;
+  environment_variables: Record<string, string>;
+};
+
+/** Every TPU that the ceilings allow in the dearest of the zones, and every instance of every function busy. */
+export function mostAnHour(resources: readonly Resource[]): MostAnHour {
+  const services = resources
+    .filter(({type}) => type === 'google_cloudfunctions2_function')
+    .flatMap(({values}) => values.service_config as ServiceConfig[]);
+  const environment = services[0]?.environment_variables ?? {};
+  const zones = (environment.GLEANER_ALLOWED_ZONES ?? '').split(',');
+  const accelerator = environment.GLEANER_ACCELERATOR ?? '';
+  const max_workers = Number(environment.GLEANER_MAX_WORKERS);
+  const spot = environment.GLEANER_SPOT !== 'false';
+  const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot, zone})}));
+  const dearest = priced.reduce((most, next) => ((next.usd ?? 0) > (most.usd ?? 0) ? next : most));
+  const hourly = services.map(service => {
+    const busy = Number(service.available_cpu) * VCPU_HOUR + gibOf(service.available_memory) * GIB_HOUR;
+    return service.max_instance_count * busy;
+  });
+  const gateways = resources.filter(({type}) => type === 'google_compute_router_nat').length;
+  return {
+    tpus_usd: dearest.usd === null ? null : max_workers * dearest.usd,
+    functions_usd: hourly.reduce((sum, usd) => sum + usd, 0),
+    nat_usd: gateways * NAT_HOUR,
+    ...{max_workers, accelerator, dearest_zone: dearest.zone},
+  };
+}
+
+/** Size such as `512Mi` or `1Gi`. */
+function gibOf(memory: string): number {
+  const [, size = '0', unit] = /^(\d+)(Mi|Gi)$/.exec(memory) ?? [];
+  return unit === 'Gi' ? Number(size) : Number(size) / 1024;
+}
+
+export function costLines(most: MostAnHour, max_budget_usd: unknown): string[] {
+  const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
+  const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
+  const total =
+    tpus_usd === null ? 'unknown: set prices/chips' : dollarText(tpus_usd + functions_usd + nat_usd);
+  return [
+    `Most that an hour can cost: ${total}`,
+    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}`,
+    `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
+    `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
+    `TPUs stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage and network between regions come on top.`,
+  ];
+}

@@ -1,0 +1,128 @@
+import {existsSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
+import {join, resolve} from 'node:path';
+import {createInterface} from 'node:readline/promises';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
+import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {CliError} from '../errors.ts';
+import {print, quoted, say} from '../output.ts';
+import type {Resource} from '../terraform/mocked-apply.ts';
+import {isTooEarly} from './advice.ts';
+import {costLines, mostAnHour} from './cost.ts';
+import {mockedResources, resourcesOf, whyMocked} from './plan.ts';
+import {EXAMPLE, readSettings, SETTINGS_FILE, type Settings} from './settings.ts';
+import {StepFailed, Terraform} from './terraform.ts';
+
+/** Google creates service agents and spreads new roles within some minutes. */
+const REPEAT_AFTER_MS = 60_000;
+
+export type DeployOptions = {
+  plan?: boolean;
+  yes?: boolean;
+  json?: boolean;
+  stateBucket?: string;
+};
+
+/** Builds the artefacts, plans, asks and applies. Keeps no state of its own: plain Terraform can take over at any step. */
+export async function deploy(file: string | undefined, options: DeployOptions): Promise<void> {
+  const isExample = file === undefined && options.plan === true && !existsSync(SETTINGS_FILE);
+  const path = isExample ? EXAMPLE : resolve(file ?? SETTINGS_FILE);
+  const settings = await readSettings(path);
+  if (isExample)
+    say(`There is no ${SETTINGS_FILE}: the plan has the settings of terraform/example.tfvars.json`);
+  if (!options.plan && !options.yes && !process.stdin.isTTY)
+    throw new CliError(
+      'A deployment without a terminal needs --yes: `gleaner deploy --plan` shows what it makes',
+    );
+  say('Building the functions and the worker bundle');
+  await buildArtifacts();
+
+  const {project, name = DEFAULT_DEPLOYMENT} = settings;
+  const bucket = options.stateBucket ?? `${project}-gleaner-terraform`;
+  const terraform = new Terraform();
+  const saved = join(DIST, `${name}.tfplan`);
+  const plan = async () => {
+    await terraform.plan(saved, [path, join(DIST, VARIABLES_FILE)]);
+    return resourcesOf(await terraform.show(saved));
+  };
+  try {
+    let resources: Resource[];
+    try {
+      say(`Reading the state in gs://${bucket}`);
+      await terraform.init(bucket, name);
+      resources = await plan();
+    } catch (error) {
+      const why = options.plan ? whyMocked(error) : undefined;
+      if (why === undefined) throw withCommand(error, bucket, settings);
+      say(`This plan is mocked, because ${why}. It shows a first deployment; a real plan also asks Google.`);
+      report(await mockedResources(settings), settings, {...options, mocked: true});
+      return;
+    }
+    report(resources, settings, {...options, mocked: false});
+    if (options.plan) return;
+    if (!options.yes) await confirm(`Apply this plan to the project ${project}?`);
+    await terraform.apply(saved).catch(async error => {
+      if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
+      say('A service agent of Google is not ready yet. Waiting a minute before one repeat');
+      await sleep(REPEAT_AFTER_MS);
+      await plan();
+      await terraform.apply(saved);
+    });
+  } finally {
+    // A plan contains the key of the tickets.
+    await rm(saved, {force: true});
+  }
+  const outputs = await terraform.outputs();
+  say(`${name} is deployed to ${project}.`);
+  print(options.json, {deployed: name, project, outputs}, nextLines(outputs));
+}
+
+type Reported = {json?: boolean; plan?: boolean; mocked: boolean};
+
+/** Prints the resources and the costs: as the result of `--plan`, otherwise beside the questions of a deployment. */
+function report(resources: Resource[], settings: Settings, {json, plan, mocked}: Reported): void {
+  const most = mostAnHour(resources);
+  const lines = [
+    ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
+    `${resources.length} resources in the project ${settings.project}`,
+    '',
+    ...costLines(most, settings.max_budget_usd),
+  ];
+  if (!plan) {
+    lines.forEach(say);
+    return;
+  }
+  const addresses = resources.map(({address}) => address);
+  print(json, {mocked, project: settings.project, resources: addresses, most_an_hour: most}, lines);
+}
+
+function countsOf(resources: Resource[]): [type: string, count: number][] {
+  const counts = new Map<string, number>();
+  for (const {type} of resources) counts.set(type, (counts.get(type) ?? 0) + 1);
+  return [...counts].sort();
+}
+
+/** Adds the command that makes the bucket of the state, which Terraform cannot make for itself. */
+function withCommand(error: unknown, bucket: string, {project, region}: Settings): unknown {
+  if (!(error instanceof StepFailed && /bucket.{0,40}(doesn't|does not) exist/i.test(error.output)))
+    return error;
+  const command = `gcloud storage buckets create gs://${quoted(bucket)} --project=${quoted(project)} --location=${quoted(String(region))} --uniform-bucket-level-access --public-access-prevention`;
+  return new CliError(
+    `There is no bucket ${bucket} for the state of Terraform. Make it with:\n  ${command}`,
+    {
+      cause: error,
+    },
+  );
+}
+
+async function confirm(question: string): Promise<void> {
+  const terminal = createInterface({input: process.stdin, output: process.stderr});
+  const answer = await terminal.question(`${question} [y/N] `);
+  terminal.close();
+  if (!/^y(es)?$/i.test(answer.trim())) throw new CliError('Nothing was applied');
+}
+
+function nextLines({next_commands}: Record<string, unknown>): string[] {
+  return Object.values((next_commands ?? {}) as Record<string, string>);
+}
