@@ -83,9 +83,28 @@ export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
 }
 
+export function isForbidden(error: unknown): boolean {
+  return codeOf(error) === PERMISSION_DENIED;
+}
+
 /** Cloud Storage: the same call may succeed later. These are 408, 429, 500 to 504 except 501, and broken connections. */
 export function isRetryable(error: unknown): boolean {
   return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
+}
+
+const NO_CREDENTIALS = /invalid_(grant|rapt)|default credentials|token has been expired or revoked/i;
+
+/** The end of a message about Cloud Storage: what to do. Empty where the reason alone says it. */
+export function storageAdvice(error: unknown, bucket: string): string {
+  const message = messageOf(error);
+  if (/local cloud/.test(message)) return '';
+  if (isBucketMissing(error)) return `; create the bucket ${bucket}, or correct GLEANER_BUCKET`;
+  if (codeOf(error) === UNAUTHENTICATED || NO_CREDENTIALS.test(message))
+    return '; renew the credentials: gcloud auth application-default login';
+  if (isForbidden(error) && /billing/i.test(message)) return '; enable billing for the project of the bucket';
+  if (isForbidden(error))
+    return `; grant the account this permission on ${bucket}, or set GLEANER_BUCKET to a bucket of this project`;
+  return isRetryable(error) ? '; try again later' : '';
 }
 
 export function isAlreadyExists(error: unknown): boolean {

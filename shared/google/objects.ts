@@ -8,7 +8,14 @@ import type {
 } from '@google-cloud/storage';
 import {ObjectTooLarge} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
-import {isBucketMissing, isNotFound, isPreconditionFailed, reasonOf} from './errors.ts';
+import {
+  isBucketMissing,
+  isForbidden,
+  isNotFound,
+  isPreconditionFailed,
+  reasonOf,
+  storageAdvice,
+} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {readContent} from './read-content.ts';
 import {type RetryPolicy, STORAGE_RETRIES, within, withRetries} from './retry.ts';
@@ -107,7 +114,14 @@ class StorageObjects implements Objects {
 
   /** A call with a lost answer is repeated, so 'exists' may mean the object of this very call. */
   async create(name: string, bytes: Uint8Array, options: Written = {}): Promise<'created' | 'exists'> {
-    return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
+    try {
+      return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
+    } catch (error) {
+      // An account without the right to delete may get 403 for an existing object, in place of 412.
+      const isDenied = isForbidden((error as Error).cause);
+      if (isDenied && (await this.head(name).catch(() => undefined))) return 'exists';
+      throw error;
+    }
   }
 
   /** A call with a lost answer is repeated, so 'changed' may mean the bytes of this very call. */
@@ -166,7 +180,8 @@ class StorageObjects implements Objects {
   }
 
   #failure(verb: string, name: string, cause: unknown): Error {
-    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}`, {cause});
+    const advice = storageAdvice(cause, this.bucket);
+    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}${advice}`, {cause});
   }
 }
 

@@ -9,6 +9,7 @@ import {
   isRetryable,
   isTransient,
   reasonOf,
+  storageAdvice,
   tpuError,
   tpuFailure,
 } from '../../shared/google/errors.ts';
@@ -192,4 +193,48 @@ describe("Google's errors", () => {
     for (const code of [400, 401, 403, 404, 409, 412, 416, 501, 'ENOENT'])
       assert.ok(!isRetryable(error(code)), String(code));
   });
+
+  const ADVICE: {name: string; error: Error; advice: string}[] = [
+    {
+      name: 'a missing bucket',
+      error: error(404, 'The specified bucket does not exist.'),
+      advice: '; create the bucket b, or correct GLEANER_BUCKET',
+    },
+    {
+      name: 'a refused token',
+      error: error(401, 'Invalid Credentials'),
+      advice: '; renew the credentials: gcloud auth application-default login',
+    },
+    {
+      name: 'expired credentials of a person',
+      error: error('400', 'invalid_grant: reauth related error (invalid_rapt)'),
+      advice: '; renew the credentials: gcloud auth application-default login',
+    },
+    {
+      name: 'absent credentials',
+      error: new Error('Could not load the default credentials. Browse to https://cloud.google.com/docs'),
+      advice: '; renew the credentials: gcloud auth application-default login',
+    },
+    {
+      name: 'a missing permission, or a bucket of another project',
+      error: error(403, "Permission 'storage.objects.get' denied on resource (or it may not exist)."),
+      advice: '; grant the account this permission on b, or set GLEANER_BUCKET to a bucket of this project',
+    },
+    {
+      name: 'a project without billing',
+      error: error(403, 'The billing account for the owning project is disabled in state absent'),
+      advice: '; enable billing for the project of the bucket',
+    },
+    {name: 'an outage', error: error(503), advice: '; try again later'},
+    {name: 'a bad request', error: error(400, 'Invalid argument'), advice: ''},
+    {
+      name: 'a missing token of the local cloud',
+      error: error(401, 'Refused a request without the token of the local cloud: run `eval …`'),
+      advice: '',
+    },
+  ];
+  for (const {name, error, advice} of ADVICE)
+    it(`the advice for ${name} of Cloud Storage is "${advice}"`, () => {
+      assert.equal(storageAdvice(error, 'b'), advice);
+    });
 });

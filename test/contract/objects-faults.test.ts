@@ -94,7 +94,7 @@ describe('Objects: faults of Cloud Storage', () => {
     await direct.create(name, CONTENT);
     proxy.breakNext('download', Array(STORAGE_RETRIES.attempts).fill('return-corrupted-data'));
     const message =
-      /^Failed to read gs:.*: its bytes differ from its checksum, after 5 attempts in [\d.]+ s$/;
+      /^Failed to read gs:.*: its bytes differ from its checksum, after 5 attempts in [\d.]+ s; try again later$/;
     await assert.rejects(impatient().read(name, {max_bytes}), {message});
   });
 
@@ -102,7 +102,7 @@ describe('Objects: faults of Cloud Storage', () => {
     await direct.create(name, CONTENT);
     proxy.breakNext('download', Array(STORAGE_RETRIES.attempts).fill('return-503'));
     const message = new RegExp(
-      `^Failed to read gs://gleaner-local/${name}: A fault of the test: 503, after 5 attempts in [\\d.]+ s$`,
+      `^Failed to read gs://gleaner-local/${name}: A fault of the test: 503, after 5 attempts in [\\d.]+ s; try again later$`,
     );
     await assert.rejects(impatient().read(name, {max_bytes}), {message});
   });
@@ -137,6 +137,27 @@ describe('Objects: faults of Cloud Storage', () => {
       impatient({silence_ms: 200, attempts: 2}).create(name, bytes('x')),
       /no answer came within 0.\d+ s, after 2 attempts/,
     );
+  });
+
+  it('create answers "exists" where Cloud Storage denies the repeated create of an existing object', async () => {
+    proxy.breakNext('insert', ['return-503-after-commit', 'return-403']);
+    assert.equal(await impatient().create(name, bytes('x')), 'exists');
+    assert.equal(text(await direct.read(name, {max_bytes: 1})), 'x');
+  });
+
+  it('create of a new object without the permission fails with advice', async () => {
+    proxy.breakNext('insert', ['return-403']);
+    await assert.rejects(impatient().create(name, bytes('x')), {
+      message: `Failed to create gs://gleaner-local/${name}: A fault of the test: 403; grant the account this permission on gleaner-local, or set GLEANER_BUCKET to a bucket of this project`,
+    });
+    assert.equal(await direct.head(name), undefined);
+  });
+
+  it('replace of an object without the permission fails', async () => {
+    await direct.create(name, bytes('x'));
+    const {generation = ''} = (await direct.head(name)) ?? {};
+    proxy.breakNext('insert', ['return-403']);
+    await assert.rejects(impatient().replace(name, generation, bytes('y')), /403; grant the account/);
   });
 
   it('a wait is at least half of its longest, which doubles up to the limit', () => {
