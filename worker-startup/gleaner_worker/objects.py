@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from .failures import Damaged, Failure, Unreachable
 from .upload_content import CheckedContent, Content
 
 GIVE_UP_AFTER_S = 600.0
+FIRST_WAIT_S = 0.25
 # The network seldom damages a download. A stored object that is damaged arrives damaged every time.
 _DOWNLOADS_OF_DAMAGED = 3
 _TIMEOUT_S = (10, 60)
@@ -161,7 +163,7 @@ class Bucket:
         GIVE_UP_AFTER_S, and Failure("infrastructure") for every other error.
         """
         give_up = time.monotonic() + GIVE_UP_AFTER_S
-        wait_s = 0.25
+        wait_s = FIRST_WAIT_S
         damaged = 0
         while True:
             self.check()
@@ -187,7 +189,8 @@ class Bucket:
                         "infrastructure",
                         f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
                     ) from error
-            self._wait(wait_s)
+            # Workers that fail together try again at different times.
+            self._wait(wait_s * random.uniform(0.5, 1))
             wait_s = min(wait_s * 2, 15.0)
 
     def _wait(self, seconds: float) -> None:
