@@ -23,6 +23,7 @@ export function composeDeps(config: Config): Deps {
     tpus: openTpus({
       ...{project, token, endpoint: endpoints.tpu},
       service_account: config.worker_service_account,
+      network: config.network,
     }),
     ping: pingOf(config),
     now: Date.now,

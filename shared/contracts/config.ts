@@ -33,6 +33,11 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     bundle: v.GLEANER_BUNDLE,
     default_model: v.GLEANER_DEFAULT_MODEL,
     worker_service_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
+    network: {
+      ...(v.GLEANER_NETWORK ? {network: v.GLEANER_NETWORK} : {}),
+      ...(v.GLEANER_SUBNETWORK ? {subnetwork: v.GLEANER_SUBNETWORK} : {}),
+      external_ips: v.GLEANER_EXTERNAL_IPS === 'true',
+    },
     /** Metadata of every node, beside the identity of its worker. */
     worker_metadata: {
       ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),

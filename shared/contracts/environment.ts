@@ -20,6 +20,11 @@ export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
 
 const listOf = (text: string) => text.split(',').map(each => each.trim());
 
+/** A name, or a path such as `projects/P/global/networks/N` for a network of another project. */
+const NETWORK = /^(projects\/[a-z0-9.:-]{1,63}\/global\/networks\/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/;
+const SUBNETWORK =
+  /^(projects\/[a-z0-9.:-]{1,63}\/regions\/[a-z0-9-]{1,63}\/subnetworks\/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/;
+
 /** `hub`, `hub:ORG/`, `hub:ORG/NAME`, `gs://`, `gs://BUCKET/PREFIX/`, `gs://BUCKET/FOLDER`, `folder`. */
 const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-]*\/.*|folder)$/;
 
@@ -61,6 +66,11 @@ const variables = z.object({
     .string()
     .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
     .optional(),
+  /** Network of the nodes; by default the project's network `default`. A name of a subnetwork holds in every region. */
+  GLEANER_NETWORK: z.string().regex(NETWORK, 'the name of a network, or its path').optional(),
+  GLEANER_SUBNETWORK: z.string().regex(SUBNETWORK, 'the name of a subnetwork, or its path').optional(),
+  /** Without external addresses the subnetwork needs Private Google Access, and Cloud NAT for Python packages and the hub. */
+  GLEANER_EXTERNAL_IPS: z.enum(['true', 'false']).default('false'),
   /** Addresses of the two APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),

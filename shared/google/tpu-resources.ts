@@ -9,15 +9,23 @@ export const UNSPECIFIED = 'STATE_UNSPECIFIED';
 
 export type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
 
-export function nodeFor(request: TpuRequest, service_account: string | undefined) {
+/** Settings of the deployment for every node. */
+export type NodeSettings = {
+  /** Service account of the nodes; by default that of Compute Engine. */
+  service_account?: string | undefined;
+  /** Names or paths of a network and its subnetwork; by default those that are called `default`. */
+  network?: {network?: string; subnetwork?: string; external_ips: boolean};
+};
+
+export function nodeFor(request: TpuRequest, {service_account, network}: NodeSettings) {
   const {accelerator, runtime_version, labels, metadata} = request;
+  const {external_ips = false, ...names} = network ?? {};
   return {
     acceleratorType: accelerator,
     runtimeVersion: runtime_version,
     labels,
     metadata,
-    // By default a node has no external IP address: it reaches no packages and, without Private Google Access, no bucket.
-    networkConfig: {enableExternalIps: true},
+    networkConfig: {...names, enableExternalIps: external_ips},
     ...(service_account ? {serviceAccount: {email: service_account, scope: [SCOPE]}} : {}),
   };
 }

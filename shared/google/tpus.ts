@@ -9,7 +9,7 @@ import {clientOptionsFor} from './endpoint.ts';
 import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {readAll, readOne} from './tpu-reads.ts';
-import {joined, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
+import {joined, type NodeSettings, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
 
 const CALL = {timeout: 20_000, maxRetries: 0};
 /** The answer to a create shows no stock-out. The operation that creates the node does, often within a second. */
@@ -23,11 +23,9 @@ type Options = {
   endpoint?: string | undefined;
   /** Token that authorises calls to `endpoint`. */
   token?: string | undefined;
-  /** Service account of the nodes; by default that of Compute Engine. */
-  service_account?: string | undefined;
-};
+} & NodeSettings;
 
-export function openTpus({project, endpoint, token, service_account}: Options): Tpus {
+export function openTpus({project, endpoint, token, ...settings}: Options): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
     const {v2, protos} = (await import('@google-cloud/tpu')).default;
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
@@ -80,7 +78,7 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
       const opened = await open();
       const {name, zone} = request;
       try {
-        await (request.queue ? queueNode : createNode)(opened.client, parent(zone), request, service_account);
+        await (request.queue ? queueNode : createNode)(opened.client, parent(zone), request, settings);
         return 'started';
       } catch (error) {
         // Over REST, ALREADY_EXISTS arrives as 409, which this client turns into ABORTED.
@@ -110,25 +108,20 @@ export function openTpus({project, endpoint, token, service_account}: Options): 
   };
 }
 
-type Making = (
-  client: Client,
-  parent: string,
-  request: TpuRequest,
-  service_account: string | undefined,
-) => Promise<void>;
+type Making = (client: Client, parent: string, request: TpuRequest, settings: NodeSettings) => Promise<void>;
 
-const createNode: Making = async (client, parent, request, service_account) => {
+const createNode: Making = async (client, parent, request, settings) => {
   const {spot} = request;
-  const node = {...nodeFor(request, service_account), ...(spot ? {schedulingConfig: {spot: true}} : {})};
+  const node = {...nodeFor(request, settings), ...(spot ? {schedulingConfig: {spot: true}} : {})};
   const [operation] = await client.createNode({parent, nodeId: request.name, node}, CALL);
   await failFast(client, operation.name ?? '');
 };
 
-const queueNode: Making = async (client, parent, request, service_account) => {
+const queueNode: Making = async (client, parent, request, settings) => {
   const {name, spot, queue} = request;
   if (!queue) return;
   const queuedResource = {
-    tpu: {nodeSpec: [{parent, nodeId: name, node: nodeFor(request, service_account)}]},
+    tpu: {nodeSpec: [{parent, nodeId: name, node: nodeFor(request, settings)}]},
     ...(spot ? {spot: {}} : {}),
     queueingPolicy: {validUntilTime: {seconds: Math.ceil(Date.parse(queue.valid_until_at) / 1000)}},
   };

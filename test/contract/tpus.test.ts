@@ -16,10 +16,11 @@ describe('Tpus: nodes of Cloud TPU', () => {
     tpus = client();
   });
 
-  it('a node has every property of its request', async () => {
+  it('a node has every property of its request and of the settings', async () => {
     const {project, url, token} = cloud();
     const service_account = 'worker@p.iam.gserviceaccount.com';
-    await openTpus({project, endpoint: url, token, service_account}).create(aRequest());
+    const network = {network: 'workers', subnetwork: 'workers-subnet', external_ips: true};
+    await openTpus({project, endpoint: url, token, service_account, network}).create(aRequest());
     await tpus.create(aRequest({name: 'tpu-us-central1-a-1', spot: false}));
     const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const spot = (await (await fetch(`${nodes}/tpu-us-central1-a-0`)).json()) as Record<string, unknown>;
@@ -27,29 +28,38 @@ describe('Tpus: nodes of Cloud TPU', () => {
     assert.equal(spot.runtimeVersion, 'v2-alpha-tpuv5-lite');
     assert.deepEqual(spot.metadata, aRequest().metadata);
     assert.deepEqual(spot.schedulingConfig, {spot: true});
-    assert.equal((spot.networkConfig as Record<string, unknown>).enableExternalIps, true);
+    const {external_ips: enableExternalIps, ...names} = network;
+    assert.deepEqual(spot.networkConfig, {...names, enableExternalIps});
     assert.equal((spot.serviceAccount as Record<string, unknown>).email, service_account);
     const onDemand = (await (await fetch(`${nodes}/tpu-us-central1-a-1`)).json()) as Record<string, unknown>;
     assert.notDeepEqual(onDemand.schedulingConfig, {spot: true});
+    assert.notEqual((onDemand.networkConfig as Record<string, unknown>).enableExternalIps, true);
   });
 
-  it('a node has the service account of the configuration', async () => {
+  it('a node has the service account and the network of the configuration', async () => {
     const {project, url, token} = cloud();
     const account = 'worker@p.iam.gserviceaccount.com';
     const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const set = {GLEANER_PROJECT: project, GLEANER_TPU_ENDPOINT: url, GLEANER_LOCAL_TOKEN: token};
     const names = {
-      'tpu-us-central1-a-0': {GLEANER_WORKER_SERVICE_ACCOUNT: account},
+      'tpu-us-central1-a-0': {GLEANER_WORKER_SERVICE_ACCOUNT: account, GLEANER_SUBNETWORK: 'workers'},
       'tpu-us-central1-a-1': {},
     };
     const accounts: unknown[] = [];
+    const subnetworks: unknown[] = [];
     for (const [name, who] of Object.entries(names)) {
       await composeDeps(aConfig({...set, ...who})).tpus.create(aRequest({name}));
-      const node = (await (await fetch(`${nodes}/${name}`)).json()) as {serviceAccount?: {email?: string}};
+      const node = (await (await fetch(`${nodes}/${name}`)).json()) as {
+        serviceAccount?: {email?: string};
+        networkConfig: {subnetwork?: string};
+      };
       accounts.push(node.serviceAccount?.email);
+      subnetworks.push(node.networkConfig.subnetwork);
     }
     assert.equal(accounts[0], account);
     assert.notEqual(accounts[1], account);
+    assert.equal(subnetworks[0], 'workers');
+    assert.notEqual(subnetworks[1], 'workers');
   });
 
   it('a preempted node stays in the list as PREEMPTED', async () => {

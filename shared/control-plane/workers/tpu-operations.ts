@@ -131,6 +131,9 @@ async function refuse(
   recordAttempt(tx, worker, {worker: refused, death}, now);
 }
 
+/** IAM alone opens a shell on a node, and no key in the project's metadata does. */
+const SHELL_ACCESS = {'enable-oslogin': 'TRUE', 'block-project-ssh-keys': 'TRUE'};
+
 async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
   return {
@@ -145,6 +148,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
       [INCARNATION_LABEL]: String(worker.incarnation),
     },
     metadata: {
+      ...SHELL_ACCESS,
       ...config.worker_metadata,
       'startup-script': await deps.startupScript(),
       'gleaner-worker': worker.name,

@@ -47,6 +47,11 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/../s'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'worker'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'me@example.com'}},
+  {name: 'GLEANER_NETWORK', set: {GLEANER_NETWORK: 'My network'}},
+  {name: 'GLEANER_NETWORK', set: {GLEANER_NETWORK: 'projects/p/regions/us-east1/subnetworks/workers'}},
+  {name: 'GLEANER_SUBNETWORK', set: {GLEANER_SUBNETWORK: 'projects/p/global/networks/workers'}},
+  {name: 'GLEANER_SUBNETWORK', set: {GLEANER_SUBNETWORK: 'workers/'}},
+  {name: 'GLEANER_EXTERNAL_IPS', set: {GLEANER_EXTERNAL_IPS: 'no'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
@@ -109,6 +114,22 @@ describe('configuration', () => {
     assert.equal(config.pool.spot, true);
     assert.equal(config.store, 'firestore');
     assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined});
+  });
+
+  it('gives nodes no external address unless it is asked for, and takes names or paths of a network', () => {
+    assert.deepEqual(loadConfig(ENVIRONMENT).network, {external_ips: false});
+    const [network, subnetwork] = [
+      'projects/host-project/global/networks/shared',
+      'projects/host-project/regions/us-central1/subnetworks/workers',
+    ];
+    const given = {GLEANER_NETWORK: network, GLEANER_SUBNETWORK: subnetwork, GLEANER_EXTERNAL_IPS: 'true'};
+    assert.deepEqual(loadConfig({...ENVIRONMENT, ...given}).network, {
+      network,
+      subnetwork,
+      external_ips: true,
+    });
+    const named = loadConfig({...ENVIRONMENT, GLEANER_NETWORK: 'workers', GLEANER_SUBNETWORK: 'workers'});
+    assert.deepEqual(named.network, {network: 'workers', subnetwork: 'workers', external_ips: false});
   });
 
   it('has a default lease that outlives three heartbeats and ends before a worker is silent', () => {
