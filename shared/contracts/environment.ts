@@ -28,6 +28,9 @@ const SUBNETWORK =
 /** `hub`, `hub:ORG/`, `hub:ORG/NAME`, `gs://`, `gs://BUCKET/PREFIX/`, `gs://BUCKET/FOLDER`, `folder`. */
 const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-]*\/.*|folder)$/;
 
+/** As startup.sh accepts it. */
+const bucket = z.string().regex(/^[a-z0-9][a-z0-9._-]{1,221}$/, 'the name of a bucket, without gs://');
+
 const variables = z.object({
   GLEANER_PROJECT: z.string().min(1),
   /** Name that separates the deployments of one project: see domain/deployment.ts. */
@@ -35,7 +38,9 @@ const variables = z.object({
     .string()
     .refine(isDeployment, '2 to 15 lower-case letters, digits and dashes, such as gleaner')
     .default(DEFAULT_DEPLOYMENT),
-  GLEANER_BUCKET: z.string().min(1),
+  GLEANER_BUCKET: bucket,
+  /** Bucket of the workers' logs, with a lifetime and readers of its own; by default GLEANER_BUCKET. */
+  GLEANER_LOGS_BUCKET: bucket.optional(),
   /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
   GLEANER_STORE: z
     .string()

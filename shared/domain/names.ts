@@ -172,7 +172,7 @@ export function parseWorkerName(name: string): Slot | undefined {
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }
 
-/** Log of the agent of one incarnation. */
+/** Log of the agent of one incarnation, in the bucket of logs. */
 export function logObject(worker: string, incarnation: number): string {
   return `logs/${worker}/${incarnation}.log`;
 }

@@ -113,7 +113,7 @@ describe('a run from its streams to its end', () => {
     const [attempt] = await world.store.query(`workers/${A0}/attempts`);
     assert.deepEqual(
       [attempt?.id, attempt?.data.cause, attempt?.data.log],
-      ['000001', 'not needed any more', `logs/${A0}/1.log`],
+      ['000001', 'not needed any more', `gs://bucket/logs/${A0}/1.log`],
     );
   });
 

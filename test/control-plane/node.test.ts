@@ -25,6 +25,40 @@ describe('a node', () => {
       assert.equal(metadata['gleaner-worker'], 'tpu-us-central1-a-0');
       assert.equal(metadata['gleaner-bucket'], 'bucket');
     });
+
+  for (const [what, set, bucket] of [
+    ['the bucket of logs', {GLEANER_LOGS_BUCKET: 'the-logs'}, 'the-logs'],
+    ['the bucket of data for its log, where no other is set', {}, 'bucket'],
+  ] as const)
+    it(`has in its metadata ${what}, and its attempt names the log there`, async () => {
+      const world = new World({...set, GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
+      world.drop('my-run', 0, someLines(5, 's0'));
+      await world.until('make a node', () => world.tpus.made.length > 0, 9, 1);
+      assert.equal(world.tpus.node('tpu-us-central1-a-0').metadata['gleaner-logs-bucket'], bucket);
+      await world.untilAsleep();
+      const [attempt] = await world.store.query('workers/tpu-us-central1-a-0/attempts');
+      assert.equal(attempt?.data.log, `gs://${bucket}/logs/tpu-us-central1-a-0/1.log`);
+    });
+
+  it('lets people in by IAM alone', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
+    world.drop('my-run', 0, someLines(5, 's0'));
+    await world.until('make a node', () => world.tpus.made.length > 0, 9, 1);
+    const {metadata} = world.tpus.node('tpu-us-central1-a-0');
+    assert.deepEqual([metadata['enable-oslogin'], metadata['block-project-ssh-keys']], ['TRUE', 'TRUE']);
+  });
+
+  it('is not created without the address of worker-api, and the error names the variable', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '1'});
+    world.deps.config = {...world.deps.config, worker_api: undefined};
+    world.drop('my-run', 0, someLines(5, 's0'));
+    await world.minutes(2, 0);
+    assert.deepEqual(world.tpus.made, []);
+    assert.ok(
+      world.logs.some(({message}) => /GLEANER_WORKER_API is not set, and on-tpu needs it/.test(message)),
+      JSON.stringify(world.logs),
+    );
+  });
 });
 
 describe('a read of a node that the list leaves out', () => {

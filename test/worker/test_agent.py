@@ -163,6 +163,14 @@ def test_an_api_that_refuses_the_worker_ends_it_with_an_error(cloud, storage, ag
     assert "worker-api answered 400" in process.stderr.read()
 
 
+def test_the_log_goes_into_the_bucket_of_logs(cloud, storage, agent):
+    cloud.attributes["gleaner-logs-bucket"] = "the-logs"
+    process = agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert b"Leaving" in storage.data("the-logs", "logs/tpu-us-central1-a-0/3.log")
+    assert storage.names(BUCKET, "logs/") == []
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
 def test_a_missing_attribute_is_named_and_never_guessed(cloud, storage, agent, missing):

@@ -37,6 +37,7 @@ class Agent:
         self.shipper = shipper
         self.api = WorkerApi(identity)
         self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
+        self.logs = Bucket(self.bucket.client, identity.logs_bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
@@ -210,7 +211,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     name = log_name(agent.identity.worker, agent.identity.incarnation)
-    shipper.start(agent.bucket, name)
+    shipper.start(agent.logs, name)
     shutil.rmtree(os.path.join(agent.identity.home, "work"), ignore_errors=True)
     try:
         code = agent.run()
@@ -220,7 +221,7 @@ def main() -> int:
     except Exception:
         log.exception("Failed to run the agent: unexpected error")
         code = 1
-    shipper.ship(agent.bucket, name)
+    shipper.ship(agent.logs, name)
     return code
 
 

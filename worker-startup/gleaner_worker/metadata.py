@@ -25,6 +25,7 @@ _ATTRIBUTES = (
     "gleaner-bucket",
     "agent-worker-number",
 )
+_LOGS_BUCKET = "gleaner-logs-bucket"
 _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
 _DIRECT = urllib.request.build_opener(
@@ -39,6 +40,7 @@ class Identity:
     host: int
     api: str
     bucket: str
+    logs_bucket: str
     project: str
     home: str
     hf_endpoint: str | None = None  # the hub of the models, where it is not huggingface.co
@@ -69,6 +71,8 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         host=int(values["agent-worker-number"]),
         api=values["gleaner-api"],
         bucket=values["gleaner-bucket"],
+        # An earlier release made nodes without this attribute.
+        logs_bucket=_attribute(_LOGS_BUCKET) or values["gleaner-bucket"],
         project=get("project/project-id").strip(),
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
         hf_endpoint=endpoint or None,

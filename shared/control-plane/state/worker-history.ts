@@ -4,12 +4,14 @@ import {iso} from '../../domain/time.ts';
 import type {Death} from '../../domain/worker/liveness.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
+import type {Deps} from './deps.ts';
 import {attemptRecords} from './history-documents.ts';
 
 const KEPT_DAYS = 90;
 
 /** Records an incarnation that ends: its cause of death, its last states, its cost and the place of its log. */
 export function recordAttempt(
+  {config}: Deps,
   tx: Transaction,
   before: Worker,
   {worker, death}: {worker: Worker; death?: Death},
@@ -27,7 +29,7 @@ export function recordAttempt(
     health: worker.health,
     symptoms: worker.symptoms,
     work: before.work,
-    log: logObject(before.name, before.incarnation),
+    log: `gs://${config.logs_bucket}/${logObject(before.name, before.incarnation)}`,
     ready_at: before.ready_at,
     ended_at: iso(now),
     ...(worker.phase === 'gone' ? {gone_at: iso(now)} : {}),

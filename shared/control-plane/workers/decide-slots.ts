@@ -138,7 +138,7 @@ function endIncarnation(
   const [stream, suspected] = [turn.stream, turn.suspected].map(
     read => read && (returned.get(`${read.run}/${read.stream}`) ?? read),
   );
-  recordAttempt(tx, before, turn, now);
+  recordAttempt(deps, tx, before, turn, now);
   if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
   else if (before.hello_at === null) giveBootBack(shared, before);
   const free = stream && freeFromDead(stream, before.name, death, now);

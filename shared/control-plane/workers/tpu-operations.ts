@@ -128,7 +128,7 @@ async function refuse(
   zoneRecords.set(tx, after?.zone ?? zone);
   if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
   workerRecords.set(tx, refused);
-  recordAttempt(tx, worker, {worker: refused, death}, now);
+  recordAttempt(deps, tx, worker, {worker: refused, death}, now);
 }
 
 /** IAM alone opens a shell on a node, and no key in the project's metadata does. */
@@ -155,6 +155,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
       'gleaner-incarnation': String(worker.incarnation),
       'gleaner-api': requireWorkerApi(config, 'on-tpu'),
       'gleaner-bucket': config.bucket,
+      'gleaner-logs-bucket': config.logs_bucket,
       'gleaner-bundle': config.bundle,
     },
     queue: queueOf(worker),

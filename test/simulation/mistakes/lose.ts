@@ -157,7 +157,7 @@ export const LOSE: Mistake[] = [
     edits: [
       {
         file: 'shared/control-plane/workers/tpu-operations.ts',
-        find: '  recordAttempt(tx, worker, {worker: refused, death}, now);\n',
+        find: '  recordAttempt(deps, tx, worker, {worker: refused, death}, now);\n',
         replace: '',
       },
     ],

@@ -11,6 +11,8 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
     set: {GLEANER_DEPLOYMENT: name, GLEANER_STORE: 'firestore:x'},
   })),
   {name: 'GLEANER_STORE', set: {GLEANER_DEPLOYMENT: 'team-a'}},
+  {name: 'GLEANER_BUCKET', set: {GLEANER_BUCKET: 'gs://my-bucket'}},
+  {name: 'GLEANER_LOGS_BUCKET', set: {GLEANER_LOGS_BUCKET: 'my-logs/'}},
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'postgres'}},
   {name: 'GLEANER_STORE', set: {GLEANER_STORE: 'sqlite:'}},
   {name: 'GLEANER_WORKER_API', set: {GLEANER_WORKER_API: 'not a url'}},
