@@ -1,4 +1,4 @@
-/** What to do about a failure of Terraform: its messages come from Google's APIs. */
+/** Advice about failures of Terraform, by the messages of Google's APIs. */
 
 type Advice = [pattern: RegExp, advice: (match: RegExpExecArray) => string];
 
@@ -12,8 +12,11 @@ const ADVICE: Advice[] = [
     () => 'make the bucket of the state first',
   ],
   [
-    /(?:API has not been used in project (\S+)|([a-z]+\.googleapis\.com)\S* .*(?:is disabled|has not been used))/i,
-    () => 'enable the API that the message names with `gcloud services enable`, wait a minute, and repeat',
+    /API has not been used in project|SERVICE_DISABLED|API .{0,80}is disabled/i,
+    ({input}) => {
+      const [api = 'API'] = /[a-z]+\.googleapis\.com(?=\W)/.exec(input) ?? [];
+      return `run \`gcloud services enable ${api}\`, wait a minute, and repeat`;
+    },
   ],
   [
     /billing account|billing (?:must be|is not|is disabled|has not been) ?enabled|BILLING_DISABLED/i,
@@ -56,9 +59,15 @@ export function adviceFor(text: string): string | undefined {
   return undefined;
 }
 
-/** True if a service agent of Google does not exist yet, or its new role is not known everywhere yet. A repeat succeeds. */
+/** Signs of a service agent that does not exist yet, or whose new role is not known everywhere yet. */
+const EARLY = [
+  /service account service-\d+@\S+ (?:does not exist|does not have)/i,
+  /service agent.{0,80}(?:does not exist|not (?:yet )?(?:found|ready|created))/i,
+  /permission denied while using the Eventarc/i,
+  /may take (?:a few|several) minutes/i,
+];
+
+/** True if a repeat after a minute may succeed. */
 export function isTooEarly(text: string): boolean {
-  return /Service account service-\d+@\S+ does not exist|service agent.{0,80}(?:does not exist|not (?:yet )?(?:found|ready|created))|Permission denied while using the Eventarc|does not have (?:permission|access).{0,60}(?:service-\d+@|gs-project-accounts)|Cloud Storage service account.*permission to publish|may take (?:a few|several) minutes/i.test(
-    text,
-  );
+  return EARLY.some(sign => sign.test(text));
 }

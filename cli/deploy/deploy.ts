@@ -14,14 +14,13 @@ import {mockedResources, resourcesOf, whyMocked} from './plan.ts';
 import {EXAMPLE, readSettings, SETTINGS_FILE, type Settings} from './settings.ts';
 import {StepFailed, Terraform} from './terraform.ts';
 
-/** Google creates service agents and spreads new roles within some minutes. */
-const REPEAT_AFTER_MS = 60_000;
-
 export type DeployOptions = {
   plan?: boolean;
   yes?: boolean;
   json?: boolean;
   stateBucket?: string;
+  /** Seconds before the repeat: Google creates service agents and spreads new roles within some minutes. */
+  repeatAfter: number;
 };
 
 /** Builds the artefacts, plans, asks and applies. Keeps no state of its own: plain Terraform can take over at any step. */
@@ -64,8 +63,8 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
     if (!options.yes) await confirm(`Apply this plan to the project ${project}?`);
     await terraform.apply(saved).catch(async error => {
       if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
-      say('A service agent of Google is not ready yet. Waiting a minute before one repeat');
-      await sleep(REPEAT_AFTER_MS);
+      say(`A service agent of Google is not ready yet. Repeating once in ${options.repeatAfter} s`);
+      await sleep(options.repeatAfter * 1000);
       await plan();
       await terraform.apply(saved);
     });
