@@ -109,13 +109,6 @@ def test_a_long_outage_of_the_service_is_a_failure_of_infrastructure(storage, tm
     assert not storage.objects
 
 
-def test_a_missing_right_is_reported_at_once(storage, tmp_path):
-    storage.faults = lambda what: 403
-    with pytest.raises(Failure, match="Failed to create .*403.*check the rights"):
-        bucket().create("a", Content(), {}, "text/plain")
-    assert sum("/upload/" in request for request in storage.requests) == 1
-
-
 def test_an_upload_with_a_lost_answer_finds_its_own_object(storage, tmp_path):
     answers = [("after", 503)]
     storage.faults = lambda what: answers.pop() if answers and "/upload/" in what else None

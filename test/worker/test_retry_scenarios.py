@@ -1,17 +1,15 @@
 """The scenarios of Google's retry conformance tests for Cloud Storage, for the calls of the worker's Bucket."""
 
-import base64
-import io
 from dataclasses import dataclass
 
 import google.auth.exceptions
-import google_crc32c
 import pytest
 from google.api_core import exceptions as api
 
 from faulty_storage import FaultyStorage
 from gleaner_worker import objects
 from gleaner_worker.failures import Failure
+from gleaner_worker.upload_content import BytesContent
 
 pytestmark = pytest.mark.slow
 
@@ -80,13 +78,6 @@ def open_bucket(faulty, monkeypatch, url):
     return objects.Bucket(objects.make_client("gleaner-local"), faulty.bucket)
 
 
-class Content(io.BytesIO):
-    def __init__(self, data):
-        super().__init__(data)
-        self.size = len(data)
-        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
-
-
 def call(bucket, case, name, data, path):
     """Runs the call and returns what it promises to return after success, as bytes."""
     match case.call:
@@ -102,7 +93,7 @@ def call(bucket, case, name, data, path):
         case "read range":
             return bucket.read_range(name, bucket.head(name).generation, 0, len(data))
         case "create":
-            found = bucket.create(name, Content(data), {"k": "v"}, "text/plain")
+            found = bucket.create(name, BytesContent(data), {"k": "v"}, "text/plain")
             return b"" if found is None else found.name.encode()
         case "overwrite":
             return bucket.overwrite(name, data, "text/plain")
@@ -114,7 +105,7 @@ def test_scenario(faulty, monkeypatch, tmp_path, case):
     data = bytes(range(256)) * (case.size // 256)
     direct = open_bucket(faulty, monkeypatch, faulty.direct_url)
     if case.call not in ("create", "overwrite"):
-        direct.create(name, Content(data), {}, "text/plain")
+        direct.create(name, BytesContent(data), {}, "text/plain")
     bucket = open_bucket(faulty, monkeypatch, faulty.url)
     operation = OPERATIONS.get(case.call, "download")
     faulty.break_next(operation, case.instructions)

@@ -142,6 +142,11 @@ class Bucket:
                 if found is None:
                     raise ConnectionError(f"{name} was there and is gone; trying again") from None
                 return _info(found)
+            except api.Forbidden:
+                # An account without the right to delete may get 403 for an existing object, in place of 412.
+                if found := self._visible(name):
+                    return found
+                raise
             except api.BadRequest as error:
                 if "crc32c" not in str(error).lower():
                     raise
@@ -155,6 +160,13 @@ class Bucket:
         self._bucket.blob(name).upload_from_string(
             data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
         )
+
+    def _visible(self, name: str) -> ObjectInfo | None:
+        try:
+            found = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
+        except api.Forbidden:
+            return None
+        return _info(found) if found else None
 
     def _retry(self, what: str, call: Callable[[], T]) -> T:
         """Calls until it succeeds; waits after errors that pass.
@@ -170,6 +182,8 @@ class Bucket:
             try:
                 return call()
             except api.NotFound as error:
+                if "bucket does not exist" in str(error).lower():
+                    raise Failure("infrastructure", f"Failed to {what}: create the bucket {self.name}") from error
                 raise FileNotFoundError(f"Failed to {what}: it is not there") from error
             except DataCorruption as error:
                 damaged += 1
@@ -181,8 +195,7 @@ class Bucket:
             except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
                 if not _passes(error):
                     raise Failure(
-                        "infrastructure",
-                        f"Failed to {what}: {_brief(error)}; check the rights of the worker's service account",
+                        "infrastructure", f"Failed to {what}: {_brief(error)}{self._advice(error)}"
                     ) from error
                 if time.monotonic() + wait_s > give_up:
                     raise Unreachable(
@@ -192,6 +205,13 @@ class Bucket:
             # Workers that fail together try again at different times.
             self._wait(wait_s * random.uniform(0.5, 1))
             wait_s = min(wait_s * 2, 15.0)
+
+    def _advice(self, error: Exception) -> str:
+        if isinstance(error, api.Forbidden):
+            return f"; grant the worker's service account this permission on {self.name}"
+        if isinstance(error, (api.Unauthorized, google.auth.exceptions.GoogleAuthError)):
+            return "; check that the worker's service account exists and that the node runs as this account"
+        return ""
 
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
