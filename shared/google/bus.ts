@@ -1,7 +1,7 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
 import {DEFAULT_DEPLOYMENT, topicOf} from '../domain/deployment.ts';
 import type {Bus, Document} from '../ports.ts';
-import {isNotFound, reasonOf} from './errors.ts';
+import {isNotFound, isPermission, withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 type Options = {
@@ -34,8 +34,12 @@ export function openBus({
       try {
         return await opened.publishMessage({json: message});
       } catch (cause) {
-        const advice = isNotFound(cause) ? '; apply the Terraform, which makes the topics' : '';
-        throw new Error(`Failed to publish to ${topic}: ${reasonOf(cause)}${advice}`, {cause});
+        const advice = isNotFound(cause)
+          ? 'apply the Terraform, which makes the topics'
+          : isPermission(cause)
+            ? `grant the calling account roles/pubsub.publisher on ${topic}`
+            : undefined;
+        throw new Error(`Failed to publish to ${topic}: ${withAdvice(cause, advice)}`, {cause});
       }
     },
   };

@@ -1,10 +1,11 @@
 /**
- * Meaning of Google's errors: no other file knows their codes or reads their messages.
+ * Meaning of Google's errors: no other file knows their codes, and only error-advice.ts reads their messages too.
  * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names. All become canonical codes.
  */
 
 import {TpuError} from '../contracts/errors.ts';
 import type {Refusal} from '../domain/worker/provider-states.ts';
+import {adviceFor, NO_ACT_AS, NO_CREDENTIALS} from './error-advice.ts';
 
 const CANCELLED = 1;
 const UNKNOWN = 2;
@@ -74,6 +75,13 @@ function messageInBody(text: string): string | undefined {
   }
 }
 
+/** The reason on one line, and what to do. `otherwise`: what to do where the reason has no known cause. */
+export function withAdvice(error: unknown, otherwise?: string): string {
+  const reason = reasonOf(error).replace(/\s+/g, ' ').trim();
+  const advice = adviceFor(reason) ?? otherwise;
+  return advice === undefined ? reason : `${reason}; ${advice}`;
+}
+
 export function isNotFound(error: unknown): boolean {
   return codeOf(error) === NOT_FOUND;
 }
@@ -132,11 +140,14 @@ export function isCommitDoubtful(error: unknown): boolean {
 }
 
 export function isPermission(error: unknown): boolean {
-  return [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
+  // These have other codes: without credentials no call is made, and a forbidden account is a bad request.
+  const isSaid = NO_CREDENTIALS.test(messageOf(error)) || NO_ACT_AS.test(messageOf(error));
+  return isSaid || [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
 }
 
 /** A passing error: the same call may succeed later. */
 export function isTransient(error: unknown): boolean {
+  if (NO_CREDENTIALS.test(messageOf(error))) return false;
   const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];
   return transient.includes(codeOf(error)) || isRateLimit(error);
 }
@@ -185,11 +196,11 @@ export function tpuError(what: string, zone: string, error: unknown): TpuError {
   const advice: Record<Refusal, string> = {
     'no-capacity': 'another zone may have some',
     quota: 'ask for more quota, or use another zone or type',
-    permission: "grant the functions' service account roles/tpu.admin, and enable the Cloud TPU API",
+    permission: "grant the functions' service account roles/tpu.admin",
     'bad-request': 'correct the pool',
     transient: 'try again',
   };
-  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${reasonOf(error)}; ${advice[kind]}`, {
+  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, advice[kind])}`, {
     cause: error,
   });
 }

@@ -26,7 +26,7 @@ import type {
   Stored,
   Transaction,
 } from '../ports.ts';
-import {isAlreadyExists, isCommitDoubtful, isContention, reasonOf} from './errors.ts';
+import {isAlreadyExists, isCommitDoubtful, isContention, isPermission, withAdvice} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
@@ -57,13 +57,15 @@ class FirestoreStore implements Store {
   async get(path: DocumentPath): Promise<Document | undefined> {
     splitDocumentPath(path);
     const {firestore} = await this.#load();
-    const data = (await firestore.doc(path).get()).data();
+    const data = (await firestore.doc(path).get().catch(readFailed(path))).data();
     return data && fromFirestore(data);
   }
 
   async query(collection: CollectionPath, query: Query = {}): Promise<Stored[]> {
     checkQuery(collection, query);
-    const {docs} = await select(await this.#load(), collection, query).get();
+    const {docs} = await select(await this.#load(), collection, query)
+      .get()
+      .catch(readFailed(collection));
     const stored = docs.map(doc => ({
       path: `${collection}/${doc.id}`,
       id: doc.id,
@@ -77,7 +79,8 @@ class FirestoreStore implements Store {
     checkQuery(collection, {where});
     const snapshot = await select(await this.#load(), collection, {where})
       .count()
-      .get();
+      .get()
+      .catch(readFailed(collection));
     return snapshot.data().count;
   }
 
@@ -91,7 +94,8 @@ class FirestoreStore implements Store {
     const sums = fields.map(async field => {
       const path = new module.FieldPath(...field.split('.'));
       const asked = firestore.collection(collection).aggregate({sum: module.AggregateField.sum(path)});
-      return [field, (await asked.get()).data().sum] as const;
+      const snapshot = await asked.get().catch(readFailed(collection));
+      return [field, snapshot.data().sum] as const;
     });
     return Object.fromEntries(await Promise.all(sums)) as Record<Field, number>;
   }
@@ -169,8 +173,21 @@ function byId(a: Stored, b: Stored): number {
   return Buffer.compare(Buffer.from(a.id), Buffer.from(b.id));
 }
 
+function saidBy(error: unknown): string {
+  return withAdvice(
+    error,
+    isPermission(error) ? 'grant the calling account roles/datastore.user' : undefined,
+  );
+}
+
+function readFailed(path: string): (error: unknown) => never {
+  return error => {
+    throw new Error(`Failed to read ${path} in Firestore: ${saidBy(error)}`, {cause: error});
+  };
+}
+
 function commitFailure(error: unknown, created: DocumentPath[]): Error {
-  const cause = reasonOf(error);
+  const cause = saidBy(error);
   if (isAlreadyExists(error) && created.length > 0)
     return new AlreadyExists(`Failed to create ${created.join(' or ')}: it is already there`, {cause: error});
   if (isContention(error))

@@ -1,7 +1,7 @@
 import type {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {Schedule} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {isPreconditionFailed, reasonOf} from './errors.ts';
+import {isNotFound, isPermission, isPreconditionFailed, withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 const CALL = {timeout: 10_000, maxRetries: 0};
@@ -22,13 +22,19 @@ export function openSchedule({job, endpoint, token}: Options): Schedule {
     runNow: async () => {
       const client = await open();
       await client.runJob({name: job}, CALL).catch(cause => {
-        throw new Error(`Failed to run ${job}: ${reasonOf(cause)}`, {cause});
+        throw new Error(`Failed to run ${job}: ${said(cause)}`, {cause});
       });
     },
     pause: async () => turn(await open(), job, 'PAUSED'),
     resume: async () => turn(await open(), job, 'ENABLED'),
     close: async () => (await open()).close(),
   };
+}
+
+function said(cause: unknown): string {
+  if (isNotFound(cause))
+    return withAdvice(cause, 'name its --location, or apply the Terraform, which makes the job');
+  return withAdvice(cause, isPermission(cause) ? 'grant this account roles/cloudscheduler.admin' : undefined);
 }
 
 async function turn(client: CloudSchedulerClient, job: string, wanted: 'ENABLED' | 'PAUSED'): Promise<void> {
@@ -38,14 +44,14 @@ async function turn(client: CloudSchedulerClient, job: string, wanted: 'ENABLED'
   } catch (cause) {
     // Scheduler refuses to pause a paused job, and to resume an enabled one.
     if (isPreconditionFailed(cause) && (await stateOf(client, job)) === wanted) return;
-    throw new Error(`Failed to ${verb} ${job}: ${reasonOf(cause)}`, {cause});
+    throw new Error(`Failed to ${verb} ${job}: ${said(cause)}`, {cause});
   }
 }
 
 async function stateOf(client: CloudSchedulerClient, job: string): Promise<string> {
   const {protos} = (await import('@google-cloud/scheduler')).default;
   const [{state}] = await client.getJob({name: job}, CALL).catch(cause => {
-    throw new Error(`Failed to read ${job}: ${reasonOf(cause)}`, {cause});
+    throw new Error(`Failed to read ${job}: ${said(cause)}`, {cause});
   });
   const name = typeof state === 'number' ? protos.google.cloud.scheduler.v1.Job.State[state] : state;
   return name ?? 'STATE_UNSPECIFIED';

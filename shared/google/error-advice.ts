@@ -1,0 +1,101 @@
+/**
+ * Advice for a person on an error of Google's, from the text of its message: the codes are too coarse. Users of these services have
+ * reported the texts. A text that Google changes loses its advice, and nothing else.
+ */
+
+/** `advise` gets the groups of the pattern, empty where they match nothing. */
+type Row = {pattern: RegExp; advise: (...groups: string[]) => string};
+
+const ROLE_OF_SERVICE: Record<string, string> = {
+  tpu: 'roles/tpu.admin',
+  pubsub: 'roles/pubsub.publisher',
+  datastore: 'roles/datastore.user',
+  cloudscheduler: 'roles/cloudscheduler.admin',
+  storage: 'roles/storage.objectUser',
+};
+
+/** The calling account may not give nodes the account of the workers. */
+export const NO_ACT_AS = /iam\.serviceAccounts\.actAs|permission to act as service_account/i;
+/** The caller has no valid credentials. */
+export const NO_CREDENTIALS =
+  /invalid_grant|invalid_rapt|Could not (load the default credentials|refresh access token)/i;
+
+/** The first matching row counts, so specific texts come first. */
+const ROWS: readonly Row[] = [
+  {
+    pattern: new RegExp(`(?:${NO_ACT_AS.source})(?:.*?([\\w.-]+@[\\w.-]+\\.gserviceaccount\\.com))?`, 'i'),
+    advise: account =>
+      `grant the functions' service account roles/iam.serviceAccountUser on ${account || "the workers' service account"}, which GLEANER_WORKER_SERVICE_ACCOUNT names`,
+  },
+  {
+    pattern:
+      /API has not been used in project (\S+) before or it is disabled(?:.*?\/([a-z]+\.googleapis\.com))?|SERVICE_DISABLED/i,
+    advise: (project, service) =>
+      service
+        ? `run \`gcloud services enable ${service} --project=${project}\`, and wait some minutes`
+        : 'enable this API with `gcloud services enable`, and wait some minutes',
+  },
+  {
+    pattern: NO_CREDENTIALS,
+    advise: () => 'sign in with `gcloud auth application-default login`',
+  },
+  {
+    pattern: /invalid authentication credentials|missing required authentication credential/i,
+    advise: () => 'sign in with `gcloud auth application-default login`',
+  },
+  {
+    pattern: /insufficient authentication scopes/i,
+    advise: () => 'sign in again, with the scope https://www.googleapis.com/auth/cloud-platform',
+  },
+  {
+    pattern: /free-trial billing|billing (?:to be|is|account).*(?:enabled|disabled|closed)|BILLING_DISABLED/i,
+    advise: () => 'link the project to an open billing account',
+  },
+  {
+    pattern:
+      /project '?([\w:.-]*\w)'? not found|resource project '?([\w:.-]*\w)|access to project '([^']+)'/i,
+    advise: (...names) =>
+      `set GLEANER_PROJECT to a project that exists, or grant this account a role in ${names.find(Boolean)}`,
+  },
+  {
+    pattern: /the project (\S+) does not exist or it does not contain|The database (\S+) does not exist/i,
+    advise: () =>
+      'correct GLEANER_PROJECT and GLEANER_STORE, or apply the Terraform, which makes the database',
+  },
+  {
+    pattern: /Location (\S+) is not found or access is unauthorized/i,
+    advise: zone =>
+      `take ${zone} out of the pool's zones, or ask for TPU quota there; \`gcloud compute tpus locations list\` names zones`,
+  },
+  {
+    pattern: /accelerator (\S+) was not found in zone (\S+)/i,
+    advise: (_, zone) =>
+      `set GLEANER_ACCELERATOR to a type of \`gcloud compute tpus accelerator-types list --zone=${zone}\``,
+  },
+  {
+    pattern: /runtime.?version.*not found/i,
+    advise: () => 'set GLEANER_RUNTIME_VERSION to one of `gcloud compute tpus tpu-vm versions list`',
+  },
+  {
+    pattern: /quota.*\blimit:? 0(?:[.,]0)*(?![.,]?\d)/i,
+    advise: () => 'the quota here is zero: ask for TPU quota, or use another zone or type',
+  },
+  {
+    pattern:
+      /'((\w+)(?:\.\w+){2,})' (?:permission|denied)|Permission '?((\w+)(?:\.\w+){2,})|have ((\w+)(?:\.\w+){2,}) access/i,
+    advise: (...groups) => {
+      const [permission = '', service = ''] = groups.filter(Boolean);
+      const role = ROLE_OF_SERVICE[service.toLowerCase()];
+      return `grant the calling account ${role ? `${role}, which has ` : 'a role with '}${permission}`;
+    },
+  },
+];
+
+/** One line for a person, or undefined for a message without a known cause. */
+export function adviceFor(message: string): string | undefined {
+  for (const {pattern, advise} of ROWS) {
+    const match = pattern.exec(message);
+    if (match) return advise(...match.slice(1).map(group => group ?? ''));
+  }
+  return undefined;
+}
