@@ -58,12 +58,16 @@ export type Options = {
   crashes?: ReadonlySet<number>;
   /** Replaces the draws of the seed: one run in one zone, this number of slots, and these lines in each stream. */
   plan?: {slots: number; lines: readonly number[]};
+  /** Name of the deployment; by default the default one. */
+  deployment?: string;
+  /** Clock that another world shares. */
+  clockwork?: Clockwork;
 };
 
 export class Context {
   readonly chance: Chance;
-  readonly clockwork = new Clockwork(T0);
-  readonly store = new SimStore(this.clockwork);
+  readonly clockwork: Clockwork;
+  readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
   readonly config: Config;
@@ -100,6 +104,8 @@ export class Context {
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
     this.options = options;
+    this.clockwork = options.clockwork ?? new Clockwork(T0);
+    this.store = new SimStore(this.clockwork);
     this.objects = new FakeBucket(() => this.clockwork.now);
     this.tpus = new FakeTpus(this);
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
@@ -113,6 +119,9 @@ export class Context {
     const slots = this.isWide ? WIDE_SLOTS : this.count('second slot', 2);
     this.config = aConfig({
       ...LIMITS,
+      ...(options.deployment
+        ? {GLEANER_DEPLOYMENT: options.deployment, GLEANER_STORE: `firestore:${options.deployment}`}
+        : {}),
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
       GLEANER_CREATES_PER_HOUR: String(this.maxCreates),

@@ -6,7 +6,7 @@ import type {Context} from './context.ts';
 export function aCommand({chance, config, isWide, tpus}: Context): Document {
   const run = `run-${chance.integer(0, isWide ? 3 : 1)}`;
   const stream = streamId(chance.integer(0, isWide ? 14 : 2));
-  const worker = chance.pick([...tpus.nodes.keys(), 'tpu-us-central1-a-0']);
+  const worker = chance.pick([...tpus.nodes.keys(), `${config.pool.pool}-us-central1-a-0`]);
   const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
   return chance.pick<Document>([
     {action: 'pause', run},

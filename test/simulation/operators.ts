@@ -1,5 +1,6 @@
 /** Operators drop streams, drop them again, overwrite them, and send valid and invalid messages. */
 
+import {DEFAULT_DEPLOYMENT, labelsOf} from '../../shared/domain/deployment.ts';
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -82,12 +83,13 @@ export class Operators {
 
   /** Plans a node of another owner with the name of a slot, unless the slot has a node of Gleaner at that time. */
   planForeign(): void {
-    const {chance, store} = this.#context;
+    const {chance, config, store} = this.#context;
     if (!this.#context.strikes('foreign')) return;
-    const name = chance.pick(['tpu-us-central1-a-0', 'tpu-us-central1-a-7']);
+    const name = `${config.pool.pool}-us-central1-a-${chance.pick([0, 7])}`;
     this.#context.after(this.#context.minutes(0, 25), () => {
       const phase = store.peek(paths.worker(name))?.phase ?? 'gone';
-      if (phase === 'gone' || phase === 'creating') this.#addNode(name, 'us-central1-a', 'another-owner');
+      if (phase === 'gone' || phase === 'creating')
+        this.#addNode(name, 'us-central1-a', {'managed-by': 'another-owner'});
     });
   }
 
@@ -95,15 +97,17 @@ export class Operators {
   planStray(): void {
     if (!this.#context.strikes('stray')) return;
     const [zone = ''] = this.#context.tpus.zones.keys();
+    const {deployment} = this.#context.config;
+    // An earlier release labelled no node with the name of the default deployment.
+    const labels = deployment === DEFAULT_DEPLOYMENT ? {'managed-by': 'gleaner'} : labelsOf(deployment);
     this.#context.after(this.#context.minutes(0, 25), () =>
-      this.#addNode('tpu-of-an-older-release', zone, 'gleaner'),
+      this.#addNode(`tpu-of-an-older-${deployment}`, zone, labels),
     );
   }
 
-  #addNode(name: string, zone: string, owner: string): void {
+  #addNode(name: string, zone: string, labels: Record<string, string>): void {
     const {clockwork, isCalm, tpus} = this.#context;
     if (isCalm || tpus.nodes.has(name) || tpus.queue.has(name)) return;
-    const labels = {'managed-by': owner};
     const created_at = iso(clockwork.now);
     const health = {health: 'HEALTHY', symptoms: [], queued: null};
     tpus.add({name, zone, state: 'READY', ...health, labels, created_at});
@@ -164,7 +168,7 @@ export class Operators {
     const unfinished = this.unfinished();
     if (unfinished.length === 0) return;
     const {config, store, tpus} = this.#context;
-    const pool = (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
+    const pool = (store.peek(paths.pool(config.pool.pool)) as Pool | undefined) ?? config.pool;
     // A stream with fixed affinity needs a pool that has its slot.
     const workers_per_zone = this.#context.isWide ? WIDE_SLOTS : 1;
     const zones = [...tpus.zones.keys()];

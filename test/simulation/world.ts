@@ -15,7 +15,7 @@ import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
 /** The longest calm. All work must end in it. */
-const CALM_MINUTES = 240;
+export const CALM_MINUTES = 240;
 /** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;
 /** A world that is idle for this many minutes has ended. */
@@ -33,7 +33,26 @@ export type Outcome = {
   trace: string[];
 };
 
+/** A world from its start on. Its driver runs the clock: `storm_ms` of the storm, then the calm until `isOver`. */
+export type World = {
+  context: Context;
+  storm_ms: number;
+  isBroken: () => boolean;
+  beginCalm: () => void;
+  isOver: () => boolean;
+  end: () => Outcome;
+};
+
 export async function simulate(seed: number, options: Options = {}): Promise<Outcome> {
+  const world = await startWorld(seed, options);
+  const {clockwork} = world.context;
+  await clockwork.run(T0 + world.storm_ms, world.isBroken);
+  world.beginCalm();
+  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, world.isOver);
+  return world.end();
+}
+
+export async function startWorld(seed: number, options: Options = {}): Promise<World> {
   const context = new Context(seed, options);
   const {chance, clockwork, invariants, objects, store, tpus} = context;
   context.storm = drawFaults(chance, options.without);
@@ -91,39 +110,42 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
     };
   }
   const isBroken = () => invariants.violation !== undefined;
-  await clockwork.run(T0 + storm_ms, isBroken);
-
-  context.note(() => 'the storm is over');
-  context.endStorm();
-  context.isApiOut = false;
-  context.isStoreOut = false;
-  context.refused = undefined;
-  invariants.onOutage(false);
-  tpus.removeForeign();
-  tpus.openZones();
-  for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
-    context.after(minutes * MINUTE_MS, () => operators.intervene());
+  const beginCalm = () => {
+    context.note(() => 'the storm is over');
+    context.endStorm();
+    context.isApiOut = false;
+    context.isStoreOut = false;
+    context.refused = undefined;
+    invariants.onOutage(false);
+    tpus.removeForeign();
+    tpus.openZones();
+    for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
+      context.after(minutes * MINUTE_MS, () => operators.intervene());
+  };
   const isIdle = () =>
     delivery.underway === 0 &&
     tpus.names().length === 0 &&
     operators.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
-  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => {
+  const isOver = () => {
     idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
     return isBroken() || clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
-  });
-  if (!isBroken()) invariants.atTheEnd(delivery.underway);
-  return {
-    seed,
-    violation: invariants.violation,
-    events: clockwork.events,
-    ticks: invariants.ticks,
-    isWide: context.isWide,
-    calls: delivery.processes.calls_made,
-    seen: Object.fromEntries(context.seen),
-    trace: context.trace,
   };
+  const end = () => {
+    if (!isBroken()) invariants.atTheEnd(delivery.underway);
+    return {
+      seed,
+      violation: invariants.violation,
+      events: clockwork.events,
+      ticks: invariants.ticks,
+      isWide: context.isWide,
+      calls: delivery.processes.calls_made,
+      seen: Object.fromEntries(context.seen),
+      trace: context.trace,
+    };
+  };
+  return {context, storm_ms, isBroken, beginCalm, isOver, end};
 }
 
 /** Draws the outages of zones and services again every few minutes. */

@@ -20,7 +20,7 @@ const HUNG_MINUTES = 6;
 const MAX_ERROR_S = 5;
 
 export function poolOf({config, store}: Context): Pool {
-  return (store.peek(paths.pool('tpu')) as Pool | undefined) ?? config.pool;
+  return (store.peek(paths.pool(config.pool.pool)) as Pool | undefined) ?? config.pool;
 }
 
 export class Money {

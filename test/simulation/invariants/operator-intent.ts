@@ -70,7 +70,11 @@ export class OperatorIntent {
     const isProcessed = outcome === 'applied' || /^outdated/.test(String(reason));
     if (!isProcessed || typeof published_at !== 'string') return;
     const {action, run, worker, stream, if_version: _, pool: __, ...settings} = JSON.parse(String(message));
-    const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool('tpu');
+    const path = worker
+      ? paths.worker(worker)
+      : run
+        ? paths.run(run)
+        : paths.pool(this.#context.config.pool.pool);
     const fields = FIELD_OF[action] ?? (stream === undefined ? settings : {});
     for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
