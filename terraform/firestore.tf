@@ -14,6 +14,7 @@ resource "google_firestore_database" "state" {
   type                    = "FIRESTORE_NATIVE"
   database_edition        = "STANDARD"
   delete_protection_state = "DELETE_PROTECTION_ENABLED"
+  deletion_policy         = "ABANDON"
   depends_on              = [google_project_service.service]
 }
 

@@ -14,6 +14,7 @@ resource "google_project_service" "service" {
 
 data "google_project" "this" {
   project_id = var.project
+  depends_on = [google_project_service.service]
 }
 
 locals {

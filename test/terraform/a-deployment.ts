@@ -3,7 +3,7 @@ import {applyMocked, type Resource, type Variables} from '../../cli/terraform/mo
 
 export const PROJECT = 'my-project-123';
 
-const VARIABLES: Variables = {
+export const VARIABLES: Variables = {
   project: PROJECT,
   region: 'us-central1',
   zones: ['us-central1-a', 'us-east5-b'],

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import {readdirSync} from 'node:fs';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
+import {TerraformMissing} from '../../cli/terraform/workspace.ts';
+import {loadConfig} from '../../shared/contracts/config.ts';
+import {resourcesOf, VARIABLES} from './a-deployment.ts';
+
+async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {
+  const before = process.env[name];
+  process.env[name] = value;
+  try {
+    await work();
+  } finally {
+    if (before === undefined) delete process.env[name];
+    else process.env[name] = before;
+  }
+}
+
+describe('a mocked apply', () => {
+  it('gives each function an environment that the control plane accepts', async function () {
+    this.timeout(60_000);
+    const functions = (await resourcesOf()).filter(({type}) => type === 'google_cloudfunctions2_function');
+    assert.equal(functions.length, 6);
+    for (const {values} of functions) {
+      const [service] = values.service_config as {environment_variables: Record<string, string>}[];
+      const config = loadConfig({...service?.environment_variables, GLEANER_TICKET_KEY: 'a'.repeat(64)});
+      assert.equal(config.store, 'firestore:gleaner');
+      assert.deepEqual(config.pool.zones, VARIABLES.zones);
+      assert.equal(config.ceilings.max_budget_usd, VARIABLES.max_budget_usd);
+    }
+  });
+
+  it('takes values as they are, also with signs of a template', async function () {
+    this.timeout(60_000);
+    const alert_email = `some${'$'}{1}%{2}"one\\@example.com`;
+    const {resources} = await applyMocked({...VARIABLES, alert_email});
+    const channel = resources.find(({type}) => type === 'google_monitoring_notification_channel');
+    assert.deepEqual(channel?.values.labels, {email_address: alert_email});
+  });
+
+  it('refuses a wrong variable with one line, and leaves no copy', async function () {
+    this.timeout(60_000);
+    const folder = await mkdtemp(join(tmpdir(), 'mocked-apply-'));
+    await withSetting('TMPDIR', folder, () =>
+      assert.rejects(applyMocked({...VARIABLES, region: 'us'}), (error: Error) => {
+        assert.ok(error instanceof TerraformRefused);
+        assert.match(
+          error.message,
+          /^Invalid value for variable: region must be a region such as us-central1.*$/,
+        );
+        return true;
+      }),
+    );
+    assert.deepEqual(readdirSync(folder), []);
+    await rm(folder, {recursive: true});
+  });
+
+  it('names the missing program where terraform is not installed', () =>
+    withSetting('PATH', '', () => assert.rejects(applyMocked(VARIABLES), TerraformMissing)));
+});
