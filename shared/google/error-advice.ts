@@ -6,19 +6,26 @@
 /** `advise` gets the groups of the pattern, empty where they match nothing. */
 type Row = {pattern: RegExp; advise: (...groups: string[]) => string};
 
-const ROLE_OF_SERVICE: Record<string, string> = {
-  tpu: 'roles/tpu.admin',
-  pubsub: 'roles/pubsub.publisher',
-  datastore: 'roles/datastore.user',
-  cloudscheduler: 'roles/cloudscheduler.admin',
-  storage: 'roles/storage.objectUser',
-};
+/** Starts of permissions, and a role that has every one of them. */
+const ROLES: readonly [start: string, role: string][] = [
+  ['tpu.', 'roles/tpu.admin'],
+  ['pubsub.topics.publish', 'roles/pubsub.publisher'],
+  ['datastore.entities.', 'roles/datastore.user'],
+  ['cloudscheduler.', 'roles/cloudscheduler.admin'],
+  ['storage.objects.', 'roles/storage.objectUser'],
+];
 
 /** The calling account may not give nodes the account of the workers. */
 export const NO_ACT_AS = /iam\.serviceAccounts\.actAs|permission to act as service_account/i;
 /** The caller has no valid credentials. */
 export const NO_CREDENTIALS =
-  /invalid_grant|invalid_rapt|Could not (load the default credentials|refresh access token)/i;
+  /invalid_grant|invalid_rapt|Could not (load the|find) default credentials|could not refresh access token|token has been expired or revoked/i;
+
+/** A permission that the caller lacks. */
+const PERMISSION =
+  /'(\w+(?:\.\w+){2,})' (?:permission|denied)|Permission '?(\w+(?:\.\w+){2,})|have (\w+(?:\.\w+){2,}) access/i;
+
+export const SIGN_IN = 'sign in with `gcloud auth application-default login`';
 
 /** The first matching row counts, so specific texts come first. */
 const ROWS: readonly Row[] = [
@@ -37,18 +44,19 @@ const ROWS: readonly Row[] = [
   },
   {
     pattern: NO_CREDENTIALS,
-    advise: () => 'sign in with `gcloud auth application-default login`',
+    advise: () => SIGN_IN,
   },
   {
     pattern: /invalid authentication credentials|missing required authentication credential/i,
-    advise: () => 'sign in with `gcloud auth application-default login`',
+    advise: () => SIGN_IN,
   },
   {
     pattern: /insufficient authentication scopes/i,
     advise: () => 'sign in again, with the scope https://www.googleapis.com/auth/cloud-platform',
   },
   {
-    pattern: /free-trial billing|billing (?:to be|is|account).*(?:enabled|disabled|closed)|BILLING_DISABLED/i,
+    pattern:
+      /free-trial billing|billing (?:to be|is|must be|account).*(?:enabled|disabled|closed|not found)|BILLING_DISABLED/i,
     advise: () => 'link the project to an open billing account',
   },
   {
@@ -81,11 +89,10 @@ const ROWS: readonly Row[] = [
     advise: () => 'the quota here is zero: ask for TPU quota, or use another zone or type',
   },
   {
-    pattern:
-      /'((\w+)(?:\.\w+){2,})' (?:permission|denied)|Permission '?((\w+)(?:\.\w+){2,})|have ((\w+)(?:\.\w+){2,}) access/i,
+    pattern: PERMISSION,
     advise: (...groups) => {
-      const [permission = '', service = ''] = groups.filter(Boolean);
-      const role = ROLE_OF_SERVICE[service.toLowerCase()];
+      const permission = groups.find(Boolean) ?? '';
+      const [, role] = ROLES.find(([start]) => permission.startsWith(start)) ?? [];
       return `grant the calling account ${role ? `${role}, which has ` : 'a role with '}${permission}`;
     },
   },

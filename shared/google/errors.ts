@@ -5,7 +5,7 @@
 
 import {TpuError} from '../contracts/errors.ts';
 import type {Refusal} from '../domain/worker/provider-states.ts';
-import {adviceFor, NO_ACT_AS, NO_CREDENTIALS} from './error-advice.ts';
+import {adviceFor, NO_ACT_AS, NO_CREDENTIALS, SIGN_IN} from './error-advice.ts';
 
 const CANCELLED = 1;
 const UNKNOWN = 2;
@@ -77,7 +77,7 @@ function messageInBody(text: string): string | undefined {
 
 /** The reason on one line, and what to do. `otherwise`: what to do where the reason has no known cause. */
 export function withAdvice(error: unknown, otherwise?: string): string {
-  const reason = reasonOf(error).replace(/\s+/g, ' ').trim();
+  const reason = reasonOf(error);
   const advice = adviceFor(reason) ?? otherwise;
   return advice === undefined ? reason : `${reason}; ${advice}`;
 }
@@ -100,19 +100,19 @@ export function isRetryable(error: unknown): boolean {
   return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
 }
 
-const NO_CREDENTIALS = /invalid_(grant|rapt)|default credentials|token has been expired or revoked/i;
+/** The reason of an error of Cloud Storage on one line, and what to do. */
+export function storageReason(error: unknown, bucket: string): string {
+  return /local cloud/.test(messageOf(error))
+    ? reasonOf(error)
+    : withAdvice(error, storageAdvice(error, bucket));
+}
 
-/** The end of a message about Cloud Storage: what to do. Empty where the reason alone says it. */
-export function storageAdvice(error: unknown, bucket: string): string {
-  const message = messageOf(error);
-  if (/local cloud/.test(message)) return '';
-  if (isBucketMissing(error)) return `; create the bucket ${bucket}, or correct GLEANER_BUCKET`;
-  if (codeOf(error) === UNAUTHENTICATED || NO_CREDENTIALS.test(message))
-    return '; renew the credentials: gcloud auth application-default login';
-  if (isForbidden(error) && /billing/i.test(message)) return '; enable billing for the project of the bucket';
+function storageAdvice(error: unknown, bucket: string): string | undefined {
+  if (isBucketMissing(error)) return `create the bucket ${bucket}, or correct GLEANER_BUCKET`;
+  if (codeOf(error) === UNAUTHENTICATED) return SIGN_IN;
   if (isForbidden(error))
-    return `; grant the account this permission on ${bucket}, or set GLEANER_BUCKET to a bucket of this project`;
-  return isRetryable(error) ? '; try again later' : '';
+    return `grant the account this permission on ${bucket}, or set GLEANER_BUCKET to a bucket of this project`;
+  return isRetryable(error) ? 'try again later' : undefined;
 }
 
 export function isAlreadyExists(error: unknown): boolean {

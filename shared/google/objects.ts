@@ -8,14 +8,7 @@ import type {
 } from '@google-cloud/storage';
 import {ObjectTooLarge} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
-import {
-  isBucketMissing,
-  isForbidden,
-  isNotFound,
-  isPreconditionFailed,
-  reasonOf,
-  storageAdvice,
-} from './errors.ts';
+import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {readContent} from './read-content.ts';
 import {type RetryPolicy, STORAGE_RETRIES, within, withRetries} from './retry.ts';
@@ -180,8 +173,8 @@ class StorageObjects implements Objects {
   }
 
   #failure(verb: string, name: string, cause: unknown): Error {
-    const advice = storageAdvice(cause, this.bucket);
-    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reasonOf(cause)}${advice}`, {cause});
+    const reason = storageReason(cause, this.bucket);
+    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reason}`, {cause});
   }
 }
 

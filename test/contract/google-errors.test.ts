@@ -9,7 +9,7 @@ import {
   isRetryable,
   isTransient,
   reasonOf,
-  storageAdvice,
+  storageReason,
   tpuError,
   tpuFailure,
   withAdvice,
@@ -357,38 +357,43 @@ describe("Google's errors", () => {
       assert.ok(!isRetryable(error(code)), String(code));
   });
 
-  const ADVICE: {name: string; error: Error; advice: string}[] = [
+  const STORAGE: {name: string; error: Error; advice: string}[] = [
     {
       name: 'a missing bucket',
       error: error(404, 'The specified bucket does not exist.'),
-      advice: '; create the bucket b, or correct GLEANER_BUCKET',
+      advice: 'create the bucket b, or correct GLEANER_BUCKET',
     },
     {
       name: 'a refused token',
       error: error(401, 'Invalid Credentials'),
-      advice: '; renew the credentials: gcloud auth application-default login',
+      advice: 'sign in with `gcloud auth application-default login`',
     },
     {
       name: 'expired credentials of a person',
       error: error('400', 'invalid_grant: reauth related error (invalid_rapt)'),
-      advice: '; renew the credentials: gcloud auth application-default login',
+      advice: 'sign in with `gcloud auth application-default login`',
     },
     {
       name: 'absent credentials',
       error: new Error('Could not load the default credentials. Browse to https://cloud.google.com/docs'),
-      advice: '; renew the credentials: gcloud auth application-default login',
+      advice: 'sign in with `gcloud auth application-default login`',
     },
     {
-      name: 'a missing permission, or a bucket of another project',
+      name: 'a missing permission',
       error: error(403, "Permission 'storage.objects.get' denied on resource (or it may not exist)."),
-      advice: '; grant the account this permission on b, or set GLEANER_BUCKET to a bucket of this project',
+      advice: 'grant the calling account roles/storage.objectUser, which has storage.objects.get',
     },
     {
       name: 'a project without billing',
       error: error(403, 'The billing account for the owning project is disabled in state absent'),
-      advice: '; enable billing for the project of the bucket',
+      advice: 'link the project to an open billing account',
     },
-    {name: 'an outage', error: error(503), advice: '; try again later'},
+    {
+      name: 'a refusal without a permission',
+      error: error(403, 'Forbidden'),
+      advice: 'grant the account this permission on b, or set GLEANER_BUCKET to a bucket of this project',
+    },
+    {name: 'an outage', error: error(503), advice: 'try again later'},
     {name: 'a bad request', error: error(400, 'Invalid argument'), advice: ''},
     {
       name: 'a missing token of the local cloud',
@@ -396,8 +401,8 @@ describe("Google's errors", () => {
       advice: '',
     },
   ];
-  for (const {name, error, advice} of ADVICE)
+  for (const {name, error, advice} of STORAGE)
     it(`the advice for ${name} of Cloud Storage is "${advice}"`, () => {
-      assert.equal(storageAdvice(error, 'b'), advice);
+      assert.equal(storageReason(error, 'b'), advice ? `${reasonOf(error)}; ${advice}` : reasonOf(error));
     });
 });

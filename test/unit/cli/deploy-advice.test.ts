@@ -15,22 +15,22 @@ const CASES: [name: string, message: string, advice: RegExp][] = [
   [
     'an API that is off',
     'Error 403: Cloud Resource Manager API has not been used in project 123 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/cloudresourcemanager.googleapis.com/overview?project=123',
-    /gcloud services enable cloudresourcemanager\.googleapis\.com/,
+    /gcloud services enable cloudresourcemanager\.googleapis\.com --project=123/,
   ],
   [
     'a project without billing',
     "Error 400: Billing account for project '123' is not found. Billing must be enabled for activation of service(s)",
-    /gcloud billing projects link/,
+    /open billing account/,
   ],
   [
     'a missing permission',
     "Error 403: Permission 'iam.serviceAccounts.create' denied on resource (or it may not exist).",
-    /lacks iam\.serviceAccounts\.create/,
+    /a role with iam\.serviceAccounts\.create/,
   ],
   [
     'a missing permission of Cloud Storage',
     'googleapi: Error 403: someone@example.com does not have storage.buckets.create access to the Google Cloud project.',
-    /lacks storage\.buckets\.create/,
+    /a role with storage\.buckets\.create/,
   ],
   [
     'a wrong project',
@@ -40,7 +40,7 @@ const CASES: [name: string, message: string, advice: RegExp][] = [
   [
     'a spent quota',
     "Error 429: Quota exceeded for quota metric 'Networks' and limit 'Networks per project'",
-    /more of the quota/,
+    /more of this quota/,
   ],
   [
     'a policy of the organization',

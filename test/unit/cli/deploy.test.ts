@@ -154,7 +154,10 @@ describe('gleaner deploy', function () {
       FAIL_TEXT: "Error 403: Permission 'pubsub.topics.create' denied on resource",
     });
     assert.equal(code, 1);
-    assert.match(stderr, /gleaner: Failed to apply: .*; your account lacks pubsub\.topics\.create/);
+    assert.match(
+      stderr,
+      /gleaner: Failed to apply: .*; grant the calling account a role with pubsub\.topics\.create/,
+    );
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply']);
   });
 
