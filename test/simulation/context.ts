@@ -6,6 +6,7 @@ import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
 import {Chance, Clockwork} from '../support/kernel.ts';
+import type {SharedProject} from '../support/shared-project.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import {SimStore} from './store.ts';
@@ -70,6 +71,8 @@ export class Context {
   readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
+  /** View of Cloud TPU in a project with another deployment. */
+  project: SharedProject | undefined;
   readonly config: Config;
   readonly invariants: Invariants;
   /** True if the deployment started with a month budget, which operators may have raised since. */

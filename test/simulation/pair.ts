@@ -1,13 +1,14 @@
 /** Two deployments in one project: two worlds with one clock, whose control planes see the nodes of both. */
 import {T0} from '../support/builders.ts';
 import {Clockwork} from '../support/kernel.ts';
+import {SharedProject} from '../support/shared-project.ts';
 import {MINUTE_MS} from './context.ts';
 import {CALM_MINUTES, startWorld, type World} from './world.ts';
 
 export type PairOutcome = {
   /** Violations of both worlds, and each change of a node of the other deployment. */
   violations: string[];
-  /** Times at which a list showed a control plane nodes of the other deployment. */
+  /** Lists that showed nodes of the other deployment. */
   sightings: number;
   /** Nodes that were created, by deployment. */
   made: Record<string, number>;
@@ -19,26 +20,25 @@ export async function simulatePair(seed: number, names: readonly [string, string
   const worlds: World[] = [];
   for (const [index, deployment] of names.entries())
     worlds.push(await startWorld(2 * seed + index, {deployment, clockwork}));
-  const violations: string[] = [];
-  const outcome = {violations, sightings: 0, made: {} as Record<string, number>};
-  for (const [index, {context}] of worlds.entries()) {
-    const {tpus} = context;
+  for (const {context} of worlds) {
     const others = worlds.filter(world => world.context !== context).map(world => world.context.tpus);
-    tpus.neighbours = others;
-    tpus.onTrespass = what => violations.push(`${names[index]} ${what} of the other deployment`);
-    tpus.onListed = () => {
-      if (others.some(({nodes, queue}) => nodes.size + queue.size > 0)) outcome.sightings++;
-    };
+    context.project = new SharedProject(context.tpus, others);
   }
-  const isBroken = () => violations.length > 0 || worlds.some(world => world.isBroken());
+  const isBroken = () =>
+    worlds.some(({context, isBroken}) => isBroken() || (context.project?.trespasses.length ?? 0) > 0);
   await clockwork.run(T0 + Math.max(...worlds.map(({storm_ms}) => storm_ms)), isBroken);
   for (const world of worlds) world.beginCalm();
   // Every world looks at the time since when it is idle.
   const areOver = () => worlds.map(world => world.isOver()).every(Boolean);
   await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => isBroken() || areOver());
+  const outcome: PairOutcome = {violations: [], sightings: 0, made: {}};
+  const {violations} = outcome;
   for (const [index, world] of worlds.entries()) {
     const deployment = names[index] ?? '';
-    const {store, tpus, config} = world.context;
+    const {store, tpus, config, project} = world.context;
+    for (const what of project?.trespasses ?? [])
+      violations.push(`${deployment} ${what} of the other deployment`);
+    outcome.sightings += project?.sightings ?? 0;
     const {violation} = world.end();
     if (violation) violations.push(`${deployment}: ${violation}`);
     outcome.made[deployment] = tpus.made.length;

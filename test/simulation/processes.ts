@@ -82,7 +82,7 @@ export class Processes {
     return {
       store: context.store.through(call),
       objects: context.objects.through(call),
-      tpus: context.tpus.through(call),
+      tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       ping: () => this.#ping(call),
       now: () => context.clockwork.now + process.skew_ms,

@@ -41,17 +41,12 @@ export class FakeTpus {
   readonly zones = new Map<string, Zone>();
   /** Every request that was accepted, as `name#incarnation`. */
   readonly made: string[] = [];
-  /** Nodes of other deployments in the project. Their names differ from these names. */
-  neighbours: readonly FakeTpus[] = [];
   readonly #faults: TpuFaults;
   #lately: FakeNode[] = [];
   onReady: (node: FakeNode) => void = () => {};
   onGone: (node: FakeNode) => void = () => {};
   onAskedFor: (request: TpuRequest) => void = () => {};
   onDeleted: (node: FakeNode | undefined) => void = () => {};
-  /** A caller through this port changes a node of a neighbour. */
-  onTrespass: (what: string) => void = () => {};
-  onListed: () => void = () => {};
 
   constructor(faults: TpuFaults) {
     this.#faults = faults;
@@ -127,30 +122,12 @@ export class FakeTpus {
         const nodes = call('tpus.list', () => this.#listNodes());
         const queue = call('tpus.list the queue', () => this.#listQueue());
         const {tpus, unreachable} = joined(...(await Promise.all([nodes, queue])));
-        this.onListed();
-        const all = [...tpus, ...this.neighbours.flatMap(neighbour => neighbour.#shown())];
-        const isShown = ({zone}: Tpu) => !this.zones.get(zone)?.isOmitted && !unreachable.includes(zone);
-        return {tpus: all.filter(isShown), unreachable};
+        return {tpus: tpus.filter(({zone}) => !this.zones.get(zone)?.isOmitted), unreachable};
       },
-      get: (...of) => call('tpus.get', () => this.#ownerOf(of[0]).get(...of)),
-      create: request => call('tpus.create', () => this.#trespass('creates', request.name).create(request)),
-      delete: (...of) => call('tpus.delete', () => this.#trespass('deletes', of[0]).delete(...of)),
+      get: (...of) => call('tpus.get', () => this.get(...of)),
+      create: request => call('tpus.create', () => this.create(request)),
+      delete: (...of) => call('tpus.delete', () => this.delete(...of)),
     };
-  }
-
-  #ownerOf(name: string): FakeTpus {
-    const isThere = (tpus: FakeTpus) => tpus.nodes.has(name) || tpus.queue.has(name);
-    return isThere(this) ? this : (this.neighbours.find(isThere) ?? this);
-  }
-
-  #trespass(verb: string, name: string): FakeTpus {
-    const owner = this.#ownerOf(name);
-    if (owner !== this) this.onTrespass(`${verb} ${name}`);
-    return owner;
-  }
-
-  #shown(): Tpu[] {
-    return joined(this.#listNodes(), this.#listQueue()).tpus;
   }
 
   get(name: string, zone: string): Tpu | undefined {
