@@ -13,7 +13,7 @@ export type RetryPolicy = {
   give_up_ms: number;
 };
 
-/** A call ends within 45 s, because most functions have 60 s. */
+/** A request that gets no byte fails within 45 s, because most functions have 60 s. */
 export const STORAGE_RETRIES: RetryPolicy = {
   attempts: 5,
   first_wait_ms: 500,

@@ -64,7 +64,7 @@ describe('A read in a function', () => {
     proxy.breakNext('download', Array(5).fill('return-503'));
     const {status, body} = await call('guarded');
     assert.equal(status, 500);
-    assert.doesNotMatch(body, /ERR_STREAM_UNABLE_TO_PIPE/);
+    assert.match(body, /^Failed to read gs:.* 503, after 5 attempts/);
     assert.deepEqual(await call('guarded'), {status: 200, body: '{}'});
   });
 
@@ -72,7 +72,7 @@ describe('A read in a function', () => {
   it('of the storage client alone still throws outside of every promise after one 503', async function () {
     if (Number(process.versions.node.split('.')[0]) < 24) this.skip();
     proxy.breakNext('download', ['return-503']);
-    assert.equal((await call('bare')).status, 500);
-    assert.equal(proxy.seen().length, 1);
+    const body = 'Cannot pipe to a closed or destroyed stream';
+    assert.deepEqual(await call('bare'), {status: 500, body});
   });
 });
