@@ -68,7 +68,7 @@ export async function connect({port, dir}: Where): Promise<Connection> {
 function deploymentNamed(name = DEFAULT_DEPLOYMENT): string {
   if (isDeployment(name)) return name;
   throw new CliError(
-    `GLEANER_DEPLOYMENT is "${name}": set it to 2 to 15 lower-case letters, digits and dashes, such as gleaner`,
+    `GLEANER_DEPLOYMENT is "${name}": set it to 4 to 15 lower-case letters, digits and dashes, such as gleaner`,
   );
 }
 

@@ -1,18 +1,19 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
-import {vmNetwork, type Where} from './environment.ts';
-import {LocalCloudError} from './errors.ts';
+import {type Proofs, vmNetwork, type Where} from './environment.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHosts} from './function-hosts.ts';
 import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
+import {accountsOf, Identities, invokersOf} from './identity.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
 import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
 import {Topics} from './pubsub/topics.ts';
+import {onRememberedPort} from './remembered-port.ts';
 import {Scheduler} from './scheduler.ts';
 import {resourceOf, type StoredObject} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
@@ -21,6 +22,7 @@ import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 import {readTriggers} from './triggers.ts';
+import {MetadataServer} from './vm/metadata.ts';
 import {Fleet} from './vm/vms.ts';
 
 export type {Where} from './environment.ts';
@@ -53,6 +55,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const lock = lockFolder(dir);
     ends.push(() => lock.release());
     const token = tokenIn(dir);
+    const identities = new Identities(dir);
     const database = new CloudDatabase(join(dir, 'cloud.db'));
     ends.push(() => database.close());
 
@@ -98,7 +101,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       if (!storage.objects.buckets().some(({name}) => name === wanted)) storage.objects.makeBucket(wanted);
 
     const fleet = new Fleet({
-      ...{dir, project, database, token, log, trouble},
+      ...{dir, project, database, token, identities, log, trouble},
       network: () => ({...vmNetwork(where), ...options.vm_env}),
     });
     const nodes = new Nodes({
@@ -147,11 +150,21 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       ...tpuRoutes(nodes, queue, faults, project),
       ...scheduler.routes(),
       ...(hosts?.routes() ?? []),
+      ...identities.routes(),
     ];
     const {function_host} = options;
     if (function_host && !storage_only) {
+      const proofs = new Map<string, Proofs>();
+      for (const {name} of deployments) {
+        const vm = {id: '1', name: 'functions', zone: 'us-central1-a', machine_type: '', attributes: {}};
+        const {control: email} = accountsOf(project, name);
+        const metadata = new MetadataServer({...vm, email}, {project, token, identities});
+        await metadata.start(trouble);
+        ends.push(() => metadata.stop());
+        proofs.set(name, {ticket_key: identities.ticket_key, metadata_host: metadata.host});
+      }
       hosts = new FunctionHosts({
-        ...{deployments, triggers: triggers.functions, where, token, log},
+        ...{deployments, triggers: triggers.functions, where, token, proofs, log},
         options: {
           entry: here('./function-host.ts'),
           module: here('../functions/index.ts'),
@@ -167,7 +180,13 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ]);
 
     const server = await onRememberedPort(database, storage_only ? '' : 'port', options.port, port =>
-      serve(guarded(token, routes), {port, trouble}),
+      serve(
+        guarded({token, identities, invokers: invokersOf(project, names), url: () => where.url}, routes),
+        {
+          port,
+          trouble,
+        },
+      ),
     );
     ends.push(() => server.close());
     where.url = server.url;
@@ -215,26 +234,6 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     await close();
     throw error;
   }
-}
-
-/** Serves on the port of the last start unless the options name a port: TPUs that survived a crash know that address. */
-async function onRememberedPort<Server extends {port: number}>(
-  database: CloudDatabase,
-  key: string,
-  asked: number,
-  listen: (port: number) => Promise<Server>,
-): Promise<Server> {
-  const remembered = asked === 0 && key !== '' ? Number(database.setting(key) ?? 0) : 0;
-  let server: Server;
-  try {
-    server = await listen(remembered || asked);
-  } catch (error) {
-    const isTaken = error instanceof LocalCloudError && error.code === 'port-in-use';
-    if (!isTaken || remembered === 0) throw error;
-    server = await listen(0);
-  }
-  if (key !== '') database.set(key, String(server.port));
-  return server;
 }
 
 function infoOf(object: StoredObject): StoredInfo {

@@ -1,3 +1,4 @@
+import {accountsOf} from './identity.ts';
 import {type Deployment, nameIn} from './subscriptions.ts';
 
 /** Addresses, names and files of a running local cloud. */
@@ -19,13 +20,18 @@ export function storeIn({firestore_endpoint}: Where, {name, store_file}: Deploym
   return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${name}`;
 }
 
+/** Key of the tickets, and HOST:PORT/PATH of the metadata server of the functions. */
+export type Proofs = {ticket_key: string; metadata_host: string};
+
 /** Environment that points the functions of a deployment at this cloud. */
 export function functionEnvironment(
   where: Where,
   deployment: Deployment,
   token: string,
+  {ticket_key, metadata_host}: Proofs,
 ): Record<string, string> {
   const {url, project, pubsub_endpoint, firestore_endpoint} = where;
+  const {worker, control} = accountsOf(project, deployment.name);
   return {
     ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
     GLEANER_DEPLOYMENT: deployment.name,
@@ -42,6 +48,12 @@ export function functionEnvironment(
     GLEANER_STORAGE_ENDPOINT: url,
     GLEANER_TPU_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,
+    GLEANER_WORKER_SERVICE_ACCOUNT: worker,
+    GLEANER_CONTROL_SERVICE_ACCOUNT: control,
+    GLEANER_TICKET_KEY: ticket_key,
+    GLEANER_OIDC_CERTS: `${url}/oauth2/v1/certs`,
+    // Only the ping asks the metadata server; METADATA_SERVER_DETECTION keeps Google's clients from it.
+    GCE_METADATA_HOST: metadata_host,
   };
 }
 

@@ -1,4 +1,4 @@
-import {functionEnvironment, type Where} from './environment.ts';
+import {functionEnvironment, type Proofs, type Where} from './environment.ts';
 import {FunctionHost} from './functions.ts';
 import type {Route} from './http.ts';
 import type {LocalCloudOptions} from './options.ts';
@@ -12,6 +12,8 @@ export type FunctionHostsOptions = {
   triggers: FunctionTrigger[];
   where: Where;
   token: string;
+  /** By the name of the deployment. */
+  proofs: ReadonlyMap<string, Proofs>;
   log: (source: string, text: string) => void;
   /** Called when the functions of a deployment listen on new ports. */
   listening?: ((deployment: string) => Promise<void>) | undefined;
@@ -21,17 +23,25 @@ export type FunctionHostsOptions = {
 export class FunctionHosts {
   readonly #hosts: Map<string, FunctionHost>;
 
-  constructor({options, deployments, triggers, where, token, log, listening}: FunctionHostsOptions) {
+  constructor({options, deployments, triggers, where, token, proofs, log, listening}: FunctionHostsOptions) {
     const {entry, module, env} = options;
     const extra = (deployment: Deployment) =>
       typeof env === 'function' ? env(where, deployment) : (env ?? {});
+    const proofsOf = (name: string): Proofs => {
+      const known = proofs.get(name);
+      if (!known) throw new Error(`Deployment ${name} has no metadata server`);
+      return known;
+    };
     this.#hosts = new Map(
       deployments.map(deployment => {
         const {name} = deployment;
         const source = name === DEFAULT_DEPLOYMENT ? 'functions' : `functions of ${name}`;
         const host = new FunctionHost({
           ...{deployment: name, entry, module, triggers, token},
-          env: () => ({...functionEnvironment(where, deployment, token), ...extra(deployment)}),
+          env: () => ({
+            ...functionEnvironment(where, deployment, token, proofsOf(name)),
+            ...extra(deployment),
+          }),
           log: text => log(source, text),
           listening: listening && (() => listening(name)),
         });

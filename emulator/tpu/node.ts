@@ -22,11 +22,15 @@ export type NodeChange =
   | {kind: 'ready' | 'preempted' | 'gone'}
   | {kind: 'failed'; code: number; message: string};
 
+/** Account of a node that names none, as at Google. */
+const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
+
 /** VM of a node, with the metadata attributes that Cloud TPU adds. */
 export function vmOf({id, name, zone, spec}: TpuNode): VmSpec {
-  const {acceleratorType, metadata} = spec;
+  const {acceleratorType, metadata, serviceAccount} = spec;
   return {
     ...{id, name, zone, machine_type: acceleratorType},
+    email: typeof serviceAccount?.email === 'string' ? serviceAccount.email : DEFAULT_ACCOUNT,
     attributes: {
       'agent-worker-number': '0',
       'accelerator-type': acceleratorType,

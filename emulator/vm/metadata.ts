@@ -1,8 +1,8 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
-import {identityToken} from '../guard.ts';
 import type {Reply, Request} from '../http.ts';
 import {decodeSegment, serve} from '../http.ts';
+import type {Identities} from '../identity.ts';
 import type {VmSpec} from './vm-spec.ts';
 
 /** Value in the metadata. A list is one line an entry as text, and an array as JSON. */
@@ -14,6 +14,13 @@ function isLeaf(entry: Leaf | Tree): entry is Leaf {
 }
 
 const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
+
+export type MetadataOptions = {
+  project: string;
+  /** Access token of the service account. */
+  token: string;
+  identities: Identities;
+};
 
 /**
  * Metadata server of one VM, on its own port. It gives tokens to every client, as Google's server does inside a VM. A secret path in
@@ -28,9 +35,9 @@ export class MetadataServer {
   /** HOST:PORT/PATH, the value of GCE_METADATA_HOST. */
   host = '';
 
-  constructor(vm: VmSpec, project: string, token: string) {
+  constructor(vm: VmSpec, cloud: MetadataOptions) {
     this.#changes.setMaxListeners(0);
-    this.#tree = metadataTree(vm, project, token, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
+    this.#tree = metadataTree(vm, cloud, () => (this.#isPreempted ? 'TRUE' : 'FALSE'));
   }
 
   async start(trouble: (error: unknown) => void): Promise<void> {
@@ -128,15 +135,21 @@ function refusal(status: number, reason: string): Reply {
   return {status, headers: {...flavor, 'content-type': 'text/plain'}, body: `${reason}\n`};
 }
 
-function metadataTree(vm: VmSpec, project: string, token: string, preempted: () => string): Tree {
-  const {name, zone, id, machine_type, attributes} = vm;
-  const email = `worker@${project}.iam.gserviceaccount.com`;
+function metadataTree(
+  vm: VmSpec,
+  {project, token, identities}: MetadataOptions,
+  preempted: () => string,
+): Tree {
+  const {name, zone, id, machine_type, attributes, email} = vm;
   const account: Tree = {
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
     token: JSON.stringify({access_token: token, expires_in: 3599, token_type: 'Bearer'}),
-    identity: query => identityToken(claims(query.get('audience') ?? '', email, vm, project), token),
+    identity: query => {
+      const more = query.get('format') === 'full' ? claims(vm, project) : undefined;
+      return identities.token(email, query.get('audience') ?? '', more);
+    },
   };
   return {
     computeMetadata: {
@@ -160,17 +173,8 @@ function metadataTree(vm: VmSpec, project: string, token: string, preempted: () 
   };
 }
 
-/** Claims of an identity token, in Google's format. */
-function claims(audience: string, email: string, {name, zone, id}: VmSpec, project: string): object {
-  return {
-    aud: audience,
-    azp: id,
-    email,
-    email_verified: true,
-    iss: 'https://accounts.google.com',
-    sub: id,
-    google: {
-      compute_engine: {instance_id: id, instance_name: name, project_id: project, project_number: 1, zone},
-    },
-  };
+/** Claims that describe the VM of an identity token. */
+function claims({name, zone, id}: VmSpec, project: string) {
+  const vm = {instance_id: id, instance_name: name, project_id: project, project_number: 1, zone};
+  return {google: {compute_engine: vm}};
 }

@@ -5,6 +5,8 @@ export type VmSpec = {
   name: string;
   zone: string;
   machine_type: string;
+  /** Service account, by its e-mail address. */
+  email: string;
   /** Metadata attributes; `startup-script` is the program that a boot runs. */
   attributes: Record<string, string>;
 };

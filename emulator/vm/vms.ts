@@ -2,6 +2,7 @@ import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
 import {rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {CloudDatabase} from '../database.ts';
+import type {Identities} from '../identity.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 import {vmEnvironment} from './vm-environment.ts';
@@ -11,8 +12,9 @@ export type FleetOptions = {
   dir: string;
   project: string;
   database: CloudDatabase;
-  /** Access token of every VM's service account, and key of its identity tokens. */
+  /** Access token of every VM's service account. */
   token: string;
+  identities: Identities;
   /** Variables with the addresses of the cloud. */
   network: () => Record<string, string>;
   log: (node: string, text: string) => void;
@@ -54,7 +56,7 @@ export class Fleet {
     mkdirSync(join(disk, 'tmp'), {recursive: true});
     writeFileSync(script, attributes['startup-script'] ?? '#!/bin/sh\n');
     chmodSync(script, 0o755);
-    const metadata = new MetadataServer(vm, this.#options.project, this.#options.token);
+    const metadata = new MetadataServer(vm, this.#options);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
     const env = vmEnvironment(disk, metadata.host, this.#options.network());

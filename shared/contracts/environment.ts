@@ -36,7 +36,7 @@ const variables = z.object({
   /** Name that separates the deployments of one project: see domain/deployment.ts. */
   GLEANER_DEPLOYMENT: z
     .string()
-    .refine(isDeployment, '2 to 15 lower-case letters, digits and dashes, such as gleaner')
+    .refine(isDeployment, '4 to 15 lower-case letters, digits and dashes, such as gleaner')
     .default(DEFAULT_DEPLOYMENT),
   GLEANER_BUCKET: bucket,
   /** Bucket of the workers' logs, with a lifetime and readers of its own; by default GLEANER_BUCKET. */

@@ -2,8 +2,8 @@
 
 export const DEFAULT_DEPLOYMENT = 'gleaner';
 
-/** At most 15 characters, so the account `NAME-worker-api` has at most 26 of the allowed 30. */
-export const DEPLOYMENT = /^[a-z][a-z0-9-]{0,13}[a-z0-9]$/;
+/** 4 to 15 characters: the id of a Firestore database needs 4, and the account `NAME-worker-api` may have 30. */
+export const DEPLOYMENT = /^[a-z][a-z0-9-]{2,13}[a-z0-9]$/;
 
 export function isDeployment(text: string): boolean {
   return DEPLOYMENT.test(text);

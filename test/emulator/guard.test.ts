@@ -4,6 +4,7 @@ import {join} from 'node:path';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenFile, tokenIn} from '../../emulator/guard.ts';
+import {accountsOf} from '../../emulator/identity.ts';
 import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
@@ -147,29 +148,42 @@ describe('The token of a local cloud', () => {
     await until('three messages arrived', () => seen().filter(({text}) => text === 'x').length === 3);
   });
 
-  it('reaches a VM only through the secret path of its metadata server, whose identity tokens open worker-api alone', async () => {
-    const metadata = {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'};
-    const answer = await fetch(`${writeUrl(cloud)}${zone}/nodes?nodeId=vm`, {
-      method: 'POST',
-      body: JSON.stringify({...tpu, metadata}),
-    });
-    assert.equal(answer.status, 200);
-    const log = join(cloud.dir, 'logs', 'vm-1.log');
-    const host = await until('the VM printed the address of its metadata server', () =>
-      existsSync(log) ? /server (\S+)/.exec(readFileSync(log, 'utf8'))?.[1] : undefined,
-    );
+  it('reaches a VM only through the secret path of its metadata server, whose identity tokens open worker-api alone, to invokers alone', async () => {
+    const boot = async (name: string, email: string) => {
+      const metadata = {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'};
+      const answer = await fetch(`${writeUrl(cloud)}${zone}/nodes?nodeId=${name}`, {
+        method: 'POST',
+        body: JSON.stringify({...tpu, metadata, serviceAccount: {email}}),
+      });
+      assert.equal(answer.status, 200);
+      const log = join(cloud.dir, 'logs', `${name}-1.log`);
+      return until('the VM printed the address of its metadata server', () =>
+        existsSync(log) ? /server (\S+)/.exec(readFileSync(log, 'utf8'))?.[1] : undefined,
+      );
+    };
+    const host = await boot('vm', accountsOf(cloud.project, 'gleaner').worker);
+    const stranger = await boot('stranger', 'stranger@gleaner-local.iam.gserviceaccount.com');
     const account = 'computeMetadata/v1/instance/service-accounts/default';
     const headers = {'metadata-flavor': 'Google'};
     const [bare = ''] = host.split('/');
     for (const path of [`${account}/token`, `0123/${account}/token`, '', `${account}/identity?audience=x`])
       assert.equal((await fetch(`http://${bare}/${path}`, {headers})).status, 403, path);
-    const identity = await (await fetch(`http://${host}/${account}/identity?audience=x`, {headers})).text();
-    const asked = await fetch(`${cloud.url}/functions/worker-api`, {
-      method: 'POST',
-      headers: {authorization: `Bearer ${identity}`, 'content-type': 'application/json'},
-      body: '{}',
-    });
+    const url = `${cloud.url}/functions/worker-api`;
+    const tokenOf = async (server: string, audience: string) => {
+      const query = new URLSearchParams({audience, format: 'full'});
+      return (await fetch(`http://${server}/${account}/identity?${query}`, {headers})).text();
+    };
+    const ask = async (token: string) =>
+      fetch(url, {
+        method: 'POST',
+        headers: {authorization: `Bearer ${token}`, 'content-type': 'application/json'},
+        body: '{}',
+      });
+    const identity = await tokenOf(host, url);
+    const asked = await ask(identity);
     assert.equal(asked.status, 200, await asked.text());
+    assert.equal((await ask(await tokenOf(stranger, url))).status, 403, 'the account is no invoker');
+    assert.equal((await ask(await tokenOf(host, cloud.url))).status, 401, 'the token is for another service');
     const bundle = await fetch(`${cloud.url}${object}`, {
       method: 'DELETE',
       headers: {authorization: `Bearer ${identity}`},

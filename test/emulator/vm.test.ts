@@ -168,25 +168,29 @@ wait`;
       const cloud = await scratch.cloud();
       const get = await serverOf(cloud);
       const account = 'instance/service-accounts/default';
-      assert.match(
-        await (await get(`${account}/email`)).text(),
-        /^worker@gleaner-local\.iam\.gserviceaccount\.com$/,
-      );
+      const email = '1-compute@developer.gserviceaccount.com';
+      assert.equal(await (await get(`${account}/email`)).text(), email);
       const token = (await (await get(`${account}/token`)).json()) as {
         access_token: string;
         token_type: string;
       };
       assert.equal(token.token_type, 'Bearer');
       assert.equal(token.access_token, cloud.token);
-      const jwt = await (await get(`${account}/identity?audience=https%3A%2F%2Fapi&format=full`)).text();
-      const payload = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
-      assert.equal(payload.aud, 'https://api');
+      const claimsOf = async (query: string) => {
+        const jwt = await (await get(`${account}/identity?audience=https%3A%2F%2Fapi${query}`)).text();
+        return JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
+      };
+      const payload = await claimsOf('&format=full');
+      assert.deepEqual([payload.aud, payload.email, payload.email_verified], ['https://api', email, true]);
       assert.equal(payload.google.compute_engine.instance_name, 'vm');
+      assert.match(payload.sub, /^1\d{20}$/, 'the number of the account, not of the VM');
+      assert.equal(payload.azp, payload.sub);
+      assert.deepEqual(Object.keys(await claimsOf('')).sort(), ['aud', 'azp', 'exp', 'iat', 'iss', 'sub']);
       const info = (await (await get(`${account}/?recursive=true`)).json()) as {
         email: string;
         scopes: string[];
       };
-      assert.equal(info.email, 'worker@gleaner-local.iam.gserviceaccount.com');
+      assert.equal(info.email, email);
       assert.deepEqual(info.scopes, ['https://www.googleapis.com/auth/cloud-platform']);
     });
 
