@@ -51,13 +51,14 @@ ensure_uv() {
       apt_install python3-pip
     fi
     "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore \
-      --no-deps --require-hashes --target "$unfinished" --requirement "$lock" >&2 ||
+      --no-deps --require-hashes --only-binary :all: --target "$unfinished" --requirement "$lock" >&2 ||
       fail 'Failed to install uv with pip: see the message above'
     publish "$unfinished" "$folder"
   fi
   printf '%s\n' "$folder/bin/uv"
 }
 
+# Installs wheels alone: the build of a source package fetches and runs packages without a hash.
 # make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
 # Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
 make_environment() {
@@ -78,8 +79,8 @@ make_environment() {
     "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
       fail "Failed to make $unfinished: see uv's message above"
     # The first attempt uses only the cache and no network. The hashes check every cached package.
-    "$uv" pip sync --quiet --offline --require-hashes --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
-      "$uv" pip sync --quiet --require-hashes --python "$unfinished/bin/python" "$lock" >&2 ||
+    "$uv" pip sync --quiet --offline --require-hashes --no-build --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
+      "$uv" pip sync --quiet --require-hashes --no-build --python "$unfinished/bin/python" "$lock" >&2 ||
       fail "Failed to install what $lock names: see uv's message above"
     printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
     [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
