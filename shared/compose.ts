@@ -7,6 +7,7 @@ import {jsonLog} from './control-plane/state/log.ts';
 import {TickQueue} from './control-plane/state/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
+import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
 import {openPing} from './google/ping.ts';
@@ -22,10 +23,11 @@ export function composeDeps(config: Config): Deps {
     bus: openBus({project, deployment, token}),
     tpus: openTpus({
       ...{project, token, endpoint: endpoints.tpu},
-      service_account: config.worker_service_account,
+      service_account: config.identity.worker_account,
       network: config.network,
     }),
     ping: pingOf(config),
+    accountOf: openCallers(config),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
     config,
@@ -38,7 +40,8 @@ export function composeDeps(config: Config): Deps {
 
 /** Only on-tick pings, so only on-tick needs the address of worker-api. */
 function pingOf(config: Config): Deps['ping'] {
-  const open = () => openPing({worker_api: requireWorkerApi(config, 'on-tick'), token: config.local_token});
+  const {metadata_host} = config.identity;
+  const open = () => openPing({worker_api: requireWorkerApi(config, 'on-tick'), metadata_host});
   let ping: Deps['ping'] | undefined;
   return async () => {
     ping ??= open();

@@ -18,6 +18,8 @@ set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks this option; commands that must succeed end with `|| fail`
 
 readonly HEARTBEAT_S=5
+# worker-api gets tokens: https, or http to this machine alone.
+readonly API_FORM='^(https://[^]@[:space:]"\\[]+|http://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?(/[^[:space:]"\\]*)?)$'
 
 say() {
   printf '%s startup: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >&2
@@ -51,34 +53,65 @@ require() {
 
 read_metadata() {
   local name value
-  for name in agent-worker-number gleaner-worker gleaner-incarnation gleaner-api gleaner-bucket gleaner-bundle; do
+  for name in agent-worker-number gleaner-worker gleaner-incarnation gleaner-ticket gleaner-api gleaner-bucket gleaner-bundle; do
     value=$(attribute "$name") || exit 1
     case $name in
       agent-worker-number) require "$name" "$value" '^[0-9]{1,6}$'; WORKER_NUMBER=$value ;;
       gleaner-worker) require "$name" "$value" '^[a-z][a-z0-9-]{0,62}$'; WORKER=$value ;;
       gleaner-incarnation) require "$name" "$value" '^[0-9]{1,18}$'; INCARNATION=$value ;;
-      gleaner-api) require "$name" "$value" '^https?://[^[:space:]"\\]+$'; API=$value ;;
+      gleaner-ticket) require "$name" "$value" '^[A-Za-z0-9_-]{43}$'; TICKET=$value ;;
+      gleaner-api) require "$name" "$value" "$API_FORM"; API=$value ;;
       gleaner-bucket) require "$name" "$value" '^[a-z0-9][a-z0-9._-]{1,221}$'; BUCKET=$value ;;
       gleaner-bundle) require "$name" "$value" '^[0-9a-f]{64}$'; BUNDLE=$value ;;
     esac
   done
 }
 
-# beat PID: sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
+# make_secret: makes the secret of this host, which every request to worker-api carries. A reboot keeps the secret: worker-api
+# accepts one for each life of a VM. The agent reads the file.
+make_secret() {
+  local file="$GLEANER_HOME/host-secret" secret
+  if ! grep -qE '^[0-9a-f]{64}$' "$file" 2>/dev/null; then
+    secret=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \n') || fail 'Failed to make the secret of this host'
+    (umask 077 && rm -f "$file.$$" && printf '%s\n' "$secret" > "$file.$$" && mv -f "$file.$$" "$file") ||
+      fail "Failed to write $file"
+  fi
+  SECRET=$(cat "$file") || fail "Failed to read $file"
+}
+
+# ask BODY: prints the answer of worker-api to a request of this host. Status 1 stands for no answer.
+# Other users see the arguments of a command, so curl reads all of the request from standard input.
+ask() {
+  local token
+  token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || return 1
+  curl -sS --max-time 10 --config - 2>/dev/null <<CONFIG
+url = "$API"
+header = "Content-Type: application/json"
+header = "Authorization: Bearer $token"
+header = "X-Gleaner-Secret: $SECRET"
+data = "${1//\"/\\\"}"
+CONFIG
+}
+
+# beat PID: says hello, and then sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
 beat() {
-  local parent=$1 token answer body
+  local parent=$1 answer who hello heartbeat body
   # The sleep below runs in the background, because bash handles a signal only after the foreground command.
   trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
-  body=$(printf '{"action":"heartbeat","worker":"%s","incarnation":%s,"host":%s,"phase":"setup",%s}' \
-    "$WORKER" "$INCARNATION" "$WORKER_NUMBER" '"lease":null,"progress":null')
+  who=$(printf '"worker":"%s","incarnation":%s,"host":%s' "$WORKER" "$INCARNATION" "$WORKER_NUMBER")
+  hello="{\"action\":\"hello\",$who,\"ticket\":\"$TICKET\"}"
+  heartbeat="{\"action\":\"heartbeat\",$who,\"phase\":\"setup\",\"lease\":null,\"progress\":null}"
+  body=$hello
   while kill -0 "$parent" 2>/dev/null; do
-    token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || token=''
-    answer=$(curl -sS --max-time 10 -X POST -H 'Content-Type: application/json' -H @- \
-      --data "$body" "$API" 2>/dev/null <<< "Authorization: Bearer $token") || answer=''
+    answer=$(ask "$body") || answer=''
     if [[ $answer =~ \"action\":\ ?\"exit\" ]]; then
-      say 'Stopping: worker-api says that this VM is not wanted any more'
+      say "Stopping: worker-api says that this VM is not wanted any more: ${answer:0:500}"
       kill -TERM "$parent"
       return
+    fi
+    if [[ $body == "$hello" && $answer =~ \"action\":\ ?\"continue\" ]]; then
+      body=$heartbeat
+      continue
     fi
     sleep "$HEARTBEAT_S" &
     wait "$!"
@@ -179,6 +212,7 @@ main() {
   export UV_CACHE_DIR="${UV_CACHE_DIR:-$GLEANER_HOME/uv-cache}"
   mkdir -p "$GLEANER_HOME" "$UV_CACHE_DIR"
   read_metadata
+  make_secret
   trap stop_beating EXIT
   trap 'exit 143' TERM
   start_beating

@@ -8,7 +8,7 @@ import {paths} from '../../shared/domain/names.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {dropStreams} from './burst.ts';
 import {addTo, documentsOf, noUsage, type Usage} from './meter.ts';
-import {nextShard, RUNS, runName, workersOf} from './scene.ts';
+import {nextShard, RUNS, runName, SECRET_SHA256, workersOf} from './scene.ts';
 import type {Scene, Work} from './scene-work.ts';
 import type {World} from './world.ts';
 
@@ -29,6 +29,8 @@ function senders({size}: World, count: number): {sender: Sender; lease: Lease}[]
     return {sender: {worker: name, incarnation: 3, host: 0}, lease: {run, stream, epoch: 2}};
   });
 }
+
+const AGENT = {account: 'worker', secret_sha256: SECRET_SHA256} as const;
 
 /** Sends one event for each of the first workers. */
 function each(world: World, send: (of: {sender: Sender; lease: Lease}, index: number) => unknown): Work {
@@ -79,7 +81,7 @@ function askAtOnce(world: World): Work {
   const requests = senders(world, ASKERS).map(({sender}) => ({sender, usage: noUsage()}));
   let granted = 0;
   const ask = async ({sender, usage}: {sender: Sender; usage: Usage}) => {
-    const {body} = await answerWorker(world.countedBy(usage), {action: 'lease', ...sender});
+    const {body} = await answerWorker(world.countedBy(usage), AGENT, {action: 'lease', ...sender});
     if ('action' in body && body.action === 'work') granted += 1;
     addTo(world.usage, usage);
   };
@@ -98,7 +100,13 @@ export const EVENT_SCENES: Record<string, Scene> = {
     each(world, ({sender, lease}) => {
       const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};
       const progress = {...counts, tokens_per_s: 9000};
-      return answerWorker(world.deps, {action: 'heartbeat', ...sender, phase: 'running', lease, progress});
+      return answerWorker(world.deps, AGENT, {
+        action: 'heartbeat',
+        ...sender,
+        phase: 'running',
+        lease,
+        progress,
+      });
     }),
   /** The first shard of the run is not measured: the process then knows the hash of its spec. */
   shard: async world => {
@@ -108,7 +116,7 @@ export const EVENT_SCENES: Record<string, Scene> = {
   },
   lease: async world => {
     await completeStreams(world, TIMES);
-    return each(world, ({sender}) => answerWorker(world.deps, {action: 'lease', ...sender}));
+    return each(world, ({sender}) => answerWorker(world.deps, AGENT, {action: 'lease', ...sender}));
   },
   [`${ASKERS} workers ask at once`]: async world => {
     await completeStreams(world, ASKERS);
@@ -121,7 +129,13 @@ export const EVENT_SCENES: Record<string, Scene> = {
   },
   release: async world =>
     each(world, ({sender, lease}) =>
-      answerWorker(world.deps, {action: 'release', ...sender, lease, outcome: 'drained', failure: null}),
+      answerWorker(world.deps, AGENT, {
+        action: 'release',
+        ...sender,
+        lease,
+        outcome: 'drained',
+        failure: null,
+      }),
     ),
   'stream dropped': async world =>
     each(world, (_, index) =>

@@ -22,6 +22,9 @@ export const HASH = 'a'.repeat(64);
 
 const BUNDLE = 'c'.repeat(64);
 
+/** Hash of the secret of every host. */
+export const SECRET_SHA256 = 'd'.repeat(64);
+
 /** Living workers, and streams. */
 export type Size = {workers: number; streams: number};
 
@@ -99,6 +102,7 @@ export function workersOf(size: Size, most = size.workers): Worker[] {
       incarnation: 3,
       born_at: iso(NOW - 3_800_000),
       hello_at: iso(NOW - 3_600_000),
+      host_secrets: {0: SECRET_SHA256},
       bundle: BUNDLE,
       provider_state: 'READY',
       health: 'HEALTHY',

@@ -1,12 +1,12 @@
 import {poolOf} from '../domain/deployment.ts';
 import {NO_BOOTS} from '../domain/fleet/breakers.ts';
 import {ceilingsOf, environment} from './environment.ts';
+import {ConfigError} from './errors.ts';
+import {identityOf} from './identity-settings.ts';
+
+export {ConfigError};
 
 export type Config = ReturnType<typeof loadConfig>;
-
-export class ConfigError extends Error {
-  override name = 'ConfigError';
-}
 
 /** The address of worker-api. Throws `ConfigError`, which names the variable and the function that needs it. */
 export function requireWorkerApi({worker_api}: Pick<Config, 'worker_api'>, needed_by: string): string {
@@ -33,7 +33,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     worker_api: v.GLEANER_WORKER_API,
     bundle: v.GLEANER_BUNDLE,
     default_model: v.GLEANER_DEFAULT_MODEL,
-    worker_service_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
+    identity: identityOf(v),
     network: {
       ...(v.GLEANER_NETWORK ? {network: v.GLEANER_NETWORK} : {}),
       ...(v.GLEANER_SUBNETWORK ? {subnetwork: v.GLEANER_SUBNETWORK} : {}),

@@ -2,6 +2,7 @@ import {z} from 'zod';
 import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
+import {identityEnvironment} from './identity-settings.ts';
 import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
@@ -32,6 +33,7 @@ const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-
 const bucket = z.string().regex(/^[a-z0-9][a-z0-9._-]{1,221}$/, 'the name of a bucket, without gs://');
 
 const variables = z.object({
+  ...identityEnvironment,
   GLEANER_PROJECT: z.string().min(1),
   /** Name that separates the deployments of one project: see domain/deployment.ts. */
   GLEANER_DEPLOYMENT: z
@@ -65,11 +67,6 @@ const variables = z.object({
       /^projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
       'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
     )
-    .optional(),
-  /** Service account of the workers; by default that of Compute Engine. */
-  GLEANER_WORKER_SERVICE_ACCOUNT: z
-    .string()
-    .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
     .optional(),
   /** Network of the nodes; by default the project's network `default`. A name of a subnetwork holds in every region. */
   GLEANER_NETWORK: z.string().regex(NETWORK, 'the name of a network, or its path').optional(),

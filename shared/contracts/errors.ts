@@ -32,6 +32,21 @@ export class TpuError extends Error {
   }
 }
 
+/** Variables of the environment are missing or wrong. The message names each of them. */
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+/** A caller that proves no account of worker-api (401), or an account that may not make this request (403). */
+export class CallerRefused extends Error {
+  override name = 'CallerRefused';
+  readonly status: 401 | 403;
+  constructor(status: 401 | 403, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.status = status;
+  }
+}
+
 const MOST_SAID = 5000;
 
 /**

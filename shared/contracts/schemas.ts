@@ -98,6 +98,12 @@ const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: up
 export const workerRequest = z.discriminatedUnion('action', [
   // The tick checks that worker-api works.
   z.object({action: z.literal('ping')}),
+  // The first request of a host: binds its secret to its incarnation.
+  z.object({
+    action: z.literal('hello'),
+    ...sender,
+    ticket: z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'expected the ticket of the node, 43 characters'),
+  }),
   z.object({
     action: z.literal('lease'),
     ...sender,

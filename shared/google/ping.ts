@@ -1,28 +1,22 @@
 import {reasonOf} from './errors.ts';
-import {memoizeAsync} from './memoize-async.ts';
+import {identityToken} from './identity-token.ts';
 
 /** A cold start takes some seconds. The tick waits for the answer before it deletes silent workers. */
 const TIMEOUT_MS = 10_000;
 
-/** Calls worker-api as workers do: with an identity token for its address, or with `token` on a local cloud. */
+/** Calls worker-api on the path of the workers, with an identity token of the account that this process runs as. */
 export function openPing({
   worker_api,
-  token,
+  metadata_host,
 }: {
   worker_api: string;
-  token?: string | undefined;
+  metadata_host: string;
 }): () => Promise<void> {
-  const isLocal = new URL(worker_api).protocol === 'http:';
-  const client = memoizeAsync(async () => {
-    const {GoogleAuth} = (await import('google-auth-library')).default;
-    return new GoogleAuth().getIdTokenClient(worker_api);
-  });
   return async () => {
-    const identity = async () => Object.fromEntries(await (await client()).getRequestHeaders());
-    const headers = isLocal ? {authorization: `Bearer ${token}`} : await identity();
+    const token = await identityToken(metadata_host, worker_api);
     const response = await fetch(worker_api, {
       method: 'POST',
-      headers: {...headers, 'content-type': 'application/json'},
+      headers: {authorization: `Bearer ${token}`, 'content-type': 'application/json'},
       body: JSON.stringify({action: 'ping'}),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     }).catch(cause => {

@@ -44,7 +44,9 @@ describe('objects that are no streams', () => {
     world.drop('my-run', 0, someLines(2));
     const [message] = world.queue.splice(0);
     assert.ok(message);
-    await world.handle({...message, data: {...(message.data as object), bucket: 'another'}});
+    const {attributes, ...rest} = (message.data as {message: {attributes: object}}).message;
+    const foreign = {...rest, attributes: {...attributes, bucketId: 'another'}};
+    await world.handle({...message, data: {message: foreign}});
     assert.deepEqual([await world.store.query('runs'), await world.isAsleep()], [[], true]);
   });
 });

@@ -166,7 +166,6 @@ describe('an invalid message', () => {
     ['tasks', {message: {data: Buffer.from('{"task":"dance"}').toString('base64')}}],
     ['tick', {}],
     ['object', {bucket: 'bucket'}],
-    ['control', 'text'],
   ] as const)
     it(`on topic ${topic} is logged and acknowledged: ${JSON.stringify(data).slice(0, 40)}`, async () => {
       const world = new World(TWO_SLOTS);

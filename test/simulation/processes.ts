@@ -3,8 +3,8 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
-import {type Memory, newMemory} from '../support/deps.ts';
-import {askWorkerApi} from '../support/function-calls.ts';
+import {accountOf, type Memory, newMemory} from '../support/deps.ts';
+import {AS_CONTROL, askWorkerApi} from '../support/function-calls.ts';
 import type {Code, Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
@@ -85,6 +85,7 @@ export class Processes {
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       ping: () => this.#ping(call),
+      accountOf,
       now: () => context.clockwork.now + process.skew_ms,
       log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
       config: context.config,
@@ -101,9 +102,15 @@ export class Processes {
     });
     const process = this.instance();
     let answered = 0;
-    const asking = askWorkerApi(process.code.workerApi, this.deps(process), {action: 'ping'}, status => {
-      answered = status;
-    });
+    const asking = askWorkerApi(
+      process.code.workerApi,
+      this.deps(process),
+      AS_CONTROL,
+      {action: 'ping'},
+      status => {
+        answered = status;
+      },
+    );
     // A crashed instance sends no answer.
     await Promise.race([asking, this.#rejectAfter(MINUTE_MS)]);
     if (answered !== 200) throw new Error(`worker-api answered ${answered}`);

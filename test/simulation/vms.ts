@@ -5,7 +5,7 @@ import type {Call} from '../support/call.ts';
 import {newMemory} from '../support/deps.ts';
 import {type Answer, FakeAgent} from '../support/fake-agent.ts';
 import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
-import {askWorkerApi} from '../support/function-calls.ts';
+import {asHost, askWorkerApi, secretOf} from '../support/function-calls.ts';
 import {AgentLoop, RETRY_MS} from './agent.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
@@ -67,7 +67,10 @@ export class Vms {
     const sleep = (ms: number) =>
       new Promise<void>(resolve => context.after(ms * drift, () => process.isDead || resolve()));
     const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
-    const agent = new FakeAgent(node.name, incarnation, body => this.#request(process, cut, body), objects);
+    const ticket = String(node.metadata['gleaner-ticket']);
+    const secret = secretOf(`${node.name} of ${clockwork.now}`, incarnation);
+    const ask = (body: object) => this.#request(process, cut, secret, body);
+    const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects);
     const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),
@@ -187,7 +190,7 @@ export class Vms {
   }
 
   /** Sends a request over the network. The request and its answer may be late or lost, and the function may crash. */
-  #request(from: Process, cut: Machine['cut'], body: object): Promise<Answer> {
+  #request(from: Process, cut: Machine['cut'], secret: string, body: object): Promise<Answer> {
     const context = this.#context;
     return new Promise(resolve => {
       // A settled promise ignores a second answer.
@@ -197,19 +200,19 @@ export class Vms {
         if (from.isDead && !isLate) return;
         const isCut = this.#isCut(cut);
         if (isCut || context.isApiOut || context.strikes('refusal')) answer({status: 503, body: {}});
-        else this.#handle(body, answer);
+        else this.#handle(secret, body, answer);
       });
       context.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
     });
   }
 
-  #handle(body: object, answer: (given: Answer) => void): void {
+  #handle(secret: string, body: object, answer: (given: Answer) => void): void {
     const context = this.#context;
     const process = this.#functions.instance();
     context.note(() => `${process.name} receives ${JSON.stringify(body)}`);
     context.invariants.onRequest(body as WorkerRequest);
     const deps = this.#functions.deps(process, {request: body as WorkerRequest});
-    askWorkerApi(process.code.workerApi, deps, body, (status, answered) => {
+    askWorkerApi(process.code.workerApi, deps, asHost(secret), body, (status, answered) => {
       context.invariants.onAnswer(body as WorkerRequest, status, answered as Document);
       if (!context.strikes('silence')) answer({status, body: answered as Document});
     }).catch(error => {

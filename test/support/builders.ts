@@ -1,6 +1,7 @@
 /** Valid documents of each kind, with the changes of a test. */
 
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
+import {secretHash} from '../../shared/control-plane/state/worker-answers.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
@@ -11,6 +12,7 @@ import type {Found} from '../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../shared/domain/worker/served-time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu} from '../../shared/ports.ts';
+import {secretOf} from './function-calls.ts';
 
 /** The beginning of every test. */
 export const T0 = Date.parse('2026-01-02T03:04:05.000Z');
@@ -63,12 +65,14 @@ export function aRun(changes: Partial<Run> = {}): Run {
   };
 }
 
-/** A worker of the slot of its name, in its second incarnation. */
+/** A worker of the slot of its name, in its second incarnation, whose first host has said hello. */
 export function aWorker(changes: Partial<Worker> = {}): Worker {
   const name = changes.name ?? 'tpu-us-central1-a-0';
   const slot = parseWorkerName(name);
   if (!slot) throw new Error(`${name} is no worker name`);
-  return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation: 2, ...changes};
+  const {incarnation = 2} = changes;
+  const host_secrets = {0: secretHash(secretOf(name, incarnation))};
+  return {...newWorker(name, slot, T0), phase_since_at: at(0), incarnation, host_secrets, ...changes};
 }
 
 /** An observation of a slot: the node of `aWorker` in this state and no queued resource. */
@@ -130,12 +134,15 @@ export function moment(now: number): Moment {
   return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
 }
 
-/** The settings that have no default. */
+/** The settings that have no default, and those that a function asks for where it uses them. */
 export const ENVIRONMENT = {
   GLEANER_PROJECT: 'project',
   GLEANER_BUCKET: 'bucket',
   GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
   GLEANER_BUNDLE: 'c'.repeat(64),
+  GLEANER_WORKER_SERVICE_ACCOUNT: 'gleaner-worker@project.iam.gserviceaccount.com',
+  GLEANER_CONTROL_SERVICE_ACCOUNT: 'gleaner-control@project.iam.gserviceaccount.com',
+  GLEANER_TICKET_KEY: 'k'.repeat(32),
 };
 
 export function aConfig(set: Record<string, string> = {}): Config {

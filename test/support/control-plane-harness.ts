@@ -56,7 +56,8 @@ export class World extends FunctionWorld {
     const {metadata} = this.tpus.node(name);
     const incarnation = Number(metadata['gleaner-incarnation']);
     const worker = String(metadata['gleaner-worker']);
-    const agent = new FakeAgent(worker, incarnation, body => this.api(body), this.deps.objects);
+    const ticket = String(metadata['gleaner-ticket']);
+    const agent = new FakeAgent(worker, incarnation, ticket, body => this.api(body), this.deps.objects);
     agent.silent = this.isStillborn(name, incarnation);
     this.agents.set(name, agent);
     return agent;

@@ -1,4 +1,6 @@
 /** The parts of Deps that tests and benchmarks have in common. */
+
+import {CallerRefused} from '../../shared/contracts/errors.ts';
 import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
@@ -10,12 +12,20 @@ export function newMemory(): Memory {
   return {activeRuns: new ActiveRuns(), specHashes: new Map()};
 }
 
+/** Tokens of a world without Google: the name of the account is its token. */
+export const accountOf: Deps['accountOf'] = async authorization => {
+  if (authorization === 'Bearer worker') return 'worker';
+  if (authorization === 'Bearer control') return 'control';
+  throw new CallerRefused(401, 'the request has no identity token');
+};
+
 /** Ports that do nothing, a new memory, and the given ports. */
 export function depsOf(
   given: Pick<Deps, 'store' | 'objects' | 'bus' | 'tpus' | 'now' | 'config'> & Partial<Deps>,
 ): Deps {
   return {
     ping: async () => {},
+    accountOf,
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     ticks: new TickQueue({now: given.now, sleep: async () => {}}),
     startupScript: async () => '#!/bin/bash\n',

@@ -27,12 +27,16 @@ export class FakeAgent {
   #text = '';
   /** Shards that may be missing; undefined until the stream was read. */
   #left: Plan[] | undefined;
+  /** True after a hello that worker-api accepted. */
+  isBound = false;
+  readonly #ticket: string;
   readonly #api: Api;
   readonly #objects: Objects;
 
-  constructor(worker: string, incarnation: number, api: Api, objects: Objects) {
+  constructor(worker: string, incarnation: number, ticket: string, api: Api, objects: Objects) {
     this.worker = worker;
     this.incarnation = incarnation;
+    this.#ticket = ticket;
     this.#api = api;
     this.#objects = objects;
   }
@@ -174,10 +178,23 @@ export class FakeAgent {
     return shardObject(this.#given.run, this.#given.stream, shard, 'safetensors');
   }
 
-  /** An order to exit ends the agent, and so does a refusal other than that of a lease: a repeated request cannot help. */
+  /**
+   * Says hello before the first request, and once after a request that was refused for its secret.
+   * An order to exit ends the agent, and so does a refusal other than that of a lease: a repeated request cannot help.
+   */
   async #post(request: object): Promise<Answer> {
     const {worker, incarnation} = this;
-    const answer = await this.#api({...request, worker, incarnation, host: 0});
+    const ask = (question: object) => this.#api({...question, worker, incarnation, host: 0});
+    const hello = async () => {
+      const said = await ask({action: 'hello', ticket: this.#ticket});
+      this.isBound = said.status === 200 && said.body.action === 'continue';
+      return said;
+    };
+    let answer = this.isBound ? await ask(request) : undefined;
+    if (!answer || answer.status === 403) {
+      answer = await hello();
+      if (this.isBound) answer = await ask(request);
+    }
     const {status, body} = answer;
     const isRefused = status >= 400 && status < 500 && status !== 409;
     if (isRefused || (status === 200 && body.action === 'exit')) {

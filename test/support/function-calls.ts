@@ -1,4 +1,5 @@
 /** Calls of functions as the framework makes them. */
+import {hash} from 'node:crypto';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 
@@ -33,10 +34,25 @@ export function textOf(data: unknown): string {
   return Buffer.from((data as {message: {data: string}}).message.data, 'base64').toString();
 }
 
+/** Headers of on-tick, and of a host with this secret. */
+export const AS_CONTROL: Headers = {authorization: 'Bearer control'};
+export const asHost = (secret: string): Headers => ({
+  authorization: 'Bearer worker',
+  'x-gleaner-secret': secret,
+});
+
+type Headers = Record<string, string>;
+
+/** The secret of a host of an incarnation. Tests know it by the name; a real host draws it. */
+export function secretOf(worker: string, incarnation: number, host = 0): string {
+  return hash('sha256', `secret of ${worker}#${incarnation}, host ${host}`);
+}
+
 /** Asks worker-api. `answer` is called when the function answers, which may be before it ends. */
 export async function askWorkerApi(
   workerApi: WorkerApi,
   deps: Deps,
+  headers: Headers,
   body: object,
   answer: (status: number, body: object) => void,
 ): Promise<void> {
@@ -45,5 +61,7 @@ export async function askWorkerApi(
     status: (statusCode: number) => Object.assign(response, {statusCode}),
     json: (json: object) => answer(response.statusCode, JSON.parse(JSON.stringify(json))),
   };
-  await workerApi(deps, {body} as Request, response as unknown as Response);
+  const all: Headers = {'content-type': 'application/json', ...headers};
+  const request = {body, get: (name: string) => all[name]};
+  await workerApi(deps, request as Request, response as unknown as Response);
 }

@@ -19,11 +19,14 @@ import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
 import {FakeTpus} from './fake-tpus.ts';
 import {
+  AS_CONTROL,
+  asHost,
   askWorkerApi,
   eventOf,
   type Handlers,
   messageData,
   notificationData,
+  secretOf,
   type Topic,
 } from './function-calls.ts';
 import {Interleaver, Outage, storeThrough} from './interleaver.ts';
@@ -106,7 +109,7 @@ export class FunctionWorld {
       },
       ping: async () => {
         if (this.isPingRefused) throw new Error('worker-api answered 403');
-        const {status, body} = await this.api({action: 'ping'});
+        const {status, body} = await this.api({action: 'ping'}, AS_CONTROL);
         if (status !== 200) throw new Error(`worker-api answered ${status}: ${JSON.stringify(body)}`);
       },
       // Two readings of a clock differ, as in the real world.
@@ -190,11 +193,12 @@ export class FunctionWorld {
     await onTick({...this.deps, ticks: aTickQueue()}, eventOf('tick', 'tick', data));
   }
 
-  async api(body: object): Promise<Answer> {
+  /** Asks worker-api, as the host that the request names unless the headers say otherwise. */
+  async api(body: object, headers = headersOf(body)): Promise<Answer> {
     if (this.isApiOut) return {status: 503, body: {}};
     const answer: Answer = {status: 0, body: {}};
     try {
-      await askWorkerApi(workerApi, this.deps, body, (status, said) =>
+      await askWorkerApi(workerApi, this.deps, headers, body, (status, said) =>
         Object.assign(answer, {status, body: said}),
       );
     } catch (error) {
@@ -203,6 +207,10 @@ export class FunctionWorld {
     }
     return answer;
   }
+}
+
+function headersOf(body: {worker?: string; incarnation?: number; host?: number}): Record<string, string> {
+  return asHost(secretOf(String(body?.worker), Number(body?.incarnation), body?.host));
 }
 
 /** A queue with a clock of its own: a pause between two ticks takes none of the world's time. */

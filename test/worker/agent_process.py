@@ -8,6 +8,7 @@ import pytest
 
 from build import text_lines
 from environment import HERE
+from fake_cloud import boot
 
 LONG = text_lines(2500)
 
@@ -16,6 +17,7 @@ LONG = text_lines(2500)
 def agent(cloud, storage, tmp_path):
     """agent() starts an agent, killed at the end of the test. hold_at=N: it waits after N samples until it must end."""
     started = []
+    boot(tmp_path / "home")
 
     def start(hold_at=None, **more):
         env = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more

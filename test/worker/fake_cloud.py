@@ -1,8 +1,18 @@
 """The metadata server of a VM and worker-api on one port, for a real agent. A test scripts the answers."""
 
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+SECRET = "5e" * 32  # of the host
+
+
+def boot(home):
+    """Leaves the secret of the host in its home, as startup.sh does."""
+    os.makedirs(home, exist_ok=True)
+    with open(os.path.join(home, "host-secret"), "w", encoding="ascii") as file:
+        file.write(f"{SECRET}\n")
 
 
 class FakeCloud:
@@ -13,9 +23,12 @@ class FakeCloud:
             "gleaner-incarnation": "3",
             "gleaner-bucket": bucket,
             "accelerator-type": "v5litepod-1",
+            "gleaner-ticket": "T" * 43,
         }
         self.preempted = False
-        self.asked: list[dict] = []  # the bodies of requests to worker-api
+        self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
+        self.hellos: list[dict] = []  # the bodies of hello
+        self.secrets: set[str | None] = set()  # of all requests
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
         self.on_heartbeat = lambda body: {
             "action": "continue",
@@ -24,6 +37,7 @@ class FakeCloud:
             "heartbeat_s": 0.1,
         }
         self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
+        self.refusal = {"error": "a fault of the test"}
         self.changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -80,8 +94,9 @@ class FakeCloud:
                 assert self.headers["Authorization"] == "Bearer an.identity.token"
                 with cloud.changed:
                     status = cloud.status(body)
-                    answer = cloud._answer(body) if status == 200 else {"error": "a fault of the test"}
-                    cloud.asked.append(body)
+                    answer = cloud._answer(body) if status == 200 else cloud.refusal
+                    (cloud.hellos if body["action"] == "hello" else cloud.asked).append(body)
+                    cloud.secrets.add(self.headers["X-Gleaner-Secret"])
                     cloud.changed.notify_all()
                 if isinstance(status, bytes):
                     return self.wfile.write(status)

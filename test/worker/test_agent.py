@@ -132,7 +132,7 @@ def test_an_agent_told_to_exit_leaves_its_stream_and_ends(cloud, storage, agent,
 @pytest.mark.parametrize("answered", [503, 403])
 def test_an_api_that_is_away_for_a_while_does_not_stop_the_work(cloud, storage, agent, tiny_folder, answered):
     cloud.leases = [a_work_answer(a_stream(storage, LONG[:800]), model=tiny_folder)]
-    away = {"lease": 2, "heartbeat": 10**9, "release": 2}
+    away = {"hello": 2, "lease": 2, "heartbeat": 10**9, "release": 2}
 
     def status(body):
         away[body["action"]] -= 1
@@ -156,11 +156,13 @@ def test_heartbeats_continue_after_a_malformed_answer(cloud, storage, agent):
     assert process.wait(600) == 0, process.stderr.read()
 
 
-def test_an_api_that_refuses_the_worker_ends_it_with_an_error(cloud, storage, agent):
-    cloud.status = lambda body: 400
+@pytest.mark.parametrize("status", [400, 403])
+def test_an_api_that_refuses_the_worker_ends_it_with_an_error(cloud, storage, agent, status):
+    cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
+    cloud.status = lambda body: status
     process = agent()
     assert process.wait(600) == 1
-    assert "worker-api answered 400" in process.stderr.read()
+    assert f"worker-api answered {status}" in (said := process.stderr.read()) and "not that of host 0" in said
 
 
 def test_the_log_goes_into_the_bucket_of_logs(cloud, storage, agent):

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from fake_cloud import SECRET
 from gleaner_worker import agent, metadata
 from gleaner_worker.api import Refused, WorkerApi
 
@@ -17,7 +18,7 @@ BROKEN_ERROR = b"HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\nz
 @pytest.fixture
 def api(cloud, monkeypatch):
     monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
-    return WorkerApi(metadata.load_identity())
+    return WorkerApi(metadata.load_identity(), SECRET)
 
 
 @pytest.mark.parametrize("answer", [SHORT, NONSENSE, BROKEN_ERROR], ids=["short", "nonsense", "broken error"])
@@ -51,6 +52,50 @@ def test_a_refused_worker_asks_no_more(cloud, api):
     with pytest.raises(Refused, match="Failed to lease: worker-api answered 400: .*a fault of the test"):
         api.lease(None)
     assert len(cloud.asked) == 1
+
+
+def test_every_request_carries_the_secret_of_the_host(cloud, api):
+    assert api.hello()["action"] == "continue"
+    api.heartbeat("idle", None, None)
+    assert cloud.secrets == {SECRET}
+    assert cloud.hellos == [
+        {"action": "hello", "ticket": "T" * 43, "worker": "tpu-us-central1-a-0", "incarnation": 3, "host": 0}
+    ]
+
+
+def test_a_worker_whose_secret_is_refused_says_hello_once_and_stops(cloud, api):
+    cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
+    cloud.status = lambda body: 200 if body["action"] == "hello" else 403
+    with pytest.raises(Refused, match="Failed to heartbeat: worker-api answered 403: .*the secret is not"):
+        api.heartbeat("idle", None, None)
+    assert (len(cloud.asked), len(cloud.hellos)) == (2, 1)
+    cloud.status = lambda body: 403
+    with pytest.raises(Refused, match="Failed to hello: worker-api answered 403"):
+        api.lease(None)
+    assert (len(cloud.asked), len(cloud.hellos)) == (3, 2)
+
+
+def test_a_secret_that_a_restored_database_forgot_is_bound_again(cloud, api):
+    cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
+    cloud.status = lambda body: 200 if body["action"] == "hello" or cloud.hellos else 403
+    assert api.heartbeat("idle", None, None)["action"] == "continue"
+    assert (len(cloud.asked), len(cloud.hellos)) == (2, 1)
+
+
+def test_an_agent_without_the_secret_of_its_host_does_not_start(cloud, tmp_path):
+    with pytest.raises(SystemExit, match="Failed to start the agent: no secret of this host: .*boot the VM again"):
+        metadata.load_secret(str(tmp_path))
+    (tmp_path / "host-secret").write_text("secret\n")
+    with pytest.raises(SystemExit, match="host-secret is not 64 hexadecimal digits; boot the VM again"):
+        metadata.load_secret(str(tmp_path))
+
+
+@pytest.mark.parametrize("api", ["http://worker-api.example/", "https://me@worker-api.example/", "ftp://127.0.0.1/"])
+def test_an_address_of_worker_api_that_would_show_the_token_is_refused(cloud, monkeypatch, api):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    cloud.attributes["gleaner-api"] = api
+    with pytest.raises(SystemExit, match="metadata attribute gleaner-api is '.*', not an https:// address"):
+        metadata.load_identity()
 
 
 def test_an_expired_token_is_replaced_at_once(cloud, api, caplog):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from build import BUCKET, a_stream, a_work_answer, bucket, text_lines
+from fake_cloud import boot
 from fake_hub import FakeHub
 from gleaner_worker import metadata
 from gleaner_worker.failures import Failure
@@ -92,6 +93,7 @@ def test_an_agent_extracts_with_a_private_model_and_never_shows_the_token(
         a_work_answer(a_stream(storage, text_lines(20)), **spec),
         a_work_answer(a_stream(storage, text_lines(5), stream="008"), stream="008", epoch=2, **spec),
     ]
+    boot(tmp_path / "home")
     env = os.environ | {"GLEANER_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
         [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True

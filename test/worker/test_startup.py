@@ -1,6 +1,7 @@
 """startup.sh from the bundle to the agent, without a network."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,8 @@ def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, hom
     assert result.returncode == 0, result.stderr
     assert result.stdout == "agent cpu False True\n"
     cloud.wait(lambda asked: asked)
+    hello = {"action": "hello", "worker": "tpu-us-central1-a-0", "incarnation": 3, "host": 0, "ticket": "T" * 43}
+    assert cloud.hellos == [hello]
     assert cloud.asked[0] == {
         "action": "heartbeat",
         "worker": "tpu-us-central1-a-0",
@@ -57,9 +60,14 @@ def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, hom
         "progress": None,
     }
     assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent.py").exists()
+    file = home / "host-secret"
+    assert re.fullmatch(r"[0-9a-f]{64}\n", secret := file.read_text())
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert cloud.secrets == {secret.strip()}
     requests = len(storage.requests)
     assert start(cloud, storage, home).returncode == 0
     assert len(storage.requests) == requests  # the next boot finds everything
+    assert file.read_text() == secret
 
 
 def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_server(cloud, storage, home, tmp_path):
@@ -72,8 +80,35 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
     assert result.returncode == 0, result.stderr
     cloud.wait(lambda asked: asked)
     arguments = (tmp_path / "arguments").read_text()
-    assert "bundles%2F" in arguments and "--data" in arguments
-    assert [word for word in ("Bearer", "computeMetadata", "an.identity") if word in arguments] == []
+    assert "bundles%2F" in arguments
+    secret = (home / "host-secret").read_text().strip()
+    words = ("Bearer", "computeMetadata", "an.identity", "T" * 43, secret, "heartbeat")
+    assert [word for word in words if word in arguments] == []
+
+
+def test_a_damaged_secret_is_made_again(cloud, storage, home):
+    a_bundle(storage, cloud)
+    (home / "host-secret").write_text("5e5e\n")
+    assert start(cloud, storage, home).returncode == 0
+    assert re.fullmatch(r"[0-9a-f]{64}\n", (home / "host-secret").read_text())
+
+
+def test_a_host_whose_hello_is_refused_stops_its_setup(cloud, storage, home):
+    a_bundle(storage, cloud)
+    cloud.refusal = {"action": "exit", "error": "another secret is bound to host 0"}
+    cloud.status = lambda body: 403
+    result = start(cloud, storage, home, UV_SLOW="5")
+    assert result.returncode != 0
+    assert "Stopping: worker-api says" in result.stderr and "another secret is bound to host 0" in result.stderr
+    assert "agent" not in result.stdout and cloud.asked == []
+
+
+def test_packages_are_installed_from_wheels_alone(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud)
+    assert start(cloud, storage, home).returncode == 0
+    calls = (tmp_path / "uv-calls").read_text().splitlines()
+    assert any("pip sync" in call for call in calls)
+    assert all("--no-build" in call for call in calls if "pip sync" in call)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +117,7 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
         "agent-worker-number",
         "gleaner-worker",
         "gleaner-incarnation",
+        "gleaner-ticket",
         "gleaner-api",
         "gleaner-bucket",
         "gleaner-bundle",
@@ -102,6 +138,12 @@ def test_a_missing_attribute_is_named(cloud, storage, home, missing):
         ("agent-worker-number", "-1"),
         ("gleaner-bundle", "../../x"),
         ("gleaner-bucket", "b/../c"),
+        ("gleaner-ticket", "T" * 42),
+        ("gleaner-api", "http://worker-api.example/"),
+        ("gleaner-api", "http://127.0.0.1:80@worker-api.example/"),
+        ("gleaner-api", "http://127.0.0.1.example/"),
+        ("gleaner-api", "https://me@worker-api.example/"),
+        ("gleaner-api", "file:///etc/passwd"),
     ],
 )
 def test_an_impossible_attribute_is_refused(cloud, storage, home, name, value):

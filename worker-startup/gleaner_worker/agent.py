@@ -13,7 +13,7 @@ from .control import Control
 from .extract import extract
 from .failures import Failure, LeaseLost
 from .logs import LogShipper, set_up_logging
-from .metadata import Credentials, Identity, is_preempted, load_identity
+from .metadata import Credentials, Identity, is_preempted, load_identity, load_secret
 from .model.hub import worker_hub
 from .model.model import Model, find_files, load_model
 from .model.model_source import read_config
@@ -35,7 +35,7 @@ class Agent:
     def __init__(self, identity: Identity, shipper: LogShipper):
         self.identity = identity
         self.shipper = shipper
-        self.api = WorkerApi(identity)
+        self.api = WorkerApi(identity, load_secret(identity.home))
         self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
         self.logs = Bucket(self.bucket.client, identity.logs_bucket)
         self.preempted = threading.Event()
@@ -50,6 +50,9 @@ class Agent:
         self.exit_code = 0
 
     def run(self) -> int:
+        if (hello := self._in_thread(self.api.hello)) and hello["action"] == "exit":
+            log.info("Leaving: %s", hello.get("reason", ""))
+            return 0
         threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
         while not self.preempted.is_set() and not self.exiting.is_set():

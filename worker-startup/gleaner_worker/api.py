@@ -16,14 +16,19 @@ log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """worker-api rejects the question of this worker: a bug that a retry cannot repair."""
+    """worker-api rejects the question of this worker, or its secret: a retry cannot repair that."""
 
 
 class WorkerApi:
-    def __init__(self, identity: Identity):
+    def __init__(self, identity: Identity, secret: str):
         self._identity = identity
+        self._secret = secret
         self._tokens = IdentityTokens(identity.api)
         self._status = 200  # of the latest answer
+
+    def hello(self) -> dict:
+        """Binds the secret of this host to its incarnation. A repeated hello with the same secret changes nothing."""
+        return self._ask({"action": "hello", "ticket": self._identity.ticket}, give_up_after_s=float("inf"))
 
     def lease(self, loaded: dict | None) -> dict:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
@@ -50,14 +55,15 @@ class WorkerApi:
         )
 
     def _ask(self, question: dict, give_up_after_s: float) -> dict:
-        """Raises LeaseLost on 409, Refused on 400, OSError at the end of the retries.
+        """Raises LeaseLost on 409, Refused on 400 and on a 403 of worker-api, OSError at the end of the retries.
 
+        After a 403 of worker-api one hello follows, because a restored database may not know the secret.
         Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and they pass.
         worker-api tells an unwanted worker to exit. A worker that Cloud Run keeps out counts as silent.
         """
         who = self._identity
         body = json.dumps(question | {"worker": who.worker, "incarnation": who.incarnation, "host": who.host}).encode()
-        give_up, wait_s, fresh = time.monotonic() + give_up_after_s, 0.5, False
+        give_up, wait_s, fresh, bound = time.monotonic() + give_up_after_s, 0.5, False, False
         while True:
             try:
                 answer = self._post(body, fresh)
@@ -72,7 +78,11 @@ class WorkerApi:
                     continue
                 before, self._status = self._status, error.code
                 what = f"Failed to {question['action']}: worker-api answered {error.code}: {text}"
-                if error.code == 400:
+                if error.code == 403 and _says_exit(text) and question["action"] != "hello" and not bound:
+                    bound = self.hello()["action"] == "continue"
+                    if bound:
+                        continue
+                if error.code == 400 or (error.code == 403 and _says_exit(text)):
                     raise Refused(what) from error
                 if error.code in (401, 403, 404) and error.code != before:
                     log.error("%s; retrying until it accepts this worker", what)
@@ -89,6 +99,7 @@ class WorkerApi:
         headers = {
             "Content-Type": "application/json",
             "Authorization": f"Bearer {self._tokens.get(fresh_token)}",
+            "X-Gleaner-Secret": self._secret,
         }
         request = urllib.request.Request(self._identity.api, body, headers)
         try:
@@ -100,6 +111,14 @@ class WorkerApi:
             return json.loads(text)
         except ValueError as error:
             raise OSError(f"worker-api answered with something that is not JSON: {text[:100]!r}") from error
+
+
+def _says_exit(text: str) -> bool:
+    """Tells a refusal by worker-api from one by Cloud Run, which is a page."""
+    try:
+        return json.loads(text)["action"] == "exit"
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _text_of(error: urllib.error.HTTPError) -> str:

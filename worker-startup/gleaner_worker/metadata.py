@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import threading
 import time
 import urllib.error
@@ -21,6 +22,7 @@ from .secret import is_secret_name
 _ATTRIBUTES = (
     "gleaner-worker",
     "gleaner-incarnation",
+    "gleaner-ticket",
     "gleaner-api",
     "gleaner-bucket",
     "agent-worker-number",
@@ -38,6 +40,7 @@ class Identity:
     worker: str
     incarnation: int
     host: int
+    ticket: str  # proves at the first hello that this host belongs to the incarnation
     api: str
     bucket: str
     logs_bucket: str
@@ -62,6 +65,8 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
     if secret and not is_secret_name(secret):
         # The message leaves the value out: an operator may have put the token itself there.
         problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
+    if values["gleaner-api"] and not is_endpoint(values["gleaner-api"]):
+        problems.append(f"metadata attribute gleaner-api is {values['gleaner-api']!r:.200}, not an https:// address")
     if problems:
         # A missing worker number never counts as worker 0: two workers would write under one name.
         raise SystemExit(f"Failed to start the agent: {'; '.join(problems)}; create the VM again with them set")
@@ -69,6 +74,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         worker=values["gleaner-worker"],
         incarnation=int(values["gleaner-incarnation"]),
         host=int(values["agent-worker-number"]),
+        ticket=values["gleaner-ticket"],
         api=values["gleaner-api"],
         bucket=values["gleaner-bucket"],
         # An earlier release made nodes without this attribute.
@@ -78,6 +84,19 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         hf_endpoint=endpoint or None,
         hf_token_secret=secret or None,
     )
+
+
+def load_secret(home: str) -> str:
+    """The secret of this host, which every request to worker-api carries. Raises SystemExit without one."""
+    path = os.path.join(home, "host-secret")
+    try:
+        with open(path, encoding="ascii") as file:
+            secret = file.read().strip()
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"Failed to start the agent: no secret of this host: {error}; boot the VM again") from error
+    if not re.fullmatch(r"[0-9a-f]{64}", secret):
+        raise SystemExit(f"Failed to start the agent: {path} is not 64 hexadecimal digits; boot the VM again")
+    return secret
 
 
 def _attribute(name: str) -> str:

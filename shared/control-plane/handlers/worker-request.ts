@@ -1,24 +1,38 @@
+import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
-import type {Deps} from '../state/deps.ts';
+import type {Account, Deps} from '../state/deps.ts';
+import {ok, type WorkerAnswer} from '../state/worker-answers.ts';
 import {grantLease} from '../streams/grant-lease.ts';
 import {handleHeartbeat} from '../streams/heartbeat.ts';
 import {releaseStream} from '../streams/release-stream.ts';
-import {ok, type WorkerAnswer} from '../streams/worker-answers.ts';
+import {bindHost} from '../workers/bind-host.ts';
 import {storePing} from '../workers/service-proofs.ts';
 
-/** Answers the agent of a TPU. A request counts only if it comes from the current incarnation of the slot. */
-export async function answerWorker(deps: Deps, request: WorkerRequest): Promise<WorkerAnswer> {
-  switch (request.action) {
+/** Sender of a request: the account of its token, and the sha256 of the secret of its host. */
+export type Sender = {account: Account; secret_sha256: string};
+
+/**
+ * Answers a caller of worker-api: on-tick pings, and agents of TPUs ask all else. The account says that an agent of ours speaks. The
+ * secret says which one, and each handler compares it with the document of the worker that the request names.
+ */
+export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequest): Promise<WorkerAnswer> {
+  const allowed = asked.action === 'ping' ? 'control' : 'worker';
+  if (sender.account !== allowed)
+    throw new CallerRefused(403, `the account ${sender.account} may not ask for ${asked.action}`);
+  const {secret_sha256} = sender;
+  switch (asked.action) {
+    case 'hello':
+      return bindHost(deps, {...asked, secret_sha256});
     case 'lease':
-      return grantLease(deps, request);
+      return grantLease(deps, {...asked, secret_sha256});
     case 'heartbeat':
-      return handleHeartbeat(deps, request);
+      return handleHeartbeat(deps, {...asked, secret_sha256});
     case 'release':
-      return releaseStream(deps, request);
+      return releaseStream(deps, {...asked, secret_sha256});
     case 'ping':
       await storePing(deps);
       return ok({action: 'pong'});
     default:
-      return request satisfies never;
+      return asked satisfies never;
   }
 }

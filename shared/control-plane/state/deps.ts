@@ -4,6 +4,9 @@ import type {ActiveRuns} from './active-runs.ts';
 import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
 
+/** Accounts that may call worker-api: of the workers, and of on-tick. */
+export type Account = 'worker' | 'control';
+
 /** Ports and settings of one instance, built by the composition root. */
 export type Deps = {
   store: Store;
@@ -12,6 +15,8 @@ export type Deps = {
   tpus: Tpus;
   /** Calls worker-api at the address that workers use. Resolves when worker-api has stored the call. */
   ping: () => Promise<void>;
+  /** Account that the header `authorization` of a request proves. Throws `CallerRefused`, or another error without an answer of Google. */
+  accountOf: (authorization: string | undefined) => Promise<Account>;
   now: Now;
   log: Log;
   config: Config;

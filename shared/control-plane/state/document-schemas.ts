@@ -127,6 +127,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   incarnation,
   born_at: instant.nullable().default(null),
   hello_at: instant.nullable().default(null),
+  host_secrets: z.record(text, text).default({}),
   bundle: text.nullable().default(null),
   is_probe: z.boolean().default(false),
   provider_state: text.nullable(),

@@ -24,11 +24,11 @@ const KEPT_DAYS = 30;
 
 /**
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
- * same document.
+ * same document. Repeats of an event since the same `since` are one document, with the time of the last.
  */
-export function recordEvent(tx: Transaction, event: TimelineEvent, now: number): void {
+export function recordEvent(tx: Transaction, event: TimelineEvent, now: number, since = now): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
-  const id = hash('sha256', JSON.stringify([now, event])).slice(0, 20);
+  const id = hash('sha256', JSON.stringify([since, event])).slice(0, 20);
   const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
   eventRecords.set(tx, paths.event(id), document);
 }

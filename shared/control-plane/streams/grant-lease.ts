@@ -1,5 +1,4 @@
 /** Requests for work: leases a pending stream of the first run in order of service to the worker that asks. */
-import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isScarce, whyNotCarried, withGrant} from '../../domain/billing/budget.ts';
 import {whyModelRefused} from '../../domain/ceilings.ts';
 import {streamFor} from '../../domain/fleet/pool.ts';
@@ -25,18 +24,21 @@ import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '
 import {recordEvent} from '../state/event-log.ts';
 import {returnStream, workOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
-import {registerStream} from './register-stream.ts';
 import {
+  type Asked,
+  impostor,
   isAhead,
   isCurrent,
   notWanted,
   ok,
   requesterOf,
+  speaksFor,
   unknown,
   type WorkerAnswer,
-} from './worker-answers.ts';
+} from '../state/worker-answers.ts';
+import {registerStream} from './register-stream.ts';
 
-type LeaseRequest = Extract<WorkerRequest, {action: 'lease'}>;
+type LeaseRequest = Asked<'lease'>;
 
 /** Limits of one request: streams to try, runs to search, then seconds until the worker asks again. Without a pending stream it waits `poll_s`. */
 const MOST_TRIES = 5;
@@ -53,6 +55,7 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
   const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
   if (!known || isAhead(request, known)) return ok({...wait, reason: unknown(request)});
   const worker = isCurrent(known, request) ? known : undefined;
+  if (worker && !speaksFor(worker, request)) return impostor(deps, 'lease a stream', request);
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   if (worker.recreate || worker.fault !== null)
     return ok({...wait, reason: `${worker.name} is being replaced`});

@@ -1,5 +1,4 @@
 /** Heartbeats: a worker proves that it lives, reports its progress, and receives its next action. */
-import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isOpen, type Run} from '../../domain/run/run.ts';
 import {chargeSuspect, holds, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
 import {iso} from '../../domain/time.ts';
@@ -10,16 +9,20 @@ import type {Deps} from '../state/deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {returnStream, runOfFailed, suspectedBy} from '../state/lease-documents.ts';
 import {
+  type Asked,
+  impostor,
   isAhead,
   isCurrent,
   notWanted,
   ok,
   requesterOf,
+  say,
+  speaksFor,
   unknown,
   type WorkerAnswer,
-} from './worker-answers.ts';
+} from '../state/worker-answers.ts';
 
-type Heartbeat = Extract<WorkerRequest, {action: 'heartbeat'}>;
+type Heartbeat = Asked<'heartbeat'>;
 
 /**
  * Reads and writes the worker's document alone: while it names the lease, the worker holds the lease. A heartbeat with no lease, or an
@@ -35,6 +38,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     if (!worker || isAhead(request, worker))
       return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
+    if (!speaksFor(worker, request)) return impostor(deps, 'take a heartbeat', request);
     let isHeld = claim !== null && saysItHas(worker, claim);
     let run: Run | undefined;
     if (claim && !isHeld) {
@@ -73,8 +77,4 @@ function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run |
 function whyOver(run: Run | undefined): string {
   if (!run || isOpen(run)) return 'another worker holds it, or it was released';
   return `the run is ${run.status}`;
-}
-
-export function say(action: 'continue' | 'drain' | 'stop' | 'exit', reason: string) {
-  return {action, reason, lease_expires_at: null as string | null};
 }

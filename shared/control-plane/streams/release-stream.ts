@@ -1,5 +1,4 @@
 /** Releases: a worker gives its stream back, complete, drained, preempted or failed. */
-import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {holds, releaseLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {heardFrom} from '../../domain/worker/heartbeat.ts';
@@ -10,15 +9,31 @@ import {recordEvent} from '../state/event-log.ts';
 import {requestTotals} from '../state/late-totals.ts';
 import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
 import {wake} from '../state/wake.ts';
+import {
+  type Asked,
+  impostor,
+  isCurrent,
+  ok,
+  requesterOf,
+  say,
+  speaksFor,
+  type WorkerAnswer,
+} from '../state/worker-answers.ts';
 import {advanceStream} from './advance-checkpoint.ts';
-import {say} from './heartbeat.ts';
-import {isCurrent, ok, requesterOf, type WorkerAnswer} from './worker-answers.ts';
 
-type Release = Extract<WorkerRequest, {action: 'release'}>;
+type Release = Asked<'release'>;
 
 /** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
 export async function releaseStream(deps: Deps, request: Release): Promise<WorkerAnswer> {
   const {run, stream, epoch} = request.lease;
+  const lost = {
+    status: 409 as const,
+    body: say('stop', `${request.worker} does not hold the lease of ${run}/${stream} any more`),
+  };
+  const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
+  // No document vouches for the secret: the lease, if there is one, ends without its worker.
+  if (known?.incarnation !== request.incarnation) return lost;
+  if (!speaksFor(known, request)) return impostor(deps, 'release a stream', request);
   await advanceStream(deps, run, stream);
   const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
     const now = deps.now();
@@ -27,11 +42,7 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     const claim = {epoch, ...requesterOf(request)};
     const held = current && holds(current, claim);
     const next = current && releaseLease(current, claim, request.outcome, request.failure, now);
-    if (!next)
-      return {
-        status: 409,
-        body: say('stop', `${request.worker} does not hold the lease of ${run}/${stream} any more`),
-      };
+    if (!next) return lost;
     const {kind, reason} = request.failure ?? {};
     const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
     const parent = isMachineFailed ? await runOfFailed(deps.log, tx, next) : undefined;

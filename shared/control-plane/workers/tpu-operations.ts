@@ -23,6 +23,7 @@ import {readPool} from '../state/pool.ts';
 import {readPrices} from '../state/prices.ts';
 import {recordAttempt} from '../state/worker-history.ts';
 import {zoneOf} from '../state/zones.ts';
+import {ticketOf} from './tickets.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
@@ -153,6 +154,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
       'startup-script': await deps.startupScript(),
       'gleaner-worker': worker.name,
       'gleaner-incarnation': String(worker.incarnation),
+      'gleaner-ticket': ticketOf(config.identity, 'on-tpu', worker),
       'gleaner-api': requireWorkerApi(config, 'on-tpu'),
       'gleaner-bucket': config.bucket,
       'gleaner-logs-bucket': config.logs_bucket,

@@ -16,6 +16,7 @@ export function toCreating(worker: Worker, now: number): WorkerDecision {
     incarnation: worker.incarnation + 1,
     born_at: iso(now),
     hello_at: null,
+    host_secrets: {},
     bundle: null,
     is_probe: false,
     suspect: null,

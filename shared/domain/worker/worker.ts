@@ -37,6 +37,8 @@ export type Worker = Shown & {
   /** Request time of this incarnation, and the first heartbeat of its agent. */
   born_at: string | null;
   hello_at: string | null;
+  /** sha256 of the secret of each host of this incarnation that has said hello, by the number of the host. */
+  host_secrets: Record<string, string>;
   /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
@@ -103,6 +105,7 @@ export function newWorker(
     incarnation: 0,
     born_at: null,
     hello_at: null,
+    host_secrets: {},
     bundle: null,
     is_probe: false,
     suspect: null,

@@ -3,7 +3,7 @@ import type {Topic} from '../../support/function-calls.ts';
 
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
-  action: 'lease' | 'heartbeat' | 'release';
+  action: 'hello' | 'lease' | 'heartbeat' | 'release';
   worker: string;
   incarnation: number;
   lease?: {run: string; stream: string; epoch: number} | null;

@@ -54,6 +54,12 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_SUBNETWORK', set: {GLEANER_SUBNETWORK: 'projects/p/global/networks/workers'}},
   {name: 'GLEANER_SUBNETWORK', set: {GLEANER_SUBNETWORK: 'workers/'}},
   {name: 'GLEANER_EXTERNAL_IPS', set: {GLEANER_EXTERNAL_IPS: 'no'}},
+  {name: 'GLEANER_CONTROL_SERVICE_ACCOUNT', set: {GLEANER_CONTROL_SERVICE_ACCOUNT: 'control'}},
+  {name: 'GLEANER_TICKET_KEY', set: {GLEANER_TICKET_KEY: 'k'.repeat(31)}},
+  {name: 'GLEANER_TICKET_KEY', set: {GLEANER_TICKET_KEY: `${'k'.repeat(31)} k`}},
+  {name: 'GLEANER_OIDC_CERTS', set: {GLEANER_OIDC_CERTS: 'https://certs.example/v1'}},
+  {name: 'GLEANER_OIDC_CERTS', set: {GLEANER_OIDC_CERTS: 'http://127.0.0.1.example/v1'}},
+  {name: 'GLEANER_DEPLOYMENT', set: {GLEANER_DEPLOYMENT: 'Gleaner'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
@@ -96,7 +102,7 @@ describe('configuration', () => {
   it('puts the hub and the name of its secret into the metadata of workers, where they are set', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
-    assert.equal(bare.worker_service_account, undefined);
+    assert.equal(bare.identity.metadata_host, 'metadata.google.internal');
     const config = loadConfig({
       ...ENVIRONMENT,
       GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
@@ -107,7 +113,7 @@ describe('configuration', () => {
       'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
       'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
     });
-    assert.equal(config.worker_service_account, 'worker@a-project.iam.gserviceaccount.com');
+    assert.equal(config.identity.worker_account, 'worker@a-project.iam.gserviceaccount.com');
   });
 
   it('has a default for every optional variable', () => {

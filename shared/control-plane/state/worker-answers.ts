@@ -1,0 +1,78 @@
+/** Requests of agents: who speaks, the checks of that, and the answers. */
+import {hash, timingSafeEqual} from 'node:crypto';
+import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {isAlive, type Worker} from '../../domain/worker/worker.ts';
+import type {Deps} from './deps.ts';
+
+export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
+
+/** A request, and the sha256 of the secret of the host that sent it. */
+export type Asked<Action extends WorkerRequest['action']> = Extract<WorkerRequest, {action: Action}> & {
+  secret_sha256: string;
+};
+
+type Sender = {worker: string; incarnation: number; host: number; secret_sha256: string};
+
+/** The form in which the document of a worker keeps the secret of a host. The secret has 256 random bits. */
+export function secretHash(secret: string | undefined): string {
+  return hash('sha256', secret ?? '');
+}
+
+/** True if the secret is bound to the host and the incarnation that the request names. A host that has not said hello has none. */
+export function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: Sender): boolean {
+  const bound = worker.host_secrets[host];
+  if (bound === undefined || worker.incarnation !== incarnation) return false;
+  const [one, other] = [Buffer.from(bound), Buffer.from(secret_sha256)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}
+
+/** Refuses a request in the name of another host. The refusal changes no document. */
+export function impostor({log}: Pick<Deps, 'log'>, action: string, sender: Sender): WorkerAnswer {
+  const {worker, incarnation, host} = sender;
+  const who = `host ${host} of ${worker}, incarnation ${incarnation}`;
+  log('ERROR', `Refused to ${action}: the secret of the request is not that of ${who}`, {
+    worker,
+    incarnation,
+    host,
+  });
+  return refused(`the secret is not that of ${who}`);
+}
+
+/** Ends the agent: a repeated request is refused again. */
+export function refused(reason: string): WorkerAnswer {
+  return {status: 403, body: {action: 'exit', reason, error: reason}};
+}
+
+/** True if the request comes from the slot's incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
+export function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
+  return (
+    worker !== undefined &&
+    worker.incarnation === request.incarnation &&
+    (isAlive(worker) || worker.phase === 'creating')
+  );
+}
+
+/** True if no document has asked for the incarnation: the database was restored from a backup older than the worker. */
+export function isAhead(request: {incarnation: number}, {incarnation}: Worker): boolean {
+  return request.incarnation > incarnation;
+}
+
+export function requesterOf(request: {worker: string; incarnation: number}) {
+  return {worker: request.worker, incarnation: request.incarnation};
+}
+
+export function unknown({worker}: {worker: string}): string {
+  return `no document knows this incarnation of ${worker}: its database was lost or restored, and its node will be deleted`;
+}
+
+export function notWanted(request: {worker: string; incarnation: number}): string {
+  return `${request.worker}, incarnation ${request.incarnation}, is not wanted any more`;
+}
+
+export function say(action: 'continue' | 'drain' | 'stop' | 'exit', reason: string) {
+  return {action, reason, lease_expires_at: null as string | null};
+}
+
+export function ok(body: object): WorkerAnswer {
+  return {status: 200, body};
+}

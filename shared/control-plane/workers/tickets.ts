@@ -1,0 +1,25 @@
+/** Tickets: a host proves with the ticket of its node that it is a host of this incarnation. */
+import {createHmac, timingSafeEqual} from 'node:crypto';
+import {type IdentitySettings, required} from '../../contracts/identity-settings.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+
+type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
+
+/**
+ * The ticket of an incarnation, for the metadata of its node. A repeated create makes the same ticket. The time of birth makes another
+ * one for an equal number after a lost database.
+ */
+export function ticketOf(
+  identity: IdentitySettings,
+  user: string,
+  {name, incarnation, born_at}: Life,
+): string {
+  const {ticket_key} = required(identity, user, ['ticket_key']);
+  const life = ['gleaner-ticket/1', identity.deployment, name, incarnation, born_at].join('\n');
+  return createHmac('sha256', ticket_key).update(life).digest('base64url');
+}
+
+export function isTicketOf(identity: IdentitySettings, user: string, life: Life, given: string): boolean {
+  const [one, other] = [Buffer.from(ticketOf(identity, user, life)), Buffer.from(given)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}
