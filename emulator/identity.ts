@@ -43,6 +43,10 @@ function numberOf(email: string): string {
 
 type Claims = {[claim: string]: unknown};
 
+function decoded(part: string): Claims {
+  return JSON.parse(Buffer.from(part, 'base64url').toString());
+}
+
 export class Identities {
   readonly #key: KeyObject;
   readonly #certificate: string;
@@ -93,8 +97,10 @@ export class Identities {
     const signed = Buffer.from(`${header}.${payload}`);
     const key = createPublicKey(this.#key);
     if (!verify('sha256', signed, key, Buffer.from(signature, 'base64url'))) return undefined;
-    const {aud, exp, email} = JSON.parse(Buffer.from(payload, 'base64url').toString());
-    return aud === audience && exp * 1000 > Date.now() ? email : undefined;
+    const {aud, exp, iat, iss, email, email_verified} = decoded(payload);
+    const isInTime = Number(iat) * 1000 <= Date.now() && Date.now() < Number(exp) * 1000;
+    const isOfGoogle = decoded(header).alg === 'RS256' && iss === ISSUER && email_verified === true;
+    return isOfGoogle && isInTime && aud === audience ? String(email) : undefined;
   }
 
   /** Certificates at the path of `www.googleapis.com`, as PEM by key id. */

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import {once} from 'node:events';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {createServer, type Server} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {Identities} from '../../../emulator/identity.ts';
+import {type Config, ConfigError} from '../../../shared/contracts/config.ts';
+import {CallerRefused} from '../../../shared/contracts/errors.ts';
+import {openCallers} from '../../../shared/google/callers.ts';
+import {aConfig, ENVIRONMENT} from '../../support/builders.ts';
+import {
+  type Claims,
+  claimsOf,
+  WRONG_CLAIMS,
+  WRONG_SIGNATURES,
+  withoutSignature,
+} from '../../support/tokens.ts';
+
+const AUDIENCE = ENVIRONMENT.GLEANER_WORKER_API;
+const WORKER = ENVIRONMENT.GLEANER_WORKER_SERVICE_ACCOUNT;
+const CONTROL = ENVIRONMENT.GLEANER_CONTROL_SERVICE_ACCOUNT;
+/** No server listens on this port. */
+const NOWHERE = 'http://127.0.0.1:9/certs';
+
+function accountOf(set: Record<string, string>) {
+  const {worker_api, identity}: Config = aConfig(set);
+  return openCallers({worker_api, identity});
+}
+
+describe('the accounts of callers', () => {
+  let folder: string;
+  let identities: Identities;
+  let server: Server;
+  let certs: string;
+  let asked = 0;
+
+  before(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-callers-'));
+    identities = new Identities(folder);
+    const [, , answer] = identities.routes()[0] ?? assert.fail();
+    server = createServer(async (_request, response) => {
+      asked += 1;
+      const {json, headers} = await answer({} as Parameters<typeof answer>[0]);
+      response.writeHead(200, {...headers, 'content-type': 'application/json'}).end(JSON.stringify(json));
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    certs = `http://127.0.0.1:${(server.address() as AddressInfo).port}/certs`;
+  });
+  after(() => {
+    server.close();
+    rmSync(folder, {recursive: true, force: true});
+  });
+
+  const signed = (claims: Claims) => identities.sign(claims);
+  const refusedWith = (status: number) => (error: unknown) =>
+    error instanceof CallerRefused && error.status === status;
+
+  describe('outside Cloud Run', () => {
+    it('are those of signed tokens of the two accounts', async () => {
+      const account = accountOf({GLEANER_OIDC_CERTS: certs});
+      assert.equal(await account(`Bearer ${signed(claimsOf(WORKER, AUDIENCE))}`), 'worker');
+      assert.equal(await account(`bearer ${signed(claimsOf(CONTROL, AUDIENCE))}`), 'control');
+      assert.equal(asked, 1, 'the certificates are kept');
+    });
+
+    for (const {name, status, token} of [...WRONG_CLAIMS, ...WRONG_SIGNATURES])
+      it(`are not proved by a token ${name}`, async () => {
+        const account = accountOf({GLEANER_OIDC_CERTS: certs});
+        const given = token(claimsOf(WORKER, AUDIENCE), signed);
+        await assert.rejects(account(`Bearer ${given}`), refusedWith(status));
+      });
+
+    it('are not proved without a token', async () => {
+      const account = accountOf({GLEANER_OIDC_CERTS: certs});
+      for (const header of [undefined, '', 'Bearer ', 'Basic eDp5', signed(claimsOf(WORKER, AUDIENCE))])
+        await assert.rejects(account(header), refusedWith(401));
+    });
+
+    it('are unknown while the certificates cannot be read, which is no fault of the caller', async () => {
+      const account = accountOf({GLEANER_OIDC_CERTS: NOWHERE});
+      const header = `Bearer ${signed(claimsOf(WORKER, AUDIENCE))}`;
+      await assert.rejects(account(header), error => !(error instanceof CallerRefused));
+    });
+  });
+
+  describe('on Cloud Run', () => {
+    const behindIam = {K_SERVICE: 'gleaner-worker-api', GLEANER_OIDC_CERTS: NOWHERE};
+    const bare = (claims: Claims) => withoutSignature(signed(claims));
+
+    it('are those of tokens whose signature Google has checked and removed', async () => {
+      const account = accountOf(behindIam);
+      assert.equal(await account(`Bearer ${bare(claimsOf(WORKER, AUDIENCE))}`), 'worker');
+      assert.equal(await account(`Bearer ${bare(claimsOf(CONTROL, AUDIENCE))}`), 'control');
+    });
+
+    for (const {name, status, token} of WRONG_CLAIMS)
+      it(`are not proved by a token ${name}, although its signature was removed`, async () => {
+        const given = token(claimsOf(WORKER, AUDIENCE), bare);
+        await assert.rejects(accountOf(behindIam)(`Bearer ${given}`), refusedWith(status));
+      });
+
+    for (const {name, status, token} of WRONG_SIGNATURES.filter(
+      each => each.name !== 'without its signature',
+    ))
+      it(`are not proved by a token ${name}`, async () => {
+        const account = accountOf({...behindIam, GLEANER_OIDC_CERTS: certs});
+        const given = token(claimsOf(WORKER, AUDIENCE), signed);
+        await assert.rejects(account(`Bearer ${given}`), refusedWith(status));
+      });
+  });
+
+  it('cannot be checked without the names of the accounts and the key of the tickets', async () => {
+    const {worker_api, identity} = aConfig();
+    const missing = {
+      ...identity,
+      worker_account: undefined,
+      control_account: undefined,
+      ticket_key: undefined,
+    };
+    await assert.rejects(openCallers({worker_api, identity: missing})(undefined), error => {
+      assert.ok(error instanceof ConfigError);
+      assert.match(error.message, /^Failed to start worker-api\. Set these variables:\n/);
+      for (const name of ['WORKER_SERVICE_ACCOUNT', 'CONTROL_SERVICE_ACCOUNT', 'TICKET_KEY'])
+        assert.ok(error.message.includes(`  GLEANER_${name}: `), name);
+      return true;
+    });
+  });
+});
