@@ -54,6 +54,7 @@ const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, 
 /** The names that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {
   fault: KINDS,
+  'a forged request is refused': ['hello', 'lease', 'heartbeat', 'release'],
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,

@@ -87,6 +87,8 @@ export type Faults = {
   meddling: number;
   /** The nodes of a zone have no network, and their requests do not arrive. Drawn about every ten minutes. */
   zone_cut: number;
+  /** A machine sends a request in the name of another worker beside its own. */
+  forgery: number;
 };
 
 /** The greatest value of each kind. */
@@ -133,6 +135,7 @@ const LIMITS: Faults = {
   overwrite: 0.3,
   meddling: 0.9,
   zone_cut: 0.3,
+  forgery: 0.2,
 };
 
 /** An upper bound of the difference between the clocks of two instances. */

@@ -10,11 +10,15 @@ import {Nodes} from './invariants/nodes.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Silence} from './invariants/silence.ts';
+import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
 import {type Actor, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
+
+/** The secret that comes with a request, and whether its sender speaks for another worker. */
+export type Speech = {secret: string; isForged: boolean};
 
 export class Invariants {
   readonly #context: Context;
@@ -31,6 +35,7 @@ export class Invariants {
   readonly #ticks: Ticks;
   readonly #tasks: Tasks;
   readonly #wakes: Wakes;
+  readonly #speakers: Speakers;
 
   constructor(context: Context) {
     this.#context = context;
@@ -46,6 +51,7 @@ export class Invariants {
     this.#ticks = new Ticks(context, this.#violations, this.#money);
     this.#tasks = new Tasks(context, this.#violations);
     this.#wakes = new Wakes(context, this.#violations);
+    this.#speakers = new Speakers(context, this.#violations);
   }
 
   get violation(): string | undefined {
@@ -61,6 +67,7 @@ export class Invariants {
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A changed run deletes the state of its fold.
     this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
+    this.#speakers.onCommit(path);
     if (!after) return;
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
@@ -86,6 +93,7 @@ export class Invariants {
       case 'workers':
         this.#context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
+        this.#speakers.onWorker(id, before, after);
         if (!before) {
           this.#nodes.onWorkerCreated(id, after);
           break;
@@ -144,12 +152,15 @@ export class Invariants {
   }
 
   /** Called when a request of a worker arrives. */
-  onRequest(request: WorkerRequest): void {
+  onRequest(request: WorkerRequest, {isForged}: Speech): void {
+    if (isForged) return;
     this.#leases.onRequest(request);
     this.#failureAttribution.onRequest(request);
   }
 
-  onAnswer(request: WorkerRequest, status: number, answer: Document): void {
+  onAnswer(request: WorkerRequest, {secret, isForged}: Speech, status: number, answer: Document): void {
+    this.#speakers.onAnswer(request, secret, isForged, status, answer);
+    if (isForged) return;
     const what = request.outcome === undefined ? '' : `${request.outcome}: `;
     this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);

@@ -9,7 +9,9 @@ import {asHost, askWorkerApi, secretOf} from '../support/function-calls.ts';
 import {AgentLoop, RETRY_MS} from './agent.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
+import {forgedBy} from './forger.ts';
 import type {WorkerRequest} from './invariants/violations.ts';
+import type {Speech} from './invariants.ts';
 import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
@@ -69,7 +71,11 @@ export class Vms {
     const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
     const ticket = String(node.metadata['gleaner-ticket']);
     const secret = secretOf(`${node.name} of ${clockwork.now}`, incarnation);
-    const ask = (body: object) => this.#request(process, cut, secret, body);
+    const ask = (body: object) => {
+      const forged = context.strikes('forgery') ? forgedBy(context, node.name, ticket) : undefined;
+      if (forged) void this.#request(process, cut, {secret, isForged: true}, forged);
+      return this.#request(process, cut, {secret, isForged: false}, body);
+    };
     const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects);
     const loop = new AgentLoop(agent, {
       sleep,
@@ -190,7 +196,7 @@ export class Vms {
   }
 
   /** Sends a request over the network. The request and its answer may be late or lost, and the function may crash. */
-  #request(from: Process, cut: Machine['cut'], secret: string, body: object): Promise<Answer> {
+  #request(from: Process, cut: Machine['cut'], speech: Speech, body: object): Promise<Answer> {
     const context = this.#context;
     return new Promise(resolve => {
       // A settled promise ignores a second answer.
@@ -200,20 +206,21 @@ export class Vms {
         if (from.isDead && !isLate) return;
         const isCut = this.#isCut(cut);
         if (isCut || context.isApiOut || context.strikes('refusal')) answer({status: 503, body: {}});
-        else this.#handle(secret, body, answer);
+        else this.#handle(speech, body, answer);
       });
       context.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
     });
   }
 
-  #handle(secret: string, body: object, answer: (given: Answer) => void): void {
+  #handle(speech: Speech, body: object, answer: (given: Answer) => void): void {
     const context = this.#context;
     const process = this.#functions.instance();
     context.note(() => `${process.name} receives ${JSON.stringify(body)}`);
-    context.invariants.onRequest(body as WorkerRequest);
-    const deps = this.#functions.deps(process, {request: body as WorkerRequest});
-    askWorkerApi(process.code.workerApi, deps, asHost(secret), body, (status, answered) => {
-      context.invariants.onAnswer(body as WorkerRequest, status, answered as Document);
+    const request = body as WorkerRequest;
+    context.invariants.onRequest(request, speech);
+    const deps = this.#functions.deps(process, {request, isForged: speech.isForged});
+    askWorkerApi(process.code.workerApi, deps, asHost(speech.secret), body, (status, answered) => {
+      context.invariants.onAnswer(request, speech, status, answered as Document);
       if (!context.strikes('silence')) answer({status, body: answered as Document});
     }).catch(error => {
       context.note(() => `${process.name} fails: ${error.message}`);

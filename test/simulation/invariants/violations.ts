@@ -6,13 +6,20 @@ export type WorkerRequest = {
   action: 'hello' | 'lease' | 'heartbeat' | 'release';
   worker: string;
   incarnation: number;
+  host?: number;
+  ticket?: string;
+  phase?: string;
+  progress?: null;
   lease?: {run: string; stream: string; epoch: number} | null;
   outcome?: string;
   failure?: {kind: string; reason: string} | null;
 };
 
 /** The cause of a call: the request of a worker, or a message. */
-export type Actor = {request: WorkerRequest} | {topic: Topic; id: string; task?: string} | undefined;
+export type Actor =
+  | {request: WorkerRequest; isForged?: boolean}
+  | {topic: Topic; id: string; task?: string}
+  | undefined;
 
 export class Violations {
   violation: string | undefined;
@@ -26,6 +33,12 @@ export class Violations {
   /** The request of a worker that caused the present call. */
   get request(): WorkerRequest | undefined {
     return this.actor && 'request' in this.actor ? this.actor.request : undefined;
+  }
+
+  /** The forged request that caused the present call. */
+  get forged(): WorkerRequest | undefined {
+    const isForged = this.actor !== undefined && 'request' in this.actor && this.actor.isForged;
+    return isForged ? this.request : undefined;
   }
 
   /** True if an operator caused the present call: by a control message, or by the rebuild that one started. */

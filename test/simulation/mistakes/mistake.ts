@@ -2,6 +2,6 @@ import type {Edit} from '../edits.ts';
 
 export type Mistake = {
   name: string;
-  class: 'lose' | 'double' | 'leak' | 'overspend' | 'stick' | 'blame';
+  class: 'lose' | 'double' | 'leak' | 'overspend' | 'stick' | 'blame' | 'forge';
   edits: Edit[];
 };

@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {secretHash} from '../../shared/control-plane/state/worker-answers.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {asHost, secretOf} from '../support/function-calls.ts';
+import {assertRecovered, aWorkingWorld} from '../support/one-worker.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
+import {someLines} from '../support/shard-plan.ts';
+
+/** A world whose only node exists, and whose agent has not spoken. */
+async function aBootingWorld(): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.drop('my-run', 0, someLines(2));
+  await world.tick();
+  await world.deliverAll();
+  world.settleTpus();
+  return world;
+}
+
+const ticketIn = (world: World) => String(world.tpus.node(A0).metadata['gleaner-ticket']);
+const hello = (ticket: string, incarnation = 1, host = 0) => ({
+  action: 'hello',
+  worker: A0,
+  incarnation,
+  host,
+  ticket,
+});
+const secretsIn = async (world: World) => (await world.worker(A0))?.host_secrets;
+
+describe('the hello of a host', () => {
+  it('binds the hash of its secret to its incarnation, and says nothing about its life', async () => {
+    const world = await aBootingWorld();
+    assert.deepEqual(await secretsIn(world), {});
+    assert.equal((await world.api(hello(ticketIn(world)))).body.action, 'continue');
+    const {host_secrets, heartbeat_at, hello_at} = (await world.worker(A0)) ?? {};
+    assert.deepEqual(host_secrets, {0: secretHash(secretOf(A0, 1))});
+    assert.deepEqual([heartbeat_at, hello_at], [null, null]);
+  });
+
+  it('binds each host of an incarnation alone', async () => {
+    const world = await aBootingWorld();
+    for (const host of [0, 1, 2]) await world.api(hello(ticketIn(world), 1, host));
+    assert.deepEqual(Object.keys((await secretsIn(world)) ?? {}), ['0', '1', '2']);
+    const body = {...hello(ticketIn(world)), action: 'lease', host: 1};
+    assert.equal((await world.api(body, asHost(secretOf(A0, 1, 2)))).status, 403);
+    assert.equal((await world.api(body, asHost(secretOf(A0, 1, 1)))).status, 200);
+  });
+
+  it('is answered alike at every boot of the host, also after a change of the key', async () => {
+    const world = await aBootingWorld();
+    const ticket = ticketIn(world);
+    await world.api(hello(ticket));
+    world.redeploy({GLEANER_TICKET_KEY: 'n'.repeat(32)});
+    assert.deepEqual((await world.api(hello(ticket))).body.action, 'continue');
+    assert.equal((await world.api(hello(ticket), asHost('another'))).status, 403);
+  });
+
+  it('has the same ticket after every delivery of the request for its node', async () => {
+    const world = await aBootingWorld();
+    const ticket = ticketIn(world);
+    world.tpus.nodes.delete(A0);
+    const create = world.published.find(({topic}) => topic === 'tpu') ?? assert.fail();
+    await world.handle(create);
+    world.settleTpus();
+    assert.equal(ticketIn(world), ticket);
+  });
+
+  it('binds nothing while no document knows its incarnation', async () => {
+    const world = await aBootingWorld();
+    const ticket = ticketIn(world);
+    await world.wipe();
+    assert.equal((await world.api(hello(ticket))).body.action, 'continue');
+    assert.equal(await world.worker(A0), undefined);
+  });
+
+  it('ends an agent whose incarnation is over', async () => {
+    const world = await aBootingWorld();
+    const ticket = ticketIn(world);
+    const worker = (await world.worker(A0)) ?? assert.fail();
+    await world.store.transaction(async tx => workerRecords.set(tx, {...worker, incarnation: 2}));
+    assert.equal((await world.api(hello(ticket))).body.action, 'exit');
+    assert.deepEqual(await secretsIn(world), {});
+  });
+});
+
+describe('a secret', () => {
+  it('ends with its incarnation: the next one says hello of its own', async () => {
+    const world = await aWorkingWorld();
+    world.tpus.node(A0).state = 'PREEMPTED';
+    await world.until('a new life', async () => (await world.worker(A0))?.incarnation === 2, 9, 1);
+    assert.deepEqual(await secretsIn(world), {});
+    await assertRecovered(world);
+  });
+
+  it('is bound again after a database was restored that did not know it, and the work goes on', async () => {
+    const world = await aWorkingWorld();
+    const worker = (await world.worker(A0)) ?? assert.fail();
+    await world.store.transaction(async tx => workerRecords.set(tx, {...worker, host_secrets: {}}));
+    await assertRecovered(world);
+    assert.deepEqual(world.asked(), [`create ${A0}#1`, `delete ${A0}#1`]);
+  });
+
+  it('of another host ends the agent, and its work is recovered', async () => {
+    const world = await aWorkingWorld();
+    const worker = (await world.worker(A0)) ?? assert.fail();
+    const host_secrets = {0: secretHash('a thief was faster')};
+    await world.store.transaction(async tx => workerRecords.set(tx, {...worker, host_secrets}));
+    await world.minute();
+    assert.deepEqual(world.agent(A0).told, ['403']);
+    const events = (await world.timeline('worker')).filter(text => /second secret/.test(text));
+    assert.equal(events.length, 1);
+    assert.match(events[0] ?? '', /Publish recreate for tpu-us-central1-a-0/);
+    await assertRecovered(world);
+  });
+
+  it('is asked for before the bucket is read for a release', async () => {
+    const world = await aWorkingWorld();
+    let lists = 0;
+    const {objects} = world.deps;
+    world.deps = {
+      ...world.deps,
+      objects: {
+        ...objects,
+        bucket: objects.bucket,
+        list: async () => {
+          lists += 1;
+          return [];
+        },
+      },
+    };
+    const lease = {run: 'my-run', stream: '000', epoch: 1};
+    const release = {...hello(''), action: 'release', lease, outcome: 'drained', failure: null};
+    assert.equal((await world.api(release, asHost('another'))).status, 403);
+    assert.equal(lists, 0);
+  });
+});

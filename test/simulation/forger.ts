@@ -1,0 +1,36 @@
+/** A machine that a stranger has taken over: it sends requests in the name of other workers, with its own secret and ticket. */
+import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Context} from './context.ts';
+import type {WorkerRequest} from './invariants/violations.ts';
+
+/** A request in the name of another worker; undefined without another worker. */
+export function forgedBy(context: Context, name: string, ticket: string): WorkerRequest | undefined {
+  const {chance, store, tpus} = context;
+  const others = store
+    .collection('workers')
+    .map(({data}) => data as unknown as Worker)
+    .filter(worker => worker.name !== name && (isAlive(worker) || worker.phase === 'creating'));
+  if (others.length === 0) return undefined;
+  const victim = chance.pick(others);
+  const from = {worker: victim.name, incarnation: victim.incarnation, host: 0};
+  const [run = 'my-run', stream = '000'] = victim.work?.split('/') ?? [];
+  const lease = {run, stream, epoch: victim.epoch ?? 1};
+  const isBound = victim.host_secrets[0] !== undefined;
+  // Whoever may read a node knows its ticket. It is worth nothing after the hello of the host.
+  const stolen =
+    isBound && chance.happens(0.5) ? tpus.nodes.get(victim.name)?.metadata['gleaner-ticket'] : '';
+  return chance.pick<WorkerRequest>([
+    {action: 'hello', ...from, ticket: stolen || ticket},
+    {action: 'lease', ...from},
+    {action: 'heartbeat', ...from, phase: 'setup', lease: null, progress: null},
+    {action: 'heartbeat', ...from, phase: 'running', lease, progress: null},
+    {
+      action: 'release',
+      ...from,
+      lease,
+      outcome: 'failed',
+      failure: {kind: 'infrastructure', reason: 'forged'},
+    },
+    {action: 'release', ...from, lease, outcome: 'drained', failure: null},
+  ]);
+}
