@@ -16,7 +16,7 @@ export function forgedBy(context: Context, name: string, ticket: string): Worker
   const [run = 'my-run', stream = '000'] = victim.work?.split('/') ?? [];
   const lease = {run, stream, epoch: victim.epoch ?? 1};
   const isBound = victim.host_secrets[0] !== undefined;
-  // Whoever may read a node knows its ticket. It is worth nothing after the hello of the host.
+  // A reader of the node knows its ticket, which is worth nothing after the hello of the host.
   const stolen =
     isBound && chance.happens(0.5) ? tpus.nodes.get(victim.name)?.metadata['gleaner-ticket'] : '';
   return chance.pick<WorkerRequest>([
