@@ -104,7 +104,7 @@ export class TwoWorkers {
       acceleratorType: 'v5litepod-1',
       runtimeVersion: 'v2-alpha-tpuv5-lite',
       metadata: {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'},
-      serviceAccount: {email: accountsOf(this.cloud.project).worker},
+      serviceAccount: {email: accountsOf(this.cloud.project, 'gleaner').worker},
     };
     const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes?nodeId=vm';
     const answer = await fetch(`${writeUrl(this.cloud)}${nodes}`, {
