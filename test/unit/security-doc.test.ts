@@ -8,7 +8,8 @@ type Row = {threat: string; file: string; title: string};
 
 /** Rows of the table of threats: threat, defence, and the file and title of a test. */
 function rowsOf(text: string): Row[] {
-  const table = text.slice(text.indexOf('## Threats')).split('\n');
+  const [, section = ''] = text.split('## Threats');
+  const table = (section.split('\n## ')[0] ?? '').split('\n');
   const lines = table.filter(line => line.startsWith('| ')).slice(1);
   return lines.map(line => {
     const [threat = '', , test = ''] = line.slice(2, -2).split(' | ');
