@@ -58,11 +58,13 @@ ensure_uv() {
   printf '%s\n' "$folder/bin/uv"
 }
 
-# Installs wheels alone: the build of a source package fetches and runs packages without a hash.
 # make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
 # Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
+# Installs wheels alone, because the build of a source package fetches and runs packages without a hash. A third argument
+# `with-builds` permits builds, for tests.
 make_environment() {
-  local dir=$1 lock=$2 wanted python uv unfinished uv_lock
+  local dir=$1 lock=$2 wanted python uv unfinished uv_lock options=(--quiet --require-hashes --no-build)
+  [[ ${3:-} != with-builds ]] || options=(--quiet --require-hashes)
   [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
   export UV_CACHE_DIR="${UV_CACHE_DIR:-${GLEANER_HOME:-/opt/gleaner}/uv-cache}"
   wanted=$(sha256_of "$lock")
@@ -79,8 +81,8 @@ make_environment() {
     "$uv" venv --quiet --relocatable --python "$python" "$unfinished" >&2 ||
       fail "Failed to make $unfinished: see uv's message above"
     # The first attempt uses only the cache and no network. The hashes check every cached package.
-    "$uv" pip sync --quiet --offline --require-hashes --no-build --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
-      "$uv" pip sync --quiet --require-hashes --no-build --python "$unfinished/bin/python" "$lock" >&2 ||
+    "$uv" pip sync --offline "${options[@]}" --python "$unfinished/bin/python" "$lock" 2>/dev/null ||
+      "$uv" pip sync "${options[@]}" --python "$unfinished/bin/python" "$lock" >&2 ||
       fail "Failed to install what $lock names: see uv's message above"
     printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
     [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"

@@ -32,7 +32,7 @@ function run(
   });
 }
 
-const script = 'source "$1/startup.sh"; make_environment "$2" "$3"';
+const script = 'source "$1/startup.sh"; make_environment "$2" "$3" with-builds';
 const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(LOCK), LOCK], {
   UV_CACHE_DIR: UV_CACHE,
 });
