@@ -83,6 +83,24 @@ describe('the hello of a host', () => {
   });
 });
 
+describe('a node', () => {
+  it('is not requested without the account of the workers and the key of the tickets', async () => {
+    const world = new World(ONE_SLOT);
+    const {identity} = world.deps.config;
+    const bare = {...identity, worker_account: undefined, ticket_key: undefined};
+    world.deps = {...world.deps, config: {...world.deps.config, identity: bare}};
+    world.drop('my-run', 0, someLines(2));
+    await world.tick();
+    await world.deliverAll();
+    assert.equal(world.tpus.nodes.size, 0);
+    const reason = world.logs.find(({message}) => message.includes('Failed to start on-tpu'))?.message ?? '';
+    assert.match(reason, /GLEANER_WORKER_SERVICE_ACCOUNT: [\s\S]*GLEANER_TICKET_KEY: /);
+    world.deps = {...world.deps, config: {...world.deps.config, identity}};
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(2));
+  });
+});
+
 describe('a secret', () => {
   it('ends with its incarnation: the next one says hello of its own', async () => {
     const world = await aWorkingWorld();

@@ -3,6 +3,7 @@ import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {requireWorkerApi} from '../../contracts/config.ts';
 import {TpuError} from '../../contracts/errors.ts';
+import {required} from '../../contracts/identity-settings.ts';
 import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
@@ -137,6 +138,8 @@ const SHELL_ACCESS = {'enable-oslogin': 'TRUE', 'block-project-ssh-keys': 'TRUE'
 
 async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
+  // Without an account the node would get the default one, which may do far more than a worker.
+  required(config.identity, 'on-tpu', ['worker_account', 'ticket_key']);
   return {
     name: worker.name,
     zone: worker.zone,
