@@ -23,7 +23,7 @@ export const NO_CREDENTIALS =
 
 /** A permission that the caller lacks. */
 const PERMISSION =
-  /'(\w+(?:\.\w+){2,})' (?:permission|denied)|Permission '?(\w+(?:\.\w+){2,})|have (\w+(?:\.\w+){2,}) access/i;
+  /'(\w+(?:\.\w+){2,})' (?:permission|denied)|Permission ["']?(\w+(?:\.\w+){2,})|have (\w+(?:\.\w+){2,}) access/i;
 
 export const SIGN_IN = 'sign in with `gcloud auth application-default login`';
 

@@ -6,16 +6,22 @@ import {memoizeAsync} from './memoize-async.ts';
 
 const CALL = {timeout: 10_000, maxRetries: 0};
 
-type Options = {job: string; endpoint?: string | undefined; token?: string | undefined};
+type Options = {
+  job: string;
+  endpoint?: string | undefined;
+  token?: string | undefined;
+  /** Client that replaces the client of these options. */
+  client?: CloudSchedulerClient | undefined;
+};
 
 /**
  * The Cloud Scheduler job `projects/P/locations/L/jobs/J`. `endpoint` replaces Google's address, and `token` is what that server asks
  * for.
  */
-export function openSchedule({job, endpoint, token}: Options): Schedule {
+export function openSchedule({job, endpoint, token, client: given}: Options): Schedule {
   const open = memoizeAsync(async () => {
     const {CloudSchedulerClient} = (await import('@google-cloud/scheduler')).default;
-    return new CloudSchedulerClient(clientOptionsFor(endpoint, token));
+    return given ?? new CloudSchedulerClient(clientOptionsFor(endpoint, token));
   });
   return {
     state: async () => stateOf(await open(), job),

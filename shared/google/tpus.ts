@@ -23,14 +23,16 @@ type Options = {
   endpoint?: string | undefined;
   /** Token that authorises calls to `endpoint`. */
   token?: string | undefined;
+  /** Client that replaces the client of these options. */
+  client?: Client | undefined;
 } & NodeSettings;
 
-export function openTpus({project, endpoint, token, ...settings}: Options): Tpus {
+export function openTpus({project, endpoint, token, client, ...settings}: Options): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
     const {v2, protos} = (await import('@google-cloud/tpu')).default;
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
     return {
-      client: new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),
+      client: client ?? new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),
       words: {
         state: Node.State,
         health: Node.Health,
