@@ -2,7 +2,9 @@ import {randomBytes} from 'node:crypto';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {type Where as CloudPlace, startLocalCloud} from '../emulator/cloud.ts';
+import {emulatorFolder} from '../emulator/google/process.ts';
 import {isSame, proofOf, readToken} from '../emulator/guard.ts';
+import {DEFAULT_DEPLOYMENT} from '../emulator/subscriptions.ts';
 import {openStore} from '../shared/compose.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
 import type {Store} from '../shared/ports.ts';
@@ -127,16 +129,26 @@ export function running(info: LocalInfo): Connection {
     project: info.project,
     deployment: DEFAULT_DEPLOYMENT,
     bucket: info.bucket,
-    store: `sqlite:${info.store_file}`,
+    store: storeOfLocal(info),
     close: async () => {},
   };
 }
 
+function storeOfLocal({firestore_endpoint, store_file}: CloudPlace): string {
+  return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${DEFAULT_DEPLOYMENT}`;
+}
+
+const NO_STORE =
+  "the documents of this local cloud were in Google's Firestore emulator, which ended with the cloud: start the cloud again with `gleaner local up --emulators`";
+
 /** Store of a connection. Only the user who started a local cloud can read its store. */
 export function storeOf(connection: Connection): Store {
   try {
+    if (connection.store === '') throw new Error(NO_STORE);
     return openStore(connection);
   } catch (error) {
+    // The storage of a stopped cloud would keep this process alive.
+    void connection.close();
     const isOfAnother = isDenied(connection.store.replace('sqlite:', ''));
     const hint = isOfAnother ? '; it belongs to another user: run this command as that user' : '';
     throw new CliError(`${(error as Error).message}${hint}`, {cause: error});
@@ -162,5 +174,8 @@ async function openFolder(folder: string): Promise<Connection> {
   const live = await runningIn(dir);
   if (live) return running(live);
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
-  return {...running(cloud), pubsub_endpoint: null, close: () => cloud.close()};
+  const hasStore = existsSync(cloud.store_file) || !existsSync(emulatorFolder(dir));
+  const connection = running(cloud);
+  const store = hasStore ? connection.store : '';
+  return {...connection, store, pubsub_endpoint: null, close: () => cloud.close()};
 }

@@ -3,6 +3,7 @@ import {readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../emulator/cloud.ts';
 import {lockFolder} from '../emulator/database.ts';
+import {requireEmulators} from '../emulator/google/process.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Objects} from '../shared/ports.ts';
 import {buildArtifacts} from './build/artifacts.ts';
@@ -32,6 +33,8 @@ export async function deployLocally(options: {
   workers: number;
   /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
   built?: boolean;
+  /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
+  emulators?: boolean;
   /** Empties `dir`, but only after the checks of disk space and Python environment. */
   fresh?: boolean;
   /** Resolves at Ctrl-C, which also ends the child processes of the start. */
@@ -53,21 +56,32 @@ export async function deployLocally(options: {
 
 type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;
 
-async function start({begin, say, workers, built, fresh, ...options}: Start): Promise<LocalDeployment> {
+async function start({
+  begin,
+  say,
+  workers,
+  built,
+  fresh,
+  emulators,
+  ...options
+}: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
+  if (emulators) requireEmulators();
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
   requireSpace(dir);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const worker = await packWorker();
-  if (built) begin('Building the functions');
-  const functions = built ? {module: (await buildArtifacts()).module} : {};
+  const isBuilt = built || emulators;
+  if (isBuilt) begin('Building the functions');
+  const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
   if (fresh) await empty(dir);
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
     tick_interval_ms: 500,
+    google_emulators: emulators ?? false,
     function_host: {
       ...functions,
       env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256),
@@ -109,8 +123,9 @@ async function empty(dir: string): Promise<void> {
 }
 
 /** Sets the variables of Google's clients, which override their options. The shell may point at another local cloud. */
-export function pointClientsAt({url, pubsub_endpoint}: Where): void {
+export function pointClientsAt({url, pubsub_endpoint, firestore_endpoint}: Where): void {
   Object.assign(process.env, {
+    ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
     STORAGE_EMULATOR_HOST: url,
     PUBSUB_EMULATOR_HOST: pubsub_endpoint,
     METADATA_SERVER_DETECTION: 'none',

@@ -11,12 +11,17 @@ export async function up(options: {
   dir: string;
   workers: number;
   built?: boolean;
+  emulators?: boolean;
   json?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
   const deployment = await deployLocally({...options, stopped, begin: say, say});
   const {url, project, bucket, dir, port} = deployment.cloud;
-  print(options.json, {ready: true, url, project, bucket, dir}, welcome(url, port, bucket));
+  print(
+    options.json,
+    {ready: true, url, project, bucket, dir},
+    welcome(url, port, bucket, options.emulators),
+  );
   try {
     await Promise.race([stopped, deployment.cloud.closed, deployment.full]);
     say('Stopping');
@@ -32,7 +37,7 @@ export function stopSignal(): Promise<void> {
   });
 }
 
-function welcome(url: string, port: number, bucket: string): string[] {
+function welcome(url: string, port: number, bucket: string, emulators = false): string[] {
   const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
   return [
     `Gleaner's local cloud is up at ${url}. In another terminal:`,
@@ -41,7 +46,12 @@ function welcome(url: string, port: number, bucket: string): string[] {
     `  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl`,
     `  npx gleaner status my-run${flag}`,
     '',
-    'Ctrl-C stops the cloud. Its folder keeps every object and run.',
+    ...(emulators
+      ? [
+          "Firestore and Pub/Sub are Google's emulators, which keep everything in memory. Every user of this machine can write to them.",
+          'Ctrl-C stops the cloud and loses its documents and messages. The next start makes the documents of runs again from the bucket.',
+        ]
+      : ['Ctrl-C stops the cloud. Its folder keeps every object and run.']),
   ];
 }
 
@@ -61,6 +71,7 @@ export async function printEnvironment(where: Where): Promise<void> {
     CLOUDSDK_COMPUTE_ZONE: ZONE,
     STORAGE_EMULATOR_HOST: urlWithToken(info.url, token),
     PUBSUB_EMULATOR_HOST: info.pubsub_endpoint,
+    ...(info.firestore_endpoint ? {FIRESTORE_EMULATOR_HOST: info.firestore_endpoint} : {}),
     PUBSUB_PROJECT_ID: info.project,
     GOOGLE_CLOUD_PROJECT: info.project,
     METADATA_SERVER_DETECTION: 'none',

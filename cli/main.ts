@@ -49,6 +49,7 @@ local
   .addOption(dir('folder of all files').default(DEFAULT_DIR))
   .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
   .option('--built', 'run the functions of `gleaner build` instead of their sources')
+  .option('--emulators', "use Google's emulators of Firestore and Pub/Sub; needs gcloud and Java")
   .addOption(json())
   .action(async options => (await import('./local.ts')).up(options));
 local

@@ -5,6 +5,7 @@ import {type Proofs, vmNetwork, type Where} from './environment.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHosts} from './function-hosts.ts';
+import {connectAll, startGoogle} from './google/services.ts';
 import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
 import {accountsOf, Identities, invokersOf} from './identity.ts';
@@ -65,9 +66,14 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const subscriptions = names.flatMap(name => subscriptionsOf(triggers, name));
     // Faults of notifications have the target `object`.
     const notified = triggers.notifications.map(({topic}) => topic);
+    const google = options.google_emulators
+      ? await startGoogle({dir, project, token, topics, deployments: names})
+      : undefined;
+    if (google) ends.push(() => google.close());
+    // Google's Pub/Sub emulator has no faults.
     const faults = new Faults(
       database,
-      topics.filter(topic => !notified.includes(topic)),
+      topics.filter(topic => !google && !notified.includes(topic)),
     );
     let hosts: FunctionHosts | undefined;
     const events = new Events({
@@ -75,6 +81,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       notifications: triggers.notifications,
       portOf: subscription => hosts?.portOf(subscription),
       random: Math.random,
+      forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
     });
 
     const listeners = new Set<(object: StoredInfo) => void>();
@@ -140,13 +147,13 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       scheduler: scheduler.state(),
       faults: faults.list(),
       deliveries_pending: events.bus.pending(),
-      dead_letters: events.bus.deadLetters(),
+      dead_letters: google ? undefined : events.bus.deadLetters(),
     });
 
     const prove = (nonce: string) => proofOf(token, nonce, new URL(where.url).port);
 
     const cloudRoutes = (): Route[] => [
-      ...pubsubRoutes(publisher),
+      ...(google?.pubsub.routes() ?? pubsubRoutes(publisher)),
       ...tpuRoutes(nodes, queue, faults, project),
       ...scheduler.routes(),
       ...(hosts?.routes() ?? []),
@@ -170,6 +177,12 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
           module: here('../functions/index.ts'),
           ...function_host,
         },
+        listening:
+          google &&
+          (deployment => {
+            const own = subscriptions.filter(each => each.deployment === deployment);
+            return connectAll(google, own, each => hosts?.portOf(each));
+          }),
       });
     }
     const routes = router([
@@ -191,11 +204,14 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ends.push(() => server.close());
     where.url = server.url;
     if (!storage_only) {
-      const grpc = await onRememberedPort(database, 'pubsub_port', 0, port =>
-        servePublisher(publisher, {port, token}),
-      );
-      ends.push(() => grpc.close());
-      where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
+      if (google) Object.assign(where, {...google.endpoints});
+      else {
+        const grpc = await onRememberedPort(database, 'pubsub_port', 0, port =>
+          servePublisher(publisher, {port, token}),
+        );
+        ends.push(() => grpc.close());
+        where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
+      }
       ends.push(() => fleet.close());
       ends.push(async () => {
         queue.stop();
@@ -214,9 +230,11 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     log('cloud', `ready at ${server.url}, in ${dir}`);
 
     let ended: () => void = () => {};
-    const closed = new Promise<void>(done => {
+    const closed = new Promise<void>((done, failed) => {
       ended = done;
+      void google?.ended.then(why => closing ?? failed(new LocalCloudError('emulator-ended', why)));
     });
+    closed.catch(() => {});
     ends.unshift(() => ended());
     return {
       ...where,

@@ -3,7 +3,15 @@ import type {JsonObject} from './json.ts';
 /** Error of the local cloud itself. The message names the remedy. */
 export class LocalCloudError extends Error {
   override name = 'LocalCloudError';
-  readonly code: 'port-in-use' | 'dir-in-use' | 'dir-unusable' | 'bad-triggers' | 'bad-fault';
+  readonly code:
+    | 'port-in-use'
+    | 'dir-in-use'
+    | 'dir-unusable'
+    | 'bad-triggers'
+    | 'bad-fault'
+    | 'emulator-missing'
+    | 'emulator-failed'
+    | 'emulator-ended';
   constructor(code: LocalCloudError['code'], message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

@@ -17,6 +17,8 @@ export type LocalCloudOptions = {
   deployments?: Pick<Deployment, 'name' | 'bucket'>[];
   /** Starts Cloud Storage alone: no Pub/Sub, no functions, no TPUs, no ticks. */
   storage_only?: boolean;
+  /** Uses Google's emulators for Firestore and Pub/Sub in place of SQLite and the cloud's own Pub/Sub. Needs gcloud and Java. */
+  google_emulators?: boolean;
   /** Interval of the Scheduler job; by default 1000. */
   tick_interval_ms?: number;
   /** Process of the functions. Without it events wait on disk for a cloud with functions. */
@@ -55,6 +57,6 @@ export type LocalCloud = Where & {
   onObject(listener: (object: StoredInfo) => void): () => void;
   /** Ends the servers, every VM and the functions. The files stay for the next cloud in the folder. */
   close(): Promise<void>;
-  /** Resolves after `close` or `POST /_local/shutdown`. */
+  /** Resolves after `close` or `POST /_local/shutdown`. Rejects when an emulator of Google has ended. */
   closed: Promise<void>;
 };

@@ -29,6 +29,7 @@ export type LocalState = {
   deliveries_pending: number;
   dead_letters: unknown;
   pubsub_endpoint: string;
+  firestore_endpoint?: string;
 };
 
 /** Runs `gleaner ARGS` to its end. */
@@ -69,6 +70,7 @@ export class TestHome {
     this.#env = {...process.env, ...env};
   }
 
+  /** Starts a cloud with `flags` on top of the usual options of `local up`. */
   static async start(workers = 2, env: NodeJS.ProcessEnv = {}, flags: string[] = []): Promise<TestHome> {
     const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env, flags);
     await home.up();

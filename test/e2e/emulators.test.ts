@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import {findEmulator} from '../../emulator/google/java.ts';
+import {openStore} from '../../shared/compose.ts';
+import {E2E_MS, gleaner, processes, TestHome, texts} from './home.ts';
+
+/** For a stream that is still at work when the preemption comes. */
+const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
+
+describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
+  this.timeout(E2E_MS);
+  let home: TestHome;
+  before(async function () {
+    for (const kind of ['firestore', 'pubsub'] as const) {
+      const found = findEmulator(kind);
+      if ('command' in found) continue;
+      if (process.env.CI) throw new Error(`CI needs the ${kind} emulator: ${found.missing}`);
+      console.log(`  skipped: ${found.missing}`);
+      this.skip();
+    }
+    home = await TestHome.start(1, {}, ['--emulators']);
+  });
+  after(() => home?.remove());
+
+  /** The Java processes that serve the emulators of the cloud. */
+  async function emulators(): Promise<() => number> {
+    const {firestore_endpoint, pubsub_endpoint} = await home.state();
+    const ports = [firestore_endpoint, pubsub_endpoint].map(host => `--port=${host?.split(':')[1]}`);
+    return () =>
+      processes().filter(({pid, pgid, args}) => pid === pgid && ports.some(port => args.endsWith(port)))
+        .length;
+  }
+
+  it('recovers from a preemption in the middle of a stream, and stores every sample exactly once', async () => {
+    await home.drop('datasets/first/run.json', LONG_SPEC);
+    await home.drop('datasets/first/stream_000.jsonl', texts(3000, 'a'));
+    await home.drop('datasets/first/stream_001.jsonl', texts(60, 'b'));
+    const working = await home.until(
+      'a shard of a stream at work',
+      () => home.view('first'),
+      found => found?.streams.some(({lease, total_shards}) => lease && total_shards > 0) ?? false,
+    );
+    const {lease, stream} =
+      working?.streams.find(each => each.lease && each.total_shards > 0) ?? assert.fail();
+    await home.fault('preempt', lease?.worker ?? '');
+    const view = await home.runEnds('first');
+    assert.equal(view?.run.status, 'completed', JSON.stringify(view));
+    const report = await home.verify('first');
+    assert.deepEqual(
+      {ok: report.ok, once: report.stored_once, problems: report.problems},
+      {ok: true, once: 3060, problems: []},
+    );
+    const lost = view?.streams.find(each => each.stream === stream);
+    assert.equal(lost?.epoch, 2, 'the lease of another worker life');
+  });
+
+  it('records messages under their ids, also a message that Google delivers without data', async () => {
+    const publish = async (message: object) => {
+      const {url, project} = home.ready;
+      const answer = await fetch(`${url}/v1/projects/${project}/topics/control:publish`, {
+        method: 'POST',
+        headers: {'content-type': 'application/json', authorization: `Bearer ${home.token}`},
+        body: JSON.stringify({messages: [message]}),
+      });
+      return ((await answer.json()) as {messageIds: string[]}).messageIds[0] ?? '';
+    };
+    const ids = [
+      await publish({data: Buffer.from('{"action":"pause","run":"none"}').toString('base64')}),
+      await publish({attributes: {action: 'pause'}}),
+    ];
+    const store = openStore({store: 'firestore:gleaner', project: home.ready.project});
+    try {
+      const reasons = [/there is no run "none"/, /The message has no data/];
+      for (const [index, id] of ids.entries()) {
+        const found = await home.until(
+          `the record of message ${id}`,
+          () => store.get(`control/${id}`),
+          record => record !== undefined,
+        );
+        assert.match(String(found?.reason), reasons[index] ?? /^$/);
+      }
+    } finally {
+      await store.close();
+    }
+  });
+
+  it('ends the emulators with a killed cloud, and makes the documents again from the bucket', async () => {
+    const running = await emulators();
+    assert.equal(running(), 2);
+    await home.killHard();
+    await home.until(
+      'the end of the emulators',
+      async () => running(),
+      count => count === 0,
+    );
+    const stopped = await gleaner(['status', 'first', '--dir', home.dir]);
+    assert.equal(stopped.code, 1);
+    assert.match(
+      stopped.stderr,
+      /^gleaner: the documents .* start the cloud again with `gleaner local up --emu/,
+    );
+    await home.up();
+    const view = await home.until(
+      'the run of the bucket',
+      () => home.view('first'),
+      found => found?.run.status === 'completed',
+    );
+    assert.equal(view?.run.total_samples_processed, 3060);
+    const again = await emulators();
+    await home.stop();
+    assert.equal(again(), 0);
+  });
+
+  it('names a missing program in one line before it starts anything', async () => {
+    const {code, stdout, stderr} = await gleaner(
+      ['local', 'up', '--emulators', '--json', '--dir', home.dir],
+      {
+        env: {PATH: '/nowhere'},
+      },
+    );
+    assert.equal(code, 1);
+    const reason =
+      "Failed to find Google's Firestore emulator: gcloud is not installed; install the Google Cloud CLI";
+    assert.deepEqual(JSON.parse(stdout), {error: reason});
+    assert.equal(stderr, `gleaner: ${reason}\n`);
+  });
+});
