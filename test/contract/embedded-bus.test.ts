@@ -82,6 +82,23 @@ describe('EmbeddedBus', () => {
     ]);
   });
 
+  it('a refused message of a topic with a retention comes again until its age ends, and is no dead letter', async () => {
+    const bus = aBus({max_attempts: 2, retention_s: topic => (topic === 'tick' ? 600 : undefined)});
+    answer = async () => {
+      throw new Error('bad');
+    };
+    await bus.publish('tick', {a: 1});
+    for (let attempt = 1; attempt <= 10; attempt++) {
+      await bus.deliverDue();
+      assert.equal(tries.length, attempt);
+      time += 60_000;
+    }
+    assert.equal(bus.pending(), 1);
+    time += 1;
+    await bus.deliverDue();
+    assert.deepEqual([tries.length, bus.pending(), bus.deadLetters()], [10, 0, []]);
+  });
+
   it('a message waits for an absent receiver without counting attempts', async () => {
     const bus = aBus({max_attempts: 3});
     answer = async () => {
