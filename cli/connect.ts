@@ -4,7 +4,6 @@ import {join, resolve} from 'node:path';
 import {type Where as CloudPlace, startLocalCloud} from '../emulator/cloud.ts';
 import {emulatorFolder} from '../emulator/google/process.ts';
 import {isSame, proofOf, readToken} from '../emulator/guard.ts';
-import {DEFAULT_DEPLOYMENT} from '../emulator/subscriptions.ts';
 import {openStore} from '../shared/compose.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
 import type {Store} from '../shared/ports.ts';

@@ -12,7 +12,7 @@ import {
   type Tally,
 } from '../shared/control-plane/streams/compare-streams.ts';
 import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
-import {topicOf} from '../shared/domain/deployment.ts';
+import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -44,7 +44,7 @@ export async function rebuild(
     const {project, deployment, bucket, storage_endpoint} = connection;
     const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
     if (options.dryRun)
-      return await compare(sources, run, {json: options.json, topic: topicOf(deployment, 'control')});
+      return await compare(sources, run, {json: options.json, topic: nameIn(deployment, 'control')});
     if (connection.pubsub_endpoint === null)
       throw new CliError(
         `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,

@@ -1,14 +1,15 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
-import {type Proofs, vmNetwork, type Where} from './environment.ts';
+import {vmNetwork, type Where} from './environment.ts';
+import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHosts} from './function-hosts.ts';
 import {connectAll, startGoogle} from './google/services.ts';
 import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
-import {accountsOf, Identities, invokersOf} from './identity.ts';
+import {Identities, invokersOf} from './identity.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
 import {servePublisher} from './pubsub/grpc.ts';
@@ -23,7 +24,6 @@ import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 import {readTriggers} from './triggers.ts';
-import {MetadataServer} from './vm/metadata.ts';
 import {Fleet} from './vm/vms.ts';
 
 export type {Where} from './environment.ts';
@@ -161,17 +161,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ];
     const {function_host} = options;
     if (function_host && !storage_only) {
-      const proofs = new Map<string, Proofs>();
-      for (const {name} of deployments) {
-        const vm = {id: '1', name: 'functions', zone: 'us-central1-a', machine_type: '', attributes: {}};
-        const {control: email} = accountsOf(project, name);
-        const metadata = new MetadataServer({...vm, email}, {project, token, identities});
-        await metadata.start(trouble);
-        ends.push(() => metadata.stop());
-        proofs.set(name, {ticket_key: identities.ticket_key, metadata_host: metadata.host});
-      }
       hosts = new FunctionHosts({
-        ...{deployments, triggers: triggers.functions, where, token, proofs, log},
+        ...{deployments, triggers: triggers.functions, where, token, identities, log, trouble},
         options: {
           entry: here('./function-host.ts'),
           module: here('../functions/index.ts'),
@@ -192,14 +183,9 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       storage.lastRoute,
     ]);
 
+    const guard = {token, identities, invokers: invokersOf(project, names), url: () => where.url};
     const server = await onRememberedPort(database, storage_only ? '' : 'port', options.port, port =>
-      serve(
-        guarded({token, identities, invokers: invokersOf(project, names), url: () => where.url}, routes),
-        {
-          port,
-          trouble,
-        },
-      ),
+      serve(guarded(guard, routes), {port, trouble}),
     );
     ends.push(() => server.close());
     where.url = server.url;

@@ -1,5 +1,6 @@
+import {nameIn} from '../shared/domain/deployment.ts';
 import {accountsOf} from './identity.ts';
-import {type Deployment, nameIn} from './subscriptions.ts';
+import type {Deployment} from './subscriptions.ts';
 
 /** Addresses, names and files of a running local cloud. */
 export type Where = {

@@ -1,10 +1,11 @@
+import {nameIn} from '../shared/domain/deployment.ts';
 import {type Delivery, EmbeddedBus, ReceiverAway} from '../shared/embedded/bus.ts';
 import type {Document} from '../shared/ports.ts';
 import type {CloudDatabase} from './database.ts';
 import type {Faults} from './faults.ts';
 import type {JsonObject} from './json.ts';
 import {type PubsubMessage, pushMessage} from './push.ts';
-import {type Deployment, nameIn, RETRY, type Subscription} from './subscriptions.ts';
+import {type Deployment, RETRY, type Subscription} from './subscriptions.ts';
 import type {Triggers} from './triggers.ts';
 
 export type {PubsubMessage} from './push.ts';

@@ -1,9 +1,12 @@
-import {functionEnvironment, type Proofs, type Where} from './environment.ts';
+import {DEFAULT_DEPLOYMENT} from '../shared/domain/deployment.ts';
+import {functionEnvironment, type Where} from './environment.ts';
 import {FunctionHost} from './functions.ts';
 import type {Route} from './http.ts';
+import {accountsOf, type Identities} from './identity.ts';
 import type {LocalCloudOptions} from './options.ts';
-import {DEFAULT_DEPLOYMENT, type Deployment, type Subscription} from './subscriptions.ts';
+import type {Deployment, Subscription} from './subscriptions.ts';
 import type {FunctionTrigger} from './triggers.ts';
+import {MetadataServer} from './vm/metadata.ts';
 
 export type FunctionHostsOptions = {
   options: Required<Pick<NonNullable<LocalCloudOptions['function_host']>, 'entry' | 'module'>> &
@@ -12,26 +15,37 @@ export type FunctionHostsOptions = {
   triggers: FunctionTrigger[];
   where: Where;
   token: string;
-  /** By the name of the deployment. */
-  proofs: ReadonlyMap<string, Proofs>;
+  identities: Identities;
   log: (source: string, text: string) => void;
+  trouble: (error: unknown) => void;
   /** Called when the functions of a deployment listen on new ports. */
   listening?: ((deployment: string) => Promise<void>) | undefined;
 };
 
-/** One process for the functions of each deployment. */
+/** One process for the functions of each deployment, and the metadata server of its account. */
 export class FunctionHosts {
   readonly #hosts: Map<string, FunctionHost>;
+  readonly #metadata: Map<string, MetadataServer>;
+  readonly #trouble: FunctionHostsOptions['trouble'];
 
-  constructor({options, deployments, triggers, where, token, proofs, log, listening}: FunctionHostsOptions) {
+  constructor(given: FunctionHostsOptions) {
+    const {options, deployments, triggers, where, token, identities, log, listening} = given;
     const {entry, module, env} = options;
     const extra = (deployment: Deployment) =>
       typeof env === 'function' ? env(where, deployment) : (env ?? {});
-    const proofsOf = (name: string): Proofs => {
-      const known = proofs.get(name);
-      if (!known) throw new Error(`Deployment ${name} has no metadata server`);
-      return known;
-    };
+    const {project} = where;
+    const vm = {id: '1', name: 'functions', zone: 'us-central1-a', machine_type: '', attributes: {}};
+    this.#trouble = given.trouble;
+    this.#metadata = new Map(
+      deployments.map(({name}) => {
+        const {control: email} = accountsOf(project, name);
+        return [name, new MetadataServer({...vm, email}, {project, token, identities})];
+      }),
+    );
+    const proofsOf = (name: string) => ({
+      ticket_key: identities.ticket_key,
+      metadata_host: this.#metadata.get(name)?.host ?? '',
+    });
     this.#hosts = new Map(
       deployments.map(deployment => {
         const {name} = deployment;
@@ -63,10 +77,12 @@ export class FunctionHosts {
   }
 
   async start(): Promise<void> {
+    await Promise.all([...this.#metadata.values()].map(server => server.start(this.#trouble)));
     await Promise.all([...this.#hosts.values()].map(host => host.start()));
   }
 
   async stop(): Promise<void> {
     await Promise.all([...this.#hosts.values()].map(host => host.stop()));
+    await Promise.all([...this.#metadata.values()].map(server => server.stop()));
   }
 }

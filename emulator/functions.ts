@@ -2,10 +2,10 @@ import {type ChildProcess, fork} from 'node:child_process';
 import {request as httpRequest} from 'node:http';
 import {createInterface} from 'node:readline';
 import type {Readable} from 'node:stream';
+import {nameIn} from '../shared/domain/deployment.ts';
 import {ApiError} from './errors.ts';
 import {HOST_HEADER} from './guard.ts';
 import type {Reply, Request, Route} from './http.ts';
-import {nameIn} from './subscriptions.ts';
 import type {FunctionTrigger} from './triggers.ts';
 import {withDirectLoopback} from './vm/vm-environment.ts';
 

@@ -10,10 +10,10 @@ import {
   verify,
 } from 'node:crypto';
 import {join} from 'node:path';
+import {DEFAULT_DEPLOYMENT} from '../shared/domain/deployment.ts';
 import {certificateOf} from './certificate.ts';
 import type {Route} from './http.ts';
 import {privateFile} from './private-file.ts';
-import {DEFAULT_DEPLOYMENT} from './subscriptions.ts';
 
 const ISSUER = 'https://accounts.google.com';
 const LIFE_S = 3600;

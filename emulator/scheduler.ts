@@ -1,8 +1,8 @@
+import {DEFAULT_DEPLOYMENT, nameIn} from '../shared/domain/deployment.ts';
 import type {CloudDatabase} from './database.ts';
 import {ApiError} from './errors.ts';
 import type {Handler, Request, Route} from './http.ts';
 import type {JsonObject} from './json.ts';
-import {DEFAULT_DEPLOYMENT, nameIn} from './subscriptions.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
 
 export const tickJob = `${DEFAULT_DEPLOYMENT}-tick`;

@@ -1,8 +1,6 @@
 import {join} from 'node:path';
+import {DEFAULT_DEPLOYMENT, nameIn} from '../shared/domain/deployment.ts';
 import type {Triggers} from './triggers.ts';
-
-/** The deployment whose topics have no prefix. */
-export const DEFAULT_DEPLOYMENT = 'gleaner';
 
 /** A deployment of Gleaner on a local cloud. */
 export type Deployment = {
@@ -45,11 +43,6 @@ export function deploymentsIn(
   };
   const [first = {name: DEFAULT_DEPLOYMENT, bucket}, ...others] = deployments;
   return [withStore(first), ...others.map(withStore)];
-}
-
-/** Name of a topic, a job or a function in a deployment: the default deployment has no prefix. */
-export function nameIn(deployment: string, name: string): string {
-  return deployment === DEFAULT_DEPLOYMENT ? name : `${deployment}-${name}`;
 }
 
 export function subscriptionsOf({functions}: Triggers, deployment: string): Subscription[] {

@@ -9,19 +9,17 @@ export function isDeployment(text: string): boolean {
   return DEPLOYMENT.test(text);
 }
 
-/** The default deployment has the plain names `tpu`, `control`, `tick`. */
-function prefixOf(deployment: string): string {
-  return deployment === DEFAULT_DEPLOYMENT ? '' : `${deployment}-`;
-}
-
-/** Name of a topic in Pub/Sub. The control plane knows the plain name alone. */
-export function topicOf(deployment: string, topic: string): string {
-  return `${prefixOf(deployment)}${topic}`;
+/**
+ * Name of a topic or a pool in Google Cloud, where a deployment other than the default one adds a prefix. The control plane knows
+ * the plain name alone.
+ */
+export function nameIn(deployment: string, name: string): string {
+  return deployment === DEFAULT_DEPLOYMENT ? name : `${deployment}-${name}`;
 }
 
 /** Name of the pool, and the start of the name of every node. */
 export function poolOf(deployment: string): string {
-  return `${prefixOf(deployment)}tpu`;
+  return nameIn(deployment, 'tpu');
 }
 
 /** Name of the Scheduler job that asks for ticks. */

@@ -1,5 +1,5 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
-import {DEFAULT_DEPLOYMENT, topicOf} from '../domain/deployment.ts';
+import {DEFAULT_DEPLOYMENT, nameIn} from '../domain/deployment.ts';
 import type {Bus, Document} from '../ports.ts';
 import {isNotFound, isPermission, withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
@@ -28,7 +28,7 @@ export function openBus({
   const topics = new Map<string, Topic>();
   return {
     async publish(name: string, message: Document): Promise<string> {
-      const topic = topicOf(deployment, name);
+      const topic = nameIn(deployment, name);
       const opened = topics.get(topic) ?? openTopic(await open(), topic, deadline_ms, token);
       topics.set(topic, opened);
       try {

@@ -5,9 +5,9 @@ import {
   isDeployment,
   isLabelled,
   labelsOf,
+  nameIn,
   poolOf,
   tickJobOf,
-  topicOf,
 } from '../../../shared/domain/deployment.ts';
 import {MOST_NAME_CHARS, parseWorkerName, workerName} from '../../../shared/domain/names.ts';
 
@@ -19,11 +19,11 @@ const deployment = fc.stringMatching(DEPLOYMENT);
 describe('deployment', () => {
   it('the default deployment has plain names, and every other one names with its own', () => {
     assert.deepEqual(
-      [poolOf('gleaner'), topicOf('gleaner', 'tick'), tickJobOf('gleaner')],
+      [poolOf('gleaner'), nameIn('gleaner', 'tick'), tickJobOf('gleaner')],
       ['tpu', 'tick', 'gleaner-tick'],
     );
     assert.deepEqual(
-      [poolOf('team-a'), topicOf('team-a', 'tick'), tickJobOf('team-a')],
+      [poolOf('team-a'), nameIn('team-a', 'tick'), tickJobOf('team-a')],
       ['team-a-tpu', 'team-a-tick', 'team-a-tick'],
     );
   });
@@ -32,7 +32,7 @@ describe('deployment', () => {
     fc.assert(
       fc.property(deployment, deployment, (one, other) => {
         fc.pre(one !== other);
-        const topicsOf = (name: string) => TOPICS.map(topic => topicOf(name, topic));
+        const topicsOf = (name: string) => TOPICS.map(topic => nameIn(name, topic));
         assert.equal(new Set([...topicsOf(one), ...topicsOf(other)]).size, 2 * TOPICS.length);
         assert.notEqual(poolOf(one), poolOf(other));
         assert.ok(!isLabelled(labelsOf(one), other));
