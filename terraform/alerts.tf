@@ -62,6 +62,10 @@ resource "google_monitoring_alert_policy" "signal" {
       }
     }
   }
+  # A signal has no value between its entries. So the incident ends, and a later entry tells again.
+  alert_strategy {
+    auto_close = "1800s"
+  }
   documentation {
     content = each.value.text
   }
@@ -131,6 +135,9 @@ resource "google_monitoring_alert_policy" "errors" {
         group_by_fields      = ["resource.labels.service_name"]
       }
     }
+  }
+  alert_strategy {
+    auto_close = "1800s"
   }
   documentation {
     content = "A failed message is delivered again. Read the log of the function for the cause."

@@ -35,7 +35,9 @@ resource "google_storage_bucket" "data" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
-  depends_on                  = [google_project_service.service]
+  # A destroy keeps the data.
+  deletion_policy = "ABANDON"
+  depends_on      = [google_project_service.service]
 
   soft_delete_policy {
     retention_duration_seconds = 604800

@@ -2,7 +2,6 @@
  * A stand-in for the provider of `terraform/`, for a machine that cannot install it. The stand-in serves its schema over Terraform's
  * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real provider.
  */
-import {readFileSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -15,25 +14,15 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 import {loadSync} from '@grpc/proto-loader';
-
-type Attribute = {type: unknown} & Partial<Record<Flag, boolean>>;
-type Flag = 'required' | 'optional' | 'computed' | 'sensitive' | 'write_only';
-type Nested = Block & {nesting: keyof typeof NESTING; min_items?: number; max_items?: number};
-type Block = {attributes?: Record<string, Attribute>; blocks?: Record<string, Nested>};
-type Kinds = Record<string, Block & {version?: number}>;
-type Provider = {provider: Block; resources?: Kinds; data_sources?: Kinds};
-
-/** The parts of the schemas that `terraform/` uses, by the address of the provider. */
-type Schemas = Record<string, Provider>;
+import {type Block, type Kinds, type Provider, readSchemas} from './schemas.ts';
 
 const NESTING = {single: 1, list: 2, set: 3, map: 4, group: 5} as const;
 
 /** Starts a stand-in for each provider. `reattach` is the value of `TF_REATTACH_PROVIDERS` until `close`. */
 export async function startStandIn(): Promise<{reattach: string; close: () => Promise<void>}> {
-  const schemas = JSON.parse(readFileSync(new URL('schemas.json', import.meta.url), 'utf8')) as Schemas;
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
   const served = await Promise.all(
-    Object.entries(schemas).map(async ([address, provider], index) => {
+    Object.entries(readSchemas()).map(async ([address, provider], index) => {
       const socket = join(folder, `${index}.sock`);
       const server = await serve(provider, socket);
       return {address, socket, server};

@@ -31,26 +31,32 @@ export class TerraformMissing extends Error {
   override name = 'TerraformMissing';
 }
 
-/** Copies the configuration and initialises the copy, without a backend. Throws `TerraformMissing` without terraform. */
+/**
+ * Copies the configuration and initialises the copy, without a backend. Uses the providers that a deployment has installed, or else the
+ * stand-in. Throws `TerraformMissing` without terraform.
+ */
 export async function openWorkspace(): Promise<Workspace> {
   const copy = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
   const folder = join(copy, 'terraform');
-  const providers: Providers = existsSync(INSTALLED) ? 'installed' : 'stand-in';
-  const standIn = providers === 'stand-in' ? await startStandIn() : undefined;
-  const env = standIn ? {TF_REATTACH_PROVIDERS: standIn.reattach} : {};
-  const terraform = (...args: string[]) => runTerraform(folder, args, env);
+  let standIn: Awaited<ReturnType<typeof startStandIn>> | undefined;
+  const terraform = (...args: string[]) =>
+    runTerraform(folder, args, standIn ? {TF_REATTACH_PROVIDERS: standIn.reattach} : {});
   const close = async () => {
     await standIn?.close();
     await rm(copy, {recursive: true, force: true});
   };
+  const init = (...from: string[]) =>
+    terraform('init', '-backend=false', '-input=false', '-no-color', ...from);
   try {
     const isWanted = (source: string) => !source.includes('/.terraform');
     for (const path of COPIED)
       await cp(join(ROOT, path), join(copy, path), {recursive: true, filter: isWanted});
-    const from = providers === 'installed' ? [`-plugin-dir=${INSTALLED}`] : [];
-    const {code, lines} = await terraform('init', '-backend=false', '-input=false', '-no-color', ...from);
+    const isInstalled = existsSync(INSTALLED) && (await init(`-plugin-dir=${INSTALLED}`)).code === 0;
+    if (isInstalled) return {folder, providers: 'installed', terraform, close};
+    standIn = await startStandIn();
+    const {code, lines} = await init();
     if (code !== 0) throw new Error(`Failed to initialise terraform/:\n${lines.join('\n')}`);
-    return {folder, providers, terraform, close};
+    return {folder, providers: 'stand-in', terraform, close};
   } catch (error) {
     await close();
     throw error;
@@ -61,7 +67,13 @@ function runTerraform(cwd: string, args: string[], env: Record<string, string>):
   return new Promise((resolve, reject) => {
     const child = spawn('terraform', args, {
       cwd,
-      env: {...process.env, CHECKPOINT_DISABLE: '1', TF_IN_AUTOMATION: '1', ...env},
+      env: {
+        ...process.env,
+        TF_DATA_DIR: join(cwd, '.terraform'),
+        CHECKPOINT_DISABLE: '1',
+        TF_IN_AUTOMATION: '1',
+        ...env,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const lines: string[] = [];

@@ -139,6 +139,10 @@ run "data_is_private_and_kept" {
     error_message = "Only partial shards of the data bucket may expire."
   }
   assert {
+    condition     = google_storage_bucket.data.deletion_policy == "ABANDON" && google_firestore_database.state.deletion_policy == "ABANDON"
+    error_message = "A destroy must keep the data bucket and the database."
+  }
+  assert {
     condition     = google_firestore_database.state.delete_protection_state == "DELETE_PROTECTION_ENABLED" && google_firestore_database.state.type == "FIRESTORE_NATIVE" && google_firestore_database.state.database_edition == "STANDARD"
     error_message = "The database needs delete protection, Native mode and the Standard edition."
   }
