@@ -39,9 +39,14 @@ export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorPr
   const env = withDirectLoopback(process.env as Record<string, string>);
   const machine = new Machine({script, args, cwd, env, log_file});
   const name = `Google's ${NAMES[kind]} emulator`;
+  let isOver = false;
+  const ended = machine.scriptEnd.then(end => {
+    isOver = true;
+    return `${name} ended (${end}); its log is ${log_file}`;
+  });
   const deadline = Date.now() + patience_ms;
   while (!(await answers(host))) {
-    if (machine.isOn && Date.now() < deadline) {
+    if (!isOver && Date.now() < deadline) {
       await sleep(50);
       continue;
     }
@@ -53,8 +58,8 @@ export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorPr
     );
   }
   return {
-    ...{host, pid: machine.pid ?? 0, stop: () => machine.kill()},
-    ended: machine.off.then(() => `${name} ended; its log is ${log_file}`),
+    ...{host, pid: machine.pid ?? 0, ended},
+    stop: () => machine.kill(),
   };
 }
 

@@ -1,62 +1,28 @@
 import assert from 'node:assert/strict';
-import {type ChildProcess, fork} from 'node:child_process';
 import {createHash} from 'node:crypto';
-import {once} from 'node:events';
 import {join} from 'node:path';
-import {fileURLToPath} from 'node:url';
-import {HOST_HEADER} from '../../emulator/guard.ts';
+import triggers from '../../functions/triggers.json' with {type: 'json'};
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {Scratch} from './a-cloud.ts';
+import {Host} from './a-host.ts';
 
-const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-/** No server listens on this port. */
-const NOWHERE = 'http://127.0.0.1:9';
-const NAMES = ['on-control', 'on-object', 'on-tpu', 'on-task', 'on-tick'];
+const NAMES = ['on-control', 'on-object', 'on-tpu', 'on-task'];
+const subscription = 'projects/my-project/subscriptions/s';
+const data = Buffer.from('{"action":"pause","run":"my-run"}').toString('base64');
+const times = {messageId: '41', message_id: '41', publishTime: '2026-11-22T10:00:00Z'};
 
-/** The real functions in their host, with a store and without a cloud. */
 describe('A push that no function can read', () => {
   const scratch = new Scratch();
   const store_file = join(scratch.dir(), 'state.db');
-  let host: ChildProcess;
-  let ports: Record<string, number>;
-  let said = '';
+  let host: Host;
   before(async () => {
-    const env = {
-      ...process.env,
-      GLEANER_LOCAL_TOKEN: 'secret',
-      GLEANER_PROJECT: 'my-project',
-      GLEANER_BUCKET: 'my-bucket',
-      GLEANER_WORKER_API: `${NOWHERE}/worker-api`,
-      GLEANER_BUNDLE: 'c'.repeat(64),
-      GLEANER_STORE: `sqlite:${store_file}`,
-      GLEANER_STORAGE_ENDPOINT: NOWHERE,
-      GLEANER_TPU_ENDPOINT: NOWHERE,
-      PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
-    };
-    const args = [here('../../functions/index.ts'), ...NAMES];
-    host = fork(here('../../emulator/function-host.ts'), args, {
-      env,
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    });
-    for (const stream of [host.stdout, host.stderr]) stream?.on('data', chunk => (said += chunk));
-    [{ports}] = (await once(host, 'message')) as [{ports: Record<string, number>}];
+    host = await Host.start(NAMES, {GLEANER_STORE: `sqlite:${store_file}`});
   });
   after(async () => {
-    host.kill('SIGKILL');
+    host.stop();
     await scratch.end();
   });
 
-  /** Pushes a body to a function, and returns the status of the answer and the log of the call. */
-  const push = async (name: string, body: unknown): Promise<{status: number; log: string}> => {
-    said = '';
-    const answer = await fetch(`http://127.0.0.1:${ports[name]}/projects/my-project/topics/x`, {
-      method: 'POST',
-      headers: {'content-type': 'application/json', [HOST_HEADER]: 'secret'},
-      body: JSON.stringify(body),
-    });
-    await new Promise(resolve => setTimeout(resolve, 20));
-    return {status: answer.status, log: said};
-  };
   const record = async (id: string) => {
     const store = openSqliteStore(store_file);
     try {
@@ -65,9 +31,6 @@ describe('A push that no function can read', () => {
       await store.close();
     }
   };
-  const times = {messageId: '41', message_id: '41', publishTime: '2026-11-22T10:00:00Z'};
-  const subscription = 'projects/my-project/subscriptions/s';
-  const data = Buffer.from('{"action":"pause","run":"my-run"}').toString('base64');
   const digest = (body: unknown) => createHash('sha256').update(JSON.stringify(body)).digest('hex');
 
   const bodies: {name: string; body: unknown; says: RegExp; id?: string}[] = [
@@ -108,7 +71,7 @@ describe('A push that no function can read', () => {
   ];
   for (const {name, body, says, id} of bodies)
     it(`${name} is recorded by on-control with its id and a reason, and acknowledged`, async () => {
-      const {status, log} = await push('on-control', body);
+      const {status, log} = await host.push('on-control', body);
       assert.equal(status, 204, log);
       const {outcome, reason} = (await record(id ?? digest(body))) ?? assert.fail('no record');
       assert.equal(outcome, 'rejected');
@@ -118,7 +81,7 @@ describe('A push that no function can read', () => {
   for (const {name, body, id} of bodies)
     it(`${name} is logged by the other functions as an error, and acknowledged`, async () => {
       for (const other of ['on-object', 'on-tpu', 'on-task']) {
-        const {status, log} = await push(other, body);
+        const {status, log} = await host.push(other, body);
         assert.equal(status, 204, `${other}: ${log}`);
         const entry = JSON.parse(log.trim().split('\n').at(-1) ?? '');
         assert.equal(entry.severity, 'ERROR', log);
@@ -127,16 +90,50 @@ describe('A push that no function can read', () => {
         if (id) assert.equal(message_id, id);
       }
     });
+});
 
-  it('of a message that the functions understand, but without a service to ask, is refused and comes again', async () => {
-    const attributes = {eventType: 'OBJECT_FINALIZE', bucketId: 'my-bucket', objectGeneration: '1'};
-    const objectId = 'datasets/my-run/stream_000.jsonl';
-    const message = {...times, data: 'e30=', attributes: {...attributes, objectId}};
-    const {status} = await push('on-object', {message, subscription});
-    assert.equal(status, 500);
-    const elsewhere = {...message, attributes: {...message.attributes, bucketId: 'other'}};
-    assert.equal((await push('on-object', {message: elsewhere, subscription})).status, 204);
-    const deleted = {...message, attributes: {...message.attributes, eventType: 'OBJECT_DELETE'}};
-    assert.equal((await push('on-object', {message: deleted, subscription})).status, 204);
+describe('A notification of an object', () => {
+  const scratch = new Scratch();
+  let host: Host;
+  before(async () => {
+    host = await Host.start(['on-object'], {GLEANER_STORE: `sqlite:${join(scratch.dir(), 'state.db')}`});
+  });
+  after(async () => {
+    host.stop();
+    await scratch.end();
+  });
+  const push = (changes: Record<string, string>) => {
+    const object = {
+      bucketId: 'my-bucket',
+      objectId: 'datasets/my-run/stream_000.jsonl',
+      objectGeneration: '1',
+    };
+    const attributes = {eventType: 'OBJECT_FINALIZE', ...object, ...changes};
+    return host.push('on-object', {message: {...times, data: 'e30=', attributes}, subscription});
+  };
+
+  it('of another bucket or of another type of event is acknowledged without work', async () => {
+    for (const changes of [{bucketId: 'other'}, {eventType: 'OBJECT_DELETE'}])
+      assert.deepEqual(await push(changes), {status: 204, log: ''});
+  });
+
+  it('is refused while Cloud Storage cannot be reached, so it comes again @long', async () => {
+    assert.equal((await push({})).status, 500);
+  });
+});
+
+describe('A push while Firestore cannot be reached', () => {
+  it('is refused within the time limit of the function, so it comes again @long', async () => {
+    const host = await Host.start(['on-control'], {GLEANER_STORE: 'firestore:gleaner'});
+    try {
+      const began = Date.now();
+      const {status, log} = await host.push('on-control', {message: {...times, data}, subscription});
+      assert.equal(status, 500, log);
+      assert.match(log, /"severity":"ERROR".*UNAVAILABLE/);
+      const {timeout_s} = triggers.functions.find(({name}) => name === 'on-control') ?? assert.fail();
+      assert.ok(Date.now() - began < timeout_s * 1000, `${Date.now() - began} ms`);
+    } finally {
+      host.stop();
+    }
   });
 });
