@@ -1,0 +1,181 @@
+/**
+ * Measures a new instance of each function of the build: `npm run bench:cold-start [-- --rounds N --json]`. Counts processor time and
+ * memory until the function listens, and until it has answered its first event. Documents are in Google's Firestore emulator, and
+ * objects, messages and nodes on the local cloud. Exits with 1 where a limit is missed.
+ */
+import {fork} from 'node:child_process';
+import {once} from 'node:events';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {Command} from 'commander';
+import {buildArtifacts} from '../cli/build/artifacts.ts';
+import {startLocalCloud} from '../emulator/cloud.ts';
+import {functionEnvironment} from '../emulator/environment.ts';
+import {startEmulator} from '../emulator/google/process.ts';
+import {openObjects} from '../shared/google/objects.ts';
+import {openTpus} from '../shared/google/tpus.ts';
+import {type First, firstEvents, NODE} from './cold-start/events.ts';
+
+type Figures = {cpu_s: number; memory_mib: number};
+type Round = {listening: Figures; answered: Figures};
+
+const USUAL: Round = {
+  listening: {cpu_s: 0.25, memory_mib: 90},
+  answered: {cpu_s: 1, memory_mib: 160},
+};
+const LIMITS: Record<string, Round> = {
+  'on-tick': {...USUAL, answered: {cpu_s: 1.2, memory_mib: 176}},
+};
+
+const HOST = fileURLToPath(new URL('cold-start/host.mjs', import.meta.url));
+/** Ticks of the kernel in a second: every Linux of today has 100. */
+const CLOCK_HZ = 100;
+
+const options = new Command('bench:cold-start')
+  .option('--rounds <n>', 'new instances of each function; the figures are the least of them', '5')
+  .option('--json', 'print JSON')
+  .parse()
+  .opts<{rounds: string; json?: boolean}>();
+
+const {module} = await buildArtifacts();
+const rounds = new Map<string, Round[]>();
+for (let round = 0; round < Number(options.rounds); round++) {
+  for (const [name, measured] of await measureAll())
+    rounds.set(name, [...(rounds.get(name) ?? []), measured]);
+}
+
+const report = [...rounds].map(([name, all]) => {
+  const least = (stage: keyof Round, figure: keyof Figures) =>
+    Math.min(...all.map(each => each[stage][figure]));
+  const figures = (stage: keyof Round) => ({
+    cpu_s: least(stage, 'cpu_s'),
+    memory_mib: least(stage, 'memory_mib'),
+  });
+  const limit = LIMITS[name] ?? USUAL;
+  const measured = {listening: figures('listening'), answered: figures('answered')};
+  const isWithin = (['listening', 'answered'] as const).every(
+    stage =>
+      measured[stage].cpu_s <= limit[stage].cpu_s && measured[stage].memory_mib <= limit[stage].memory_mib,
+  );
+  return {name, ...measured, limit, is_within: isWithin};
+});
+if (options.json) console.log(JSON.stringify({rounds: Number(options.rounds), functions: report}));
+else {
+  const text = ({cpu_s, memory_mib}: Figures) =>
+    `${cpu_s.toFixed(2)} s ${String(Math.round(memory_mib)).padStart(4)} MiB`;
+  console.log('function     listening         at most           first answer      at most');
+  for (const {name, listening, answered, limit, is_within} of report)
+    console.log(
+      `${name.padEnd(12)} ${[listening, limit.listening, answered, limit.answered].map(text).join('   ')}${is_within ? '' : '   missed'}`,
+    );
+}
+if (report.some(({is_within}) => !is_within)) process.exitCode = 1;
+
+/** One new instance of each function, over documents and objects of their own. */
+async function measureAll(): Promise<[name: string, measured: Round][]> {
+  const dir = mkdtempSync(join(tmpdir(), 'gleaner-cold-'));
+  const firestore = await startEmulator('firestore', dir);
+  // A node never finishes its creation, so no VM boots beside the measurement.
+  const cloud = await startLocalCloud({dir, port: 0, create_ms: 3_600_000, tick_interval_ms: 3_600_000});
+  try {
+    const {project, bucket, url: endpoint, token} = cloud;
+    const objects = openObjects({project, bucket, endpoint, token});
+    await objects.create('datasets/cold/stream_000.jsonl', Buffer.from('{"text":"one"}\n'));
+    const measured: [string, Round][] = [];
+    for (const first of firstEvents(bucket))
+      measured.push([
+        first.name,
+        await measure(first, {...environmentOf(), FIRESTORE_EMULATOR_HOST: firestore.host}),
+      ]);
+    // An event that fails early would look fast.
+    const {tpus} = await openTpus({project, endpoint, token}).list();
+    if (!tpus.some(({name}) => name === NODE)) throw new Error(`The events created no ${NODE}`);
+    return measured;
+
+    function environmentOf(): Record<string, string> {
+      const deployment = {name: 'gleaner', bucket, store_file: ''};
+      const where = {...cloud, firestore_endpoint: firestore.host};
+      return {
+        ...functionEnvironment(where, deployment, token, {ticket_key: token, metadata_host: '127.0.0.1:1'}),
+        ...{GLEANER_BUNDLE: '0'.repeat(64), K_SERVICE: 'gleaner'},
+      };
+    }
+  } finally {
+    await cloud.close();
+    await firestore.stop();
+    rmSync(dir, {recursive: true, force: true});
+  }
+}
+
+async function measure(first: First, env: Record<string, string>): Promise<Round> {
+  const child = fork(HOST, [module, first.name], {
+    env: {...process.env, ...env},
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
+  try {
+    const [port] = await once(child, 'message');
+    const listening = figuresOf(child.pid);
+    const response = await send(first, port, env);
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${first.name} answered ${response.status}: ${text.slice(0, 500)}`);
+    return {listening, answered: figuresOf(child.pid)};
+  } finally {
+    child.kill('SIGKILL');
+  }
+}
+
+/** Processor time, and the most memory so far, of a process and its threads. */
+function figuresOf(pid: number | undefined): Figures {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const [user = 0, system = 0] = stat
+    .slice(stat.lastIndexOf(')') + 2)
+    .split(' ')
+    .slice(11, 13)
+    .map(Number);
+  const [, kib = '0'] = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  return {cpu_s: (user + system) / CLOCK_HZ, memory_mib: Number(kib) / 1024};
+}
+
+function send(
+  {topic, data, attributes}: First,
+  port: number,
+  env: Record<string, string>,
+): Promise<Response> {
+  const headers = {'content-type': 'application/json'};
+  const project = env.GLEANER_PROJECT;
+  if (topic === undefined) {
+    const authorization = `Bearer ${asCloudRunPasses(env)}`;
+    return fetch(`http://127.0.0.1:${port}/`, {
+      method: 'POST',
+      headers: {...headers, authorization},
+      body: JSON.stringify(data),
+    });
+  }
+  const text = Buffer.from(JSON.stringify(data)).toString('base64');
+  const message = {data: text, attributes, messageId: `cold-${topic}`, publishTime: new Date().toISOString()};
+  const body = JSON.stringify({message, subscription: `projects/${project}/subscriptions/gleaner-${topic}`});
+  return fetch(`http://127.0.0.1:${port}/projects/${project}/topics/${topic}`, {
+    method: 'POST',
+    headers,
+    body,
+  });
+}
+
+/** A token of the control account, whose signature Cloud Run has checked and removed. */
+function asCloudRunPasses(env: Record<string, string>): string {
+  const now_s = Math.floor(Date.now() / 1000);
+  const claims = {
+    ...{
+      aud: env.GLEANER_WORKER_API,
+      iss: 'https://accounts.google.com',
+      email: env.GLEANER_CONTROL_SERVICE_ACCOUNT,
+    },
+    ...{email_verified: true, iat: now_s, exp: now_s + 600},
+  };
+  const parts = [{alg: 'RS256', typ: 'JWT'}, claims].map(part =>
+    Buffer.from(JSON.stringify(part)).toString('base64url'),
+  );
+  return [...parts, 'SIGNATURE_REMOVED_BY_GOOGLE'].join('.');
+}
