@@ -1,6 +1,8 @@
 /** Objects that are not what their names say, or whose names say nothing. */
 import assert from 'node:assert/strict';
+import {iso} from '../../shared/domain/time.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {notificationData} from '../support/function-calls.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -44,9 +46,8 @@ describe('objects that are no streams', () => {
     world.drop('my-run', 0, someLines(2));
     const [message] = world.queue.splice(0);
     assert.ok(message);
-    const {attributes, ...rest} = (message.data as {message: {attributes: object}}).message;
-    const foreign = {...rest, attributes: {...attributes, bucketId: 'another'}};
-    await world.handle({...message, data: {message: foreign}});
+    const object = {bucket: 'another', name: 'datasets/my-run/stream_000.jsonl', generation: '1'};
+    await world.handle({...message, data: notificationData(message.id, object, iso(world.now))});
     assert.deepEqual([await world.store.query('runs'), await world.isAsleep()], [[], true]);
   });
 });

@@ -166,12 +166,17 @@ describe('an invalid message', () => {
     ['tasks', {message: {data: Buffer.from('{"task":"dance"}').toString('base64')}}],
     ['tick', {}],
     ['object', {bucket: 'bucket'}],
+    ['object', {message: {attributes: {eventType: 'OBJECT_FINALIZE', bucketId: 'bucket'}}}],
+    ['control', 'text'],
   ] as const)
     it(`on topic ${topic} is logged and acknowledged: ${JSON.stringify(data).slice(0, 40)}`, async () => {
       const world = new World(TWO_SLOTS);
       assert.equal(await world.handle({id: '1', topic, data}), true);
       assert.ok(
-        world.logs.some(({severity, message}) => severity === 'ERROR' && /is not (valid|JSON)/.test(message)),
+        world.logs.some(
+          ({severity, message}) =>
+            severity === (topic === 'control' ? 'WARNING' : 'ERROR') && /is not (valid|JSON)/.test(message),
+        ),
       );
       assert.ok(await world.isAsleep());
     });
