@@ -93,8 +93,11 @@ export class World {
   /** Delivers a message on topic `control`. */
   async control(id: string, message: Document): Promise<void> {
     this.now += 1;
-    const published = {id, text: JSON.stringify(message), published_at: iso(this.now)};
-    await handleControlMessage(this.deps, published);
+    const data = Buffer.from(JSON.stringify(message)).toString('base64');
+    const pushed = {message: {data, messageId: id, publishTime: iso(this.now)}};
+    await handleControlMessage(this.deps, pushed);
+    const record = await this.store.get(paths.control(id));
+    if (record?.outcome !== 'applied') throw new Error(`The message ${id} was refused: ${record?.reason}`);
   }
 
   /** Delivers messages on topic `tasks` until none is left. */
