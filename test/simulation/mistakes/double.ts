@@ -44,7 +44,7 @@ export const DOUBLE: Mistake[] = [
     class: 'double',
     edits: [
       {
-        file: 'shared/control-plane/streams/worker-answers.ts',
+        file: 'shared/control-plane/state/worker-answers.ts',
         find: '    worker.incarnation === request.incarnation &&\n',
         replace: '',
       },
