@@ -40,17 +40,6 @@ export const DOUBLE: Mistake[] = [
     edits: [{file: 'shared/domain/stream/lease.ts', find: ' && worker.epoch === work.epoch', replace: ''}],
   },
   {
-    name: 'a heartbeat of an earlier incarnation that is heard',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/state/worker-answers.ts',
-        find: '    worker.incarnation === request.incarnation &&\n',
-        replace: '',
-      },
-    ],
-  },
-  {
     name: 'a lease that was granted since the snapshot and is revoked as orphaned',
     class: 'double',
     edits: [
