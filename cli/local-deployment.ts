@@ -1,7 +1,14 @@
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
-import {type LocalCloud, type LogLine, startLocalCloud, type Where} from '../emulator/cloud.ts';
+import {
+  type Deployment,
+  type LocalCloud,
+  type LocalCloudOptions,
+  type LogLine,
+  startLocalCloud,
+  type Where,
+} from '../emulator/cloud.ts';
 import {lockFolder} from '../emulator/database.ts';
 import {requireEmulators} from '../emulator/google/process.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -31,6 +38,10 @@ export async function deployLocally(options: {
   dir: string;
   port: number;
   workers: number;
+  /** Deployments on the cloud, each with the bundle and the model in its bucket; by default `gleaner` alone. */
+  deployments?: NonNullable<LocalCloudOptions['deployments']>;
+  /** Variables of the functions of a deployment, on top of all others. */
+  function_env?: (where: Where, deployment: Deployment) => Record<string, string>;
   /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
@@ -63,6 +74,7 @@ async function start({
   built,
   fresh,
   emulators,
+  function_env,
   ...options
 }: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
@@ -80,11 +92,15 @@ async function start({
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
+    ...(options.deployments ? {deployments: options.deployments} : {}),
     tick_interval_ms: 500,
     google_emulators: emulators ?? false,
     function_host: {
       ...functions,
-      env: ({bucket}) => functionEnvironment(bucket, workers, worker.sha256),
+      env: (where, deployment) => ({
+        ...functionEnvironment(deployment.bucket, workers, worker.sha256),
+        ...function_env?.(where, deployment),
+      }),
     },
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
@@ -95,12 +111,16 @@ async function start({
     log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
-    const {project, bucket, url} = cloud;
+    const {project, url, token} = cloud;
     pointClientsAt(cloud);
-    const objects = openObjects({project, bucket, endpoint: url, token: cloud.token});
-    await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {content_type: 'application/gzip'});
-    await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
-    const {token} = cloud;
+    const objectsIn = (bucket: string) => openObjects({project, bucket, endpoint: url, token});
+    for (const {bucket} of cloud.deployments) {
+      const objects = objectsIn(bucket);
+      await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
+        content_type: 'application/gzip',
+      });
+      await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
+    }
     await rm(join(dir, ADDRESS_FILE), {force: true});
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url, token}), {mode: 0o600});
     const space = watchSpace(dir);
@@ -109,7 +129,7 @@ async function start({
       await rm(join(dir, ADDRESS_FILE), {force: true});
       await cloud.close();
     };
-    return {cloud, objects, model: tinyModel(bucket), full: space.full, close};
+    return {cloud, objects: objectsIn(cloud.bucket), model: tinyModel(cloud.bucket), full: space.full, close};
   } catch (error) {
     await cloud.close();
     throw error;

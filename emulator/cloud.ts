@@ -29,6 +29,7 @@ import {Fleet} from './vm/vms.ts';
 export type {Where} from './environment.ts';
 export {LocalCloudError} from './errors.ts';
 export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';
+export type {Deployment} from './subscriptions.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -224,9 +225,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ends.unshift(() => ended());
     return {
       ...where,
-      token,
+      ...{token, deployments, fault},
       port: server.port,
-      fault,
       onObject: listener => {
         listeners.add(listener);
         return () => listeners.delete(listener);

@@ -51,6 +51,7 @@ export type LocalCloud = Where & {
   /** Token for writes, which a client sends as `Authorization: Bearer`. */
   token: string;
   port: number;
+  deployments: readonly Deployment[];
   /** Injects a fault like `gleaner local fault KIND TARGET`, and returns a sentence about the effect. */
   fault(kind: string, target: string): Promise<string>;
   /** Calls `listener` right after an object is finalised. The returned function removes the listener. */
