@@ -14,9 +14,8 @@ import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects} from '../../shared/ports.ts';
+import {until, WAIT_S} from './until.ts';
 
-/** Waits end with the fact that they wait for; a machine beside other work may take long. */
-const WAIT_S = 400;
 /** For a test of several waits. */
 export const E2E_MS = 1_800_000;
 
@@ -193,30 +192,16 @@ export class TestHome {
     return JSON.parse(stdout);
   }
 
-  /** Asks again until `done` holds; the error shows what was there last. */
-  async until<T>(
-    what: string,
-    ask: () => Promise<T>,
-    done: (value: T) => boolean,
-    seconds = WAIT_S,
-  ): Promise<T> {
-    const end = Date.now() + seconds * 1000;
-    for (;;) {
-      const value = await ask().catch((error: Error) => error);
-      if (!(value instanceof Error) && done(value)) return value;
-      if (Date.now() > end)
-        throw new Error(
-          `${what} did not happen in ${seconds} s; last: ${value instanceof Error ? value.stack : JSON.stringify(value)}`,
-        );
-      await sleep(200);
-    }
-  }
+  readonly until = until;
 
   runEnds(run: string): Promise<RunView | undefined> {
-    const ended = (view: RunView | undefined) =>
-      view !== undefined && !['active', 'paused'].includes(view.run.status) && view.workers.length === 0;
-    return this.until(`the end of ${run}`, () => this.view(run), ended);
+    return until(`the end of ${run}`, () => this.view(run), hasEnded);
   }
+}
+
+/** True for a run that is over and whose workers are gone. */
+export function hasEnded(view: RunView | undefined): boolean {
+  return view !== undefined && !['active', 'paused'].includes(view.run.status) && view.workers.length === 0;
 }
 
 export type Process = {pid: number; ppid: number; pgid: number; args: string};
