@@ -57,8 +57,8 @@ const INSTRUCTIONS: [RegExp, (match: string[]) => Fault][] = [
   [/^return-corrupted-data$/, () => ({kind: 'damage'})],
 ];
 
-type Call = {method: string; path: string; headers: IncomingHttpHeaders; body: Buffer};
-type Answer = {status: number; headers: IncomingHttpHeaders; body: Buffer};
+export type Call = {method: string; path: string; headers: IncomingHttpHeaders; body: Buffer};
+export type Answer = {status: number; headers: IncomingHttpHeaders; body: Buffer};
 
 export async function startFaultProxy(target: string): Promise<FaultProxy> {
   let broken: Operation | undefined;
@@ -182,7 +182,7 @@ function beginningOf(call: Call, size_bytes: number): Call {
   return {...call, body, headers: {...call.headers, ...range}};
 }
 
-function forward(target: string, {method, path, headers, body}: Call): Promise<Answer> {
+export function forward(target: string, {method, path, headers, body}: Call): Promise<Answer> {
   return new Promise((resolve, reject) => {
     // The Host header of the client stays, so that the address of a resumable upload leads to the proxy.
     const {'transfer-encoding': _, connection: __, ...kept} = headers;
@@ -201,7 +201,7 @@ function forward(target: string, {method, path, headers, body}: Call): Promise<A
   });
 }
 
-async function bytesOf(message: IncomingMessage): Promise<Buffer> {
+export async function bytesOf(message: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of message) chunks.push(chunk);
   return Buffer.concat(chunks);
@@ -212,7 +212,7 @@ function writeHead(response: ServerResponse, {status, headers}: Answer): void {
   response.writeHead(status, kept);
 }
 
-function send(response: ServerResponse, answer: Answer): void {
+export function send(response: ServerResponse, answer: Answer): void {
   writeHead(response, answer);
   response.end(answer.body);
 }

@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict';
+import {DeploymentFaults, hasShard, LABEL, type Side, whenSeen, ZONE} from './deployment-faults.ts';
+import {E2E_MS, texts} from './home.ts';
+import {type Documents, SharedProject, type State, type TeamDeployment} from './shared-project.ts';
+import type {Change} from './tpu-recorder.ts';
+import {until} from './until.ts';
+
+/** Rounds of a vanished and a preempted node in each deployment. */
+const ROUNDS = Number(process.env.GLEANER_ROUNDS ?? 1);
+/** Samples of a stream: further rounds need longer streams. */
+const SAMPLES = 700 * ROUNDS;
+const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0005});
+/** Node of a third deployment, which has no functions here. */
+const THIRD = `tpu-${ZONE}-9`;
+
+describe('Two deployments on one local cloud, under faults', function () {
+  this.timeout(E2E_MS);
+  let project: SharedProject;
+  let faults: DeploymentFaults;
+  let north: Side;
+  let south: Side;
+  /** Documents of the south before the loss of its store. */
+  let lost: Documents = {};
+  const sides = () => [north, south];
+
+  before(async () => {
+    project = await SharedProject.start([
+      {name: 'gleaner', bucket: 'bucket-of-north'},
+      {name: 'team-b', bucket: 'bucket-of-south'},
+    ]);
+    faults = new DeploymentFaults(project);
+    const [one, other] = project.deployments;
+    assert.ok(one && other);
+    north = {deployment: one, run: 'north', foreign: /team-b|south/, stray: 'leftover-of-north'};
+    // The pool `tpu` and its nodes are words of their own; the web page of an error has /tpu/ in its address.
+    const foreign = /north|pools\/tpu|\/tpu-|(?<![\w/-])tpu(?!\w)/;
+    south = {deployment: other, run: 'south', foreign, stray: 'leftover-of-south'};
+  });
+  after(() => project?.remove());
+
+  it('complete and verify their runs', async () => {
+    await faults.breakEvents();
+    await project.cloud.fault('stockout', ZONE);
+    for (const {deployment, run} of sides()) {
+      await deployment.drop(`datasets/${run}/run.json`, SPEC);
+      for (const index of [0, 1])
+        await deployment.drop(`datasets/${run}/stream_00${index}.jsonl`, texts(SAMPLES, `${run}${index}`));
+    }
+    for (const {deployment, run} of sides())
+      await until(
+        `a refused create for ${run}`,
+        async () => JSON.stringify(deployment.documents()),
+        text => text.includes('no more capacity'),
+      );
+    await project.cloud.fault('clear', 'stockout');
+    for (const {deployment, stray} of sides()) await faults.addNode(stray, deployment.name);
+    await faults.addNode(THIRD, 'team-c');
+    const {status, action} = await faults.askElsewhere(north, south);
+    assert.ok(status >= 400 || action === 'wait', `worker-api of the south answered ${status} ${action}`);
+    await Promise.all([disturbNorth(), disturbSouth()]);
+
+    for (const {deployment, run} of sides()) {
+      const ended = await deployment.runEnds(run);
+      assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
+      const report = await deployment.verify(run);
+      assert.deepEqual([report.ok, report.stored_once], [true, 2 * SAMPLES], JSON.stringify(report));
+      for (const kind of ['preempt', 'vanish'])
+        assert.ok(faults.nodes.includes(`${kind} ${run}`), faults.nodes.join());
+    }
+  });
+
+  async function disturbNorth(): Promise<void> {
+    await whenSeen('a shard', north, hasShard);
+    await north.deployment.publish({action: 'rebuild'});
+    for (let round = 0; round < ROUNDS; round++) {
+      await faults.breakNode(north, 'vanish');
+      await faults.breakNode(north, 'preempt');
+    }
+  }
+
+  async function disturbSouth(): Promise<void> {
+    await whenSeen('a shard', south, hasShard);
+    for (let round = 0; round < ROUNDS; round++) {
+      await faults.breakNode(south, 'preempt');
+      if (round === 0) lost = await faults.loseStore(south);
+      await faults.breakNode(south, 'vanish');
+    }
+  }
+
+  it('create, label and delete only their own nodes', async () => {
+    const {tpus} = await until(
+      'the end of every node of both deployments',
+      () => project.state(),
+      (state: State) => state.tpus.length === 1,
+    );
+    assert.deepEqual([tpus[0]?.name, tpus[0]?.state], [THIRD, 'READY']);
+    for (const {deployment, stray} of sides()) {
+      const creates = deployment.changes.filter(({verb}) => verb === 'create');
+      assert.ok(creates.length > 2, 'lost nodes are created again');
+      for (const {name, labels} of creates)
+        assert.deepEqual([labels['managed-by'], labels[LABEL]], ['gleaner', deployment.name], name);
+      const own = [stray, ...creates.map(({name}) => name)];
+      const deleted = deployment.changes.flatMap(({verb, name}) => (verb === 'delete' ? name : []));
+      const foreign = deleted.filter(name => !own.includes(name));
+      assert.deepEqual(foreign, [], `${deployment.name} deleted nodes of another owner`);
+      assert.ok(deleted.includes(stray), `${deployment.name} deletes ${stray}`);
+    }
+    assert.deepEqual(
+      names(north).filter(name => names(south).includes(name)),
+      [],
+    );
+    const answered = sides().flatMap(({deployment}) => deployment.changes.map(({operation}) => operation));
+    const unseen = project
+      .operations()
+      .filter(({name}) => !answered.includes(name) && !faults.asked.includes(name));
+    assert.deepEqual(unseen, [], 'the recorders saw every operation of Cloud TPU');
+  });
+
+  function names({deployment}: Side): string[] {
+    return deployment.changes.map(({name}: Change) => name);
+  }
+
+  it('have no document that names the other deployment', () => {
+    assert.ok('runs/south' in lost, 'the lost store had documents');
+    const stores = [
+      [north.deployment.documents(), north.foreign],
+      [south.deployment.documents(), south.foreign],
+      [lost, south.foreign],
+    ] as const;
+    for (const [documents, foreign] of stores)
+      for (const [path, data] of Object.entries(documents))
+        assert.doesNotMatch(`${path} ${JSON.stringify(data)}`, foreign);
+  });
+
+  it('bill their own nodes alone', () => {
+    for (const side of sides()) {
+      const {run, deployment} = side;
+      const documents = deployment.documents();
+      const under = (start: string) => Object.entries(documents).filter(([path]) => path.startsWith(start));
+      const attempts = under('workers/').filter(([path]) => path.includes('/attempts/'));
+      for (const [path, {worker, costs}] of attempts) {
+        assert.ok(names(side).includes(String(worker)), path);
+        assert.ok(
+          Object.keys(costs as object).every(payer => payer === run),
+          path,
+        );
+      }
+      const ofRun = attempts.reduce((total, [, {cost_usd}]) => total + Number(cost_usd), 0);
+      const ofPool = Number(under('pools/')[0]?.[1].spent_usd);
+      const {months} = documents['system/spending'] as {months: Record<string, number>};
+      const ofMonths = Object.values(months).reduce((total, usd) => total + usd, 0);
+      assert.ok(isSame(Number(documents[`runs/${run}`]?.spent_usd), ofRun), `${run} pays for its workers`);
+      assert.ok(isSame(ofPool, ofMonths), `${ofPool} of the pool is ${ofMonths} of the months`);
+      // The orphan of a lost store costs its pool, and no run.
+      const hours = project.hoursOf(names(side));
+      const [[, {usd_per_hour}] = ['', {usd_per_hour: null}]] = under('workers/').filter(
+        ([path]) => !path.includes('/attempts/'),
+      );
+      assert.ok(ofRun > 0 && ofPool >= ofRun - 1e-9, `${ofPool} of the pool has ${ofRun} of ${run}`);
+      assert.ok(ofPool <= hours * Number(usd_per_hour), `${ofPool} is more than ${hours} hours cost`);
+    }
+  });
+
+  function isSame(one: number, other: number): boolean {
+    return Math.abs(one - other) < 1e-9;
+  }
+
+  it('ignore the messages, the job and the objects of the other deployment', async () => {
+    await project.cloud.fault('clear', 'all');
+    for (const [{deployment}, other] of [
+      [north, south],
+      [south, north],
+    ] as const) {
+      await project.call('POST', `${other.deployment.job}:pause`);
+      const before = await whenIdle(other.deployment);
+      const ids = [
+        await deployment.publish({action: 'scale', workers_per_zone: 2, budget_usd: 1}),
+        await deployment.publish({action: 'stop', run: other.run}),
+        await deployment.publish({action: 'delete', worker: names(other)[0] ?? ''}),
+        await deployment.publish({action: 'rebuild'}),
+      ];
+      await deployment.drop(`datasets/${other.run}-again/stream_000.jsonl`, '');
+      const outcomes = await until(
+        `the messages of ${deployment.name}`,
+        async () => ids.map(id => deployment.documents()[`control/${id}`]?.outcome),
+        found => found.every(outcome => outcome !== undefined),
+      );
+      assert.deepEqual(outcomes, ['applied', 'rejected', 'rejected', 'applied']);
+      await until(
+        `the rebuild of ${deployment.name}, and its new run`,
+        async () => deployment.documents(),
+        found => found['tasks/rebuild']?.status === 'done' && `runs/${other.run}-again` in found,
+      );
+      assert.deepEqual(await whenIdle(other.deployment), before);
+      await project.call('POST', `${other.deployment.job}:resume`);
+    }
+  });
+
+  /** Documents of a deployment whose job is paused, when no event is left. */
+  async function whenIdle(deployment: TeamDeployment): Promise<Documents> {
+    let last = '';
+    const now = async () => {
+      const {deliveries_pending: pending} = await project.state();
+      return {pending, text: JSON.stringify(deployment.documents())};
+    };
+    await until(`the rest of ${deployment.name}`, now, ({pending, text}) => {
+      const isStill = pending === 0 && text === last;
+      last = text;
+      return isStill;
+    });
+    return deployment.documents();
+  }
+});
