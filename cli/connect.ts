@@ -25,7 +25,7 @@ export type Connection = {
   bucket: string;
   /** Model of runs without `model`; undefined where this machine does not know the model. */
   default_model: string | undefined;
-  /** Store: `sqlite:FILE` or `firestore`. */
+  /** Store: `sqlite:FILE` or `firestore:DATABASE`. */
   store: string;
   close(): Promise<void>;
 };
@@ -50,20 +50,26 @@ export async function connect({port, dir}: Where): Promise<Connection> {
   if (url) return running(await localInfo(url));
   const info = await tryLocalInfo(DEFAULT_URL);
   if (info) return running(info);
-  const {GLEANER_BUCKET: bucket, GLEANER_PROJECT: project} = process.env;
-  if (bucket && project)
-    return {
-      storage_endpoint: undefined,
-      pubsub_endpoint: undefined,
-      token: undefined,
-      default_model: process.env.GLEANER_DEFAULT_MODEL,
-      project,
-      deployment: deploymentNamed(process.env.GLEANER_DEPLOYMENT),
-      bucket,
-      store: process.env.GLEANER_STORE ?? 'firestore',
-      close: async () => {},
-    };
+  const google = googleConnection(process.env);
+  if (google) return google;
   return openFolder(DEFAULT_DIR);
+}
+
+/** Connection to the deployment that the environment names; undefined without a bucket and a project. */
+export function googleConnection(env: NodeJS.ProcessEnv): Connection | undefined {
+  const {GLEANER_BUCKET: bucket, GLEANER_PROJECT: project} = env;
+  if (!bucket || !project) return undefined;
+  const deployment = deploymentNamed(env.GLEANER_DEPLOYMENT);
+  return {
+    storage_endpoint: undefined,
+    pubsub_endpoint: undefined,
+    token: undefined,
+    default_model: env.GLEANER_DEFAULT_MODEL,
+    ...{project, deployment, bucket},
+    // Terraform gives the database the name of its deployment.
+    store: env.GLEANER_STORE ?? `firestore:${deployment}`,
+    close: async () => {},
+  };
 }
 
 function deploymentNamed(name = DEFAULT_DEPLOYMENT): string {
