@@ -1,5 +1,6 @@
 import type {DatabaseSync, StatementSync} from 'node:sqlite';
 import type {Bus, Document, Now} from '../ports.ts';
+import {firstDue, schema} from './bus-tables.ts';
 
 /** An attempt to hand a message to its receiver. `attempt` counts from 1. */
 export type Delivery = {id: string; topic: string; message: Document; published_at: string; attempt: number};
@@ -18,6 +19,7 @@ export type EmbeddedBusOptions = {
   deliver: (delivery: Delivery) => Promise<void>;
   now: Now;
   random: () => number;
+  /** Most deliveries of a topic at once. Messages of a busy or slow topic never delay those of another topic. */
   concurrency?: number;
   /** Refusals after which a message becomes a dead letter. */
   max_attempts?: number;
@@ -31,16 +33,6 @@ export type EmbeddedBusOptions = {
   trouble?: (error: unknown) => void;
 };
 
-const schema = `
-  CREATE TABLE IF NOT EXISTS bus_messages (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, topic TEXT NOT NULL, message TEXT NOT NULL,
-    published_at TEXT NOT NULL, due_at INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0) STRICT;
-  CREATE INDEX IF NOT EXISTS bus_messages_due ON bus_messages (due_at, seq);
-  CREATE TABLE IF NOT EXISTS bus_dead_letters (
-    seq INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, message TEXT NOT NULL, published_at TEXT NOT NULL,
-    attempts INTEGER NOT NULL, last_error TEXT NOT NULL, died_at TEXT NOT NULL) STRICT;
-`;
-
 type Row = {seq: number; id: string; topic: string; message: string; published_at: string; attempts: number};
 
 /**
@@ -50,6 +42,8 @@ type Row = {seq: number; id: string; topic: string; message: string; published_a
 export class EmbeddedBus implements Bus {
   readonly #options: Required<EmbeddedBusOptions>;
   readonly #inFlight = new Map<number, Promise<void>>();
+  /** Number of deliveries in flight, by topic. */
+  readonly #busy = new Map<string, number>();
   readonly #statements: Record<'insert' | 'due' | 'next' | 'ack' | 'later' | 'bury', StatementSync>;
   #timer: NodeJS.Timeout | undefined;
   #running = false;
@@ -72,7 +66,7 @@ export class EmbeddedBus implements Bus {
       insert: database.prepare(
         'INSERT INTO bus_messages (id, topic, message, published_at, due_at) VALUES (?, ?, ?, ?, ?)',
       ),
-      due: database.prepare('SELECT * FROM bus_messages WHERE due_at <= ? ORDER BY due_at, seq LIMIT ?'),
+      due: database.prepare(firstDue),
       next: database.prepare('SELECT min(due_at) AS due_at FROM bus_messages WHERE due_at > ?'),
       ack: database.prepare('DELETE FROM bus_messages WHERE seq = ?'),
       later: database.prepare('UPDATE bus_messages SET attempts = ?, due_at = ? WHERE seq = ?'),
@@ -166,14 +160,20 @@ export class EmbeddedBus implements Bus {
 
   #due(time: number): Row[] {
     const {concurrency} = this.#options;
-    const free = concurrency - this.#inFlight.size;
-    if (free <= 0) return [];
     // Rows in flight are still in the table, so the query reads as many more rows.
-    const rows = this.#statements.due.all(time, concurrency + this.#inFlight.size) as Row[];
-    return rows.filter(row => !this.#inFlight.has(row.seq)).slice(0, free);
+    const rows = this.#statements.due.all(time, 2 * concurrency) as Row[];
+    const busy = new Map(this.#busy);
+    return rows.filter(({seq, topic}) => {
+      const count = busy.get(topic) ?? 0;
+      if (this.#inFlight.has(seq) || count >= concurrency) return false;
+      busy.set(topic, count + 1);
+      return true;
+    });
   }
 
   #begin(row: Row): void {
+    const {topic} = row;
+    this.#busy.set(topic, (this.#busy.get(topic) ?? 0) + 1);
     const work = this.#deliver(row)
       .catch(async error => {
         this.#options.trouble(error);
@@ -182,6 +182,7 @@ export class EmbeddedBus implements Bus {
       })
       .finally(() => {
         this.#inFlight.delete(row.seq);
+        this.#busy.set(topic, (this.#busy.get(topic) ?? 0) - 1);
         this.#wakeIn(0);
       });
     this.#inFlight.set(row.seq, work);
@@ -239,8 +240,6 @@ export class EmbeddedBus implements Bus {
     const time = now();
     for (const row of this.#due(time)) this.#begin(row);
     const next = this.#statements.next.get(time) as {due_at: number | null} | undefined;
-    if (next?.due_at != null && this.#inFlight.size < this.#options.concurrency) {
-      this.#wakeIn(Math.max(1, next.due_at - time));
-    }
+    if (next?.due_at != null) this.#wakeIn(Math.max(1, next.due_at - time));
   }
 }

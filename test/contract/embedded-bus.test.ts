@@ -142,6 +142,22 @@ describe('EmbeddedBus', () => {
     assert.equal(most, 3);
   });
 
+  it('a topic whose receiver is slow delays no other topic', async () => {
+    let release = () => {};
+    const slow = new Promise<void>(resolve => {
+      release = resolve;
+    });
+    answer = ({topic}) => (topic === 'objects' ? slow : Promise.resolve());
+    const bus = aBus({concurrency: 2});
+    for (let n = 0; n < 5; n++) await bus.publish('objects', {n});
+    await bus.publish('control', {n: 5});
+    const delivered = bus.deliverDue();
+    await until('the message of the other topic arrived', () => bus.pending() === 5);
+    assert.deepEqual(messages(), [{n: 0}, {n: 1}, {n: 5}]);
+    release();
+    assert.equal(await delivered, 6);
+  });
+
   it('a message is never delivered twice at once', async () => {
     answer = () => new Promise(resolve => setImmediate(resolve));
     const bus = aBus({concurrency: 4});
