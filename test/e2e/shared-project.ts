@@ -8,8 +8,8 @@ import {deployLocally, type LocalDeployment} from '../../cli/local-deployment.ts
 import {type RunView, viewRun} from '../../cli/run-view.ts';
 import {type Report, verifyRun} from '../../cli/verify.ts';
 import type {Deployment, LocalCloud} from '../../emulator/cloud.ts';
-import {nameIn} from '../../emulator/subscriptions.ts';
 import {openStore} from '../../shared/compose.ts';
+import {nameIn} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports.ts';
