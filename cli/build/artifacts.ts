@@ -4,7 +4,7 @@ import {existsSync} from 'node:fs';
 import {mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {zipSync} from 'fflate';
+import {unzipSync, zipSync} from 'fflate';
 import {packWorker} from '../bundle.ts';
 import {bundleFunctions, type Files} from './functions.ts';
 
@@ -32,7 +32,7 @@ export async function buildArtifacts(): Promise<Artifacts> {
   await removeOthers([unpacked, functions.file, bundle.file]);
   await writeFile(join(DIST, functions.file), zip);
   await writeFile(join(DIST, bundle.file), worker.bytes);
-  await unpack(files, join(DIST, unpacked));
+  await unpack(zip, join(DIST, unpacked));
   const variables = {artifacts: {functions: named(functions), bundle: named(bundle)}};
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify(variables, null, 2)}\n`);
   return {functions, bundle, module: join(DIST, unpacked, 'functions/index.js')};
@@ -54,11 +54,11 @@ function named({file, sha256}: Artifact) {
   return {file, sha256};
 }
 
-/** Writes the files into a folder that appears whole: another process may build the same sources now. */
-async function unpack(files: Files, folder: string): Promise<void> {
+/** Unpacks the zip into a folder that appears whole: another process may build the same sources now. */
+async function unpack(zip: Uint8Array, folder: string): Promise<void> {
   if (existsSync(folder)) return;
   const temporary = await mkdtemp(join(DIST, '.unpacked-'));
-  for (const [name, bytes] of files) {
+  for (const [name, bytes] of Object.entries(unzipSync(zip))) {
     const path = join(temporary, name);
     await mkdir(dirname(path), {recursive: true});
     await writeFile(path, bytes);

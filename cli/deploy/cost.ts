@@ -2,8 +2,10 @@
 
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {regionOf} from '../../shared/domain/names.ts';
 import {dollarText} from '../output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
+import type {Settings} from './settings.ts';
 
 /** Dollars, us-central1, from memory on 2026-11-23: Cloud Run in its first tier, and Cloud NAT. */
 const VCPU_HOUR = 0.000024 * 3600;
@@ -19,6 +21,7 @@ export type MostAnHour = {
   max_workers: number;
   accelerator: string;
   dearest_zone: string;
+  zones: string[];
 };
 
 type ServiceConfig = {
@@ -49,7 +52,7 @@ export function mostAnHour(resources: readonly Resource[]): MostAnHour {
     tpus_usd: dearest.usd === null ? null : max_workers * dearest.usd,
     functions_usd: hourly.reduce((sum, usd) => sum + usd, 0),
     nat_usd: gateways * NAT_HOUR,
-    ...{max_workers, accelerator, dearest_zone: dearest.zone},
+    ...{max_workers, accelerator, dearest_zone: dearest.zone, zones},
   };
 }
 
@@ -59,9 +62,10 @@ function gibOf(memory: string): number {
   return unit === 'Gi' ? Number(size) : Number(size) / 1024;
 }
 
-export function costLines(most: MostAnHour, max_budget_usd: unknown): string[] {
+export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings): string[] {
   const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
   const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
+  const remote = most.zones.filter(zone => regionOf(zone) !== region);
   const total =
     tpus_usd === null ? 'unknown: set prices/chips' : dollarText(tpus_usd + functions_usd + nat_usd);
   return [
@@ -70,5 +74,10 @@ export function costLines(most: MostAnHour, max_budget_usd: unknown): string[] {
     `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
     `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
     `TPUs stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage and network between regions come on top.`,
+    ...(remote.length > 0
+      ? [
+          `The bucket is in ${region}, and ${remote.join(', ')} in another region: each GB between them costs $0.02 or more. Choose zones of ${region}.`,
+        ]
+      : []),
   ];
 }

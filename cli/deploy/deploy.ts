@@ -86,7 +86,7 @@ function report(resources: Resource[], settings: Settings, {json, plan, mocked}:
     ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
     `${resources.length} resources in the project ${settings.project}`,
     '',
-    ...costLines(most, settings.max_budget_usd),
+    ...costLines(most, settings),
   ];
   if (!plan) {
     lines.forEach(say);

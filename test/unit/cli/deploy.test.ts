@@ -139,6 +139,14 @@ describe('gleaner deploy', function () {
     assert.deepEqual(verbs(), ['init', 'plan', 'show']);
   });
 
+  it('names zones outside of the region of the bucket, and what their traffic costs', async () => {
+    const {stdout} = await deploy(['--plan']);
+    assert.match(
+      stdout,
+      /The bucket is in us-central1, and us-east5-b in another region: each GB .* \$0\.02/,
+    );
+  });
+
   it('plans and applies once more after a service agent that is not ready', async () => {
     const {code} = await deploy(['--yes', '--repeat-after', '0'], {
       FAIL_VERB: 'apply',
