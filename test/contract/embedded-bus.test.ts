@@ -143,18 +143,15 @@ describe('EmbeddedBus', () => {
   });
 
   it('a topic whose receiver is slow delays no other topic', async () => {
-    let release = () => {};
-    const slow = new Promise<void>(resolve => {
-      release = resolve;
-    });
-    answer = ({topic}) => (topic === 'objects' ? slow : Promise.resolve());
+    const slow = Promise.withResolvers<void>();
+    answer = ({topic}) => (topic === 'objects' ? slow.promise : Promise.resolve());
     const bus = aBus({concurrency: 2});
     for (let n = 0; n < 5; n++) await bus.publish('objects', {n});
     await bus.publish('control', {n: 5});
     const delivered = bus.deliverDue();
     await until('the message of the other topic arrived', () => bus.pending() === 5);
     assert.deepEqual(messages(), [{n: 0}, {n: 1}, {n: 5}]);
-    release();
+    slow.resolve();
     assert.equal(await delivered, 6);
   });
 
