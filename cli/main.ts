@@ -79,7 +79,12 @@ program
   .argument('[settings]', 'JSON file of variables of terraform/ (default: gleaner.tfvars.json)')
   .option('--plan', 'change nothing: print the resources, and the most that an hour can cost')
   .option('--yes', 'apply without a question')
-  .option('--repeat-after <s>', 'seconds before the repeat after a late service agent of Google', natural, 60)
+  .option(
+    '--repeat-after <s>',
+    'seconds before the repeat where Google has not finished an earlier step',
+    natural,
+    120,
+  )
   .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
   .addOption(json())
   .action(async (settings, options) => (await import('./deploy/deploy.ts')).deploy(settings, options));

@@ -69,6 +69,8 @@ resource "google_monitoring_alert_policy" "signal" {
   documentation {
     content = each.value.text
   }
+  # Monitoring knows a new metric after some minutes, which the builds of the functions take as well.
+  depends_on = [google_cloudfunctions2_function.function]
 }
 
 resource "google_monitoring_alert_policy" "no_tick" {
@@ -91,6 +93,7 @@ resource "google_monitoring_alert_policy" "no_tick" {
   documentation {
     content = "Budgets are applied by ticks. Check the job ${var.name}-tick, and the log of ${var.name}-on-tick. `gleaner tick resume` starts a paused job."
   }
+  depends_on = [google_cloudfunctions2_function.function]
 }
 
 resource "google_monitoring_alert_policy" "dead_letters" {

@@ -7,11 +7,8 @@ locals {
     build      = "Builds the functions."
   }
   # A subset of tpu.admin, without rights to start, stop, simulate or reimage nodes.
-  tpu_permissions = concat(
-    [for verb in ["create", "delete", "get", "list"] : "tpu.nodes.${verb}"],
-    [for verb in ["create", "delete", "get", "list"] : "tpu.queuedresources.${verb}"],
-    ["tpu.operations.get"],
-  )
+  # Cloud TPU has no permissions of queued resources: their methods need those of nodes.
+  tpu_permissions = concat([for verb in ["create", "delete", "get", "list"] : "tpu.nodes.${verb}"], ["tpu.operations.get"])
 }
 
 resource "google_service_account" "account" {

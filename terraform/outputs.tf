@@ -30,3 +30,22 @@ output "console" {
     alerts    = "https://console.cloud.google.com/monitoring/alerting?project=${var.project}"
   }
 }
+
+output "ceilings" {
+  description = "What bounds the cost of an hour. No message lifts it."
+  value = {
+    max_workers = var.max_workers
+    accelerator = var.accelerator
+    zones       = local.allowed_zones
+  }
+}
+
+output "environment" {
+  description = "Environment of the commands of gleaner for this deployment."
+  value = {
+    GLEANER_PROJECT    = var.project
+    GLEANER_DEPLOYMENT = var.name
+    GLEANER_BUCKET     = google_storage_bucket.data.name
+    GLEANER_STORE      = "firestore:${google_firestore_database.state.name}"
+  }
+}

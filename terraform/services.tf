@@ -12,9 +12,9 @@ resource "google_project_service" "service" {
   disable_on_destroy = false
 }
 
+# Read by each plan. A dependency on the APIs would hide the number, and with it the environment of the functions, from a first plan.
 data "google_project" "this" {
   project_id = var.project
-  depends_on = [google_project_service.service]
 }
 
 locals {

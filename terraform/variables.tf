@@ -23,10 +23,10 @@ variable "name" {
   type        = string
   default     = "gleaner"
 
-  # Firestore needs four characters.
+  # Firestore needs four characters. The bucket of NAME-logs is that of the logs of NAME.
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{2,13}[a-z0-9]$", var.name))
-    error_message = "name must have 4 to 15 characters: a to z, 0 to 9 and hyphens, a letter first and no hyphen last."
+    condition     = can(regex("^[a-z][a-z0-9-]{2,13}[a-z0-9]$", var.name)) && !endswith(var.name, "-logs")
+    error_message = "name must have 4 to 15 characters: a to z, 0 to 9 and hyphens, a letter first, no hyphen and no -logs last."
   }
 }
 

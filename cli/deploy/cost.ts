@@ -1,4 +1,4 @@
-/** The most that a deployment can cost an hour, from the settings that its functions get. */
+/** The most that a deployment can cost an hour. */
 
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
@@ -10,8 +10,8 @@ import type {Settings} from './settings.ts';
 /** Dollars, us-central1, from memory on 2026-11-23: Cloud Run in its first tier, and Cloud NAT. */
 const VCPU_HOUR = 0.000024 * 3600;
 const GIB_HOUR = 0.0000025 * 3600;
-/** Of one gateway, which serves 32 nodes or more. */
-const NAT_HOUR = 0.044;
+/** Of one gateway with 32 nodes or more, and of its address. */
+const NAT_HOUR = 0.044 + 0.005;
 
 export type MostAnHour = {
   /** Null for an accelerator without a list price. */
@@ -24,25 +24,19 @@ export type MostAnHour = {
   zones: string[];
 };
 
-type ServiceConfig = {
-  available_memory: string;
-  available_cpu: string;
-  max_instance_count: number;
-  environment_variables: Record<string, string>;
-};
+type ServiceConfig = {available_memory: string; available_cpu: string; max_instance_count: number};
+
+/** Output `ceilings` of Terraform, which each plan knows. */
+export type Ceilings = {max_workers: number; accelerator: string; zones: string[]};
 
 /** Every TPU that the ceilings allow in the dearest of the zones, and every instance of every function busy. */
-export function mostAnHour(resources: readonly Resource[]): MostAnHour {
+export function mostAnHour(resources: readonly Resource[], ceilings: Ceilings): MostAnHour {
+  const {max_workers, accelerator, zones} = ceilings;
+  const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot: true, zone})}));
+  const dearest = priced.reduce((most, next) => ((next.usd ?? 0) > (most.usd ?? 0) ? next : most));
   const services = resources
     .filter(({type}) => type === 'google_cloudfunctions2_function')
     .flatMap(({values}) => values.service_config as ServiceConfig[]);
-  const environment = services[0]?.environment_variables ?? {};
-  const zones = (environment.GLEANER_ALLOWED_ZONES ?? '').split(',');
-  const accelerator = environment.GLEANER_ACCELERATOR ?? '';
-  const max_workers = Number(environment.GLEANER_MAX_WORKERS);
-  const spot = environment.GLEANER_SPOT !== 'false';
-  const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot, zone})}));
-  const dearest = priced.reduce((most, next) => ((next.usd ?? 0) > (most.usd ?? 0) ? next : most));
   const hourly = services.map(service => {
     const busy = Number(service.available_cpu) * VCPU_HOUR + gibOf(service.available_memory) * GIB_HOUR;
     return service.max_instance_count * busy;

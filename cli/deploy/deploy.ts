@@ -1,18 +1,21 @@
 import {existsSync} from 'node:fs';
-import {rm} from 'node:fs/promises';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
-import {CliError} from '../errors.ts';
+import {CliError, Interrupted} from '../errors.ts';
 import {print, quoted, say} from '../output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {isTooEarly} from './advice.ts';
 import {costLines, mostAnHour} from './cost.ts';
-import {mockedResources, resourcesOf, whyMocked} from './plan.ts';
+import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {EXAMPLE, readSettings, SETTINGS_FILE, type Settings} from './settings.ts';
 import {StepFailed, Terraform} from './terraform.ts';
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 export type DeployOptions = {
   plan?: boolean;
@@ -36,42 +39,61 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
     );
   say('Building the functions and the worker bundle');
   await buildArtifacts();
+  // A plan contains the key of the tickets.
+  const folder = await mkdtemp(join(tmpdir(), 'gleaner-plan-'));
+  const stop = new AbortController();
+  const interrupt = () => stop.abort();
+  for (const signal of SIGNALS) process.on(signal, interrupt);
+  try {
+    const terraform = new Terraform(stop.signal);
+    await deployWith({terraform, settings, path, saved: join(folder, 'plan'), stop: stop.signal}, options);
+  } catch (error) {
+    throw stop.signal.aborted ? new Interrupted('Interrupted: run the command again', {cause: error}) : error;
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, interrupt);
+    await rm(folder, {recursive: true, force: true});
+  }
+}
 
+type Deployment = {
+  terraform: Terraform;
+  settings: Settings;
+  /** File of the settings. */
+  path: string;
+  /** File of the plan. */
+  saved: string;
+  stop: AbortSignal;
+};
+
+async function deployWith(deployment: Deployment, options: DeployOptions): Promise<void> {
+  const {terraform, settings, path, saved, stop} = deployment;
   const {project, name = DEFAULT_DEPLOYMENT} = settings;
   const bucket = options.stateBucket ?? `${project}-gleaner-terraform`;
-  const terraform = new Terraform();
-  const saved = join(DIST, `${name}.tfplan`);
   const plan = async () => {
     await terraform.plan(saved, [path, join(DIST, VARIABLES_FILE)]);
-    return resourcesOf(await terraform.show(saved));
+    return readPlan(await terraform.show(saved));
   };
+  let planned: Plan;
   try {
-    let resources: Resource[];
-    try {
-      say(`Reading the state in gs://${bucket}`);
-      await terraform.init(bucket, name);
-      resources = await plan();
-    } catch (error) {
-      const why = options.plan ? whyMocked(error) : undefined;
-      if (why === undefined) throw withCommand(error, bucket, settings);
-      say(`This plan is mocked, because ${why}. It shows a first deployment; a real plan also asks Google.`);
-      report(await mockedResources(settings), settings, {...options, mocked: true});
-      return;
-    }
-    report(resources, settings, {...options, mocked: false});
-    if (options.plan) return;
-    if (!options.yes) await confirm(`Apply this plan to the project ${project}?`);
-    await terraform.apply(saved).catch(async error => {
-      if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
-      say(`A service agent of Google is not ready yet. Repeating once in ${options.repeatAfter} s`);
-      await sleep(options.repeatAfter * 1000);
-      await plan();
-      await terraform.apply(saved);
-    });
-  } finally {
-    // A plan contains the key of the tickets.
-    await rm(saved, {force: true});
+    say(`Reading the state in gs://${bucket}`);
+    await terraform.init(bucket, name);
+    planned = await plan();
+  } catch (error) {
+    const why = options.plan ? whyMocked(error) : undefined;
+    if (why === undefined) throw withCommand(error, bucket, settings);
+    say(`This plan is mocked, because ${why}. It shows a first deployment; a real plan also asks Google.`);
+    return report(await mockedPlan(settings), settings, {...options, mocked: true});
   }
+  report(planned, settings, {...options, mocked: false});
+  if (options.plan) return;
+  if (!options.yes) await confirm(`Apply this plan to the project ${project}?`, stop);
+  await terraform.apply(saved).catch(async error => {
+    if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
+    say(`Google has not finished an earlier step. Repeating once in ${options.repeatAfter} s`);
+    await sleep(options.repeatAfter * 1000, undefined, {signal: stop});
+    await plan();
+    await terraform.apply(saved);
+  });
   const outputs = await terraform.outputs();
   say(`${name} is deployed to ${project}.`);
   print(options.json, {deployed: name, project, outputs}, nextLines(outputs));
@@ -80,8 +102,8 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
 type Reported = {json?: boolean; plan?: boolean; mocked: boolean};
 
 /** Prints the resources and the costs: as the result of `--plan`, otherwise beside the questions of a deployment. */
-function report(resources: Resource[], settings: Settings, {json, plan, mocked}: Reported): void {
-  const most = mostAnHour(resources);
+function report({resources, ceilings}: Plan, settings: Settings, {json, plan, mocked}: Reported): void {
+  const most = mostAnHour(resources, ceilings);
   const lines = [
     ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
     `${resources.length} resources in the project ${settings.project}`,
@@ -115,13 +137,21 @@ function withCommand(error: unknown, bucket: string, {project, region}: Settings
   );
 }
 
-async function confirm(question: string): Promise<void> {
+async function confirm(question: string, stop: AbortSignal): Promise<void> {
   const terminal = createInterface({input: process.stdin, output: process.stderr});
-  const answer = await terminal.question(`${question} [y/N] `);
-  terminal.close();
-  if (!/^y(es)?$/i.test(answer.trim())) throw new CliError('Nothing was applied');
+  // A terminal in this mode sends Ctrl-C as a key.
+  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
+  try {
+    const answer = await terminal.question(`${question} [y/N] `, {signal: stop});
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CliError('Nothing was applied');
+  } finally {
+    terminal.close();
+  }
 }
 
-function nextLines({next_commands}: Record<string, unknown>): string[] {
-  return Object.values((next_commands ?? {}) as Record<string, string>);
+/** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */
+function nextLines({environment, next_commands}: Record<string, unknown>): string[] {
+  const variables = Object.entries((environment ?? {}) as Record<string, string>);
+  const exported = variables.map(([name, value]) => `${name}=${quoted(value)}`);
+  return [`export ${exported.join(' ')}`, ...Object.values((next_commands ?? {}) as Record<string, string>)];
 }

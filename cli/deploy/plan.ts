@@ -1,19 +1,31 @@
 /** A plan of Terraform, by real providers or with mocked answers of Google. */
-
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {CliError} from '../errors.ts';
 import {applyMocked, type Resource, TerraformRefused, type Variables} from '../terraform/mocked-apply.ts';
+import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
 import {StepFailed} from './terraform.ts';
 
-type PlannedState = {planned_values?: {root_module?: {resources?: (Resource & {mode: string})[]}}};
+/** What a plan makes. */
+export type Plan = {resources: Resource[]; ceilings: Ceilings};
 
-/** Resources of `terraform show -json` of a plan, as they are after its apply. */
-export function resourcesOf(plan: unknown): Resource[] {
-  const resources = (plan as PlannedState).planned_values?.root_module?.resources ?? [];
-  return resources.filter(({mode}) => mode === 'managed');
+type PlannedState = {
+  planned_values?: {
+    outputs?: {ceilings?: {value: Ceilings}};
+    root_module?: {resources?: (Resource & {mode: string})[]};
+  };
+};
+
+/** Resources and ceilings of `terraform show -json` of a plan, as they are after its apply. */
+export function readPlan(shown: unknown): Plan {
+  const {outputs, root_module} = (shown as PlannedState).planned_values ?? {};
+  const ceilings = outputs?.ceilings?.value;
+  if (!ceilings)
+    throw new CliError('The plan has no output `ceilings`: plan with the terraform/ of this release');
+  const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
+  return {resources, ceilings};
 }
 
 /** Why a real plan cannot be made on this machine, however right the settings are; undefined if it can. */
@@ -26,11 +38,13 @@ export function whyMocked(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Resources of a first deployment with these settings, without an account. */
-export async function mockedResources(settings: Settings): Promise<Resource[]> {
+/** A first deployment with these settings, without an account. */
+export async function mockedPlan(settings: Settings): Promise<Plan> {
   const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
   try {
-    return (await applyMocked({...settings, ticket_key: '0'.repeat(64), artifacts} as Variables)).resources;
+    const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
+    const {resources, outputs} = await applyMocked(variables);
+    return {resources, ceilings: outputs.ceilings as Ceilings};
   } catch (error) {
     throw error instanceof TerraformRefused ? new CliError(error.message, {cause: error}) : error;
   }

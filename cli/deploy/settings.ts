@@ -1,23 +1,29 @@
 /** Settings of a deployment: a `.tfvars.json` file, which plain Terraform reads as well. */
+import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
+import {isDeployment} from '../../shared/domain/deployment.ts';
 import {CliError} from '../errors.ts';
 
 export const SETTINGS_FILE = 'gleaner.tfvars.json';
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 
-/** The settings that a deployment needs before Terraform starts; Terraform checks all settings. */
+const VARIABLES = fileURLToPath(new URL('../../terraform/variables.tf', import.meta.url));
+/** Variables that the command sets by itself. */
+const OWN = ['artifacts', 'ticket_key'];
+
+/** Terraform checks the values. It only warns of an unknown name, and asks for a missing value. */
 const settings = z.looseObject({
   project: z.string('the id of a Google Cloud project'),
-  name: z.string().optional(),
+  name: z.string().refine(isDeployment, '4 to 15 lower-case letters, digits and dashes').optional(),
 });
 
 export type Settings = z.infer<typeof settings>;
 
-/** Reads a file of settings. Throws `CliError`, which names the file and what to do. */
+/** Reads a file of settings. Throws `CliError`, which names the file, the setting and what to do. */
 export async function readSettings(file: string): Promise<Settings> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const advice =
@@ -25,8 +31,35 @@ export async function readSettings(file: string): Promise<Settings> {
     throw new CliError(`Failed to read the settings in ${file}: ${advice || error.message}`, {cause: error});
   });
   try {
-    return parseJson(settings, text, file);
+    const given = parseJson(settings, text, file);
+    const problems = problemsOf(given, readVariables());
+    if (problems.length > 0) throw new CliError(`${file} is not valid: ${problems.join('; ')}`);
+    return given;
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }
+}
+
+type Variable = {name: string; is_required: boolean};
+
+/** Variables of `terraform/` that a person sets. */
+function readVariables(): Variable[] {
+  const blocks = readFileSync(VARIABLES, 'utf8')
+    .split(/^variable /m)
+    .slice(1);
+  const variables = blocks.map(block => ({
+    name: /^"(\w+)"/.exec(block)?.[1] ?? '',
+    is_required: !/^ {2}default /m.test(block),
+  }));
+  return variables.filter(({name}) => !OWN.includes(name));
+}
+
+function problemsOf(given: Settings, variables: Variable[]): string[] {
+  const names = variables.map(({name}) => name);
+  const unknown = Object.keys(given).filter(key => !names.includes(key));
+  const missing = variables.filter(({name, is_required}) => is_required && given[name] === undefined);
+  return [
+    ...unknown.map(key => `${JSON.stringify(key)} is no setting; the settings are ${names.join(', ')}`),
+    ...missing.map(({name}) => `${name} is missing`),
+  ];
 }

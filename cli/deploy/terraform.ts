@@ -1,7 +1,6 @@
 /** Terraform in `terraform/`, with Google's real providers and the state in a bucket. */
 import {spawn} from 'node:child_process';
 import {randomBytes} from 'node:crypto';
-import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../errors.ts';
 import {adviceFor} from './advice.ts';
@@ -23,8 +22,11 @@ export class StepFailed extends CliError {
 
 export class Terraform {
   readonly #env: NodeJS.ProcessEnv;
+  readonly #stop: AbortSignal;
 
-  constructor() {
+  /** `stop` interrupts the step at work, which then ends in order. */
+  constructor(stop: AbortSignal) {
+    this.#stop = stop;
     // A plan and its apply need the same key. Google keeps the key of the first apply.
     const key = randomBytes(32).toString('hex');
     this.#env = {...process.env, TF_VAR_ticket_key: key, TF_IN_AUTOMATION: '1', CHECKPOINT_DISABLE: '1'};
@@ -65,7 +67,11 @@ export class Terraform {
       const child = spawn('terraform', [`-chdir=${FOLDER}`, ...args], {
         env: this.#env,
         stdio: ['ignore', 'pipe', 'pipe'],
+        // A group of its own: Terraform ends in order after one interrupt, and at once after a second one.
+        detached: true,
       });
+      const interrupt = () => child.kill('SIGINT');
+      this.#stop.addEventListener('abort', interrupt, {once: true});
       const texts = {stdout: '', stderr: ''};
       for (const name of ['stdout', 'stderr'] as const)
         child[name].setEncoding('utf8').on('data', (chunk: string) => {
@@ -79,14 +85,11 @@ export class Terraform {
             : error,
         ),
       );
-      child.once('close', code =>
-        code === 0 ? resolve(texts.stdout) : reject(new StepFailed(step, texts.stderr + texts.stdout)),
-      );
+      child.once('close', code => {
+        this.#stop.removeEventListener('abort', interrupt);
+        if (code === 0) resolve(texts.stdout);
+        else reject(new StepFailed(step, texts.stderr + texts.stdout));
+      });
     });
   }
-}
-
-/** Path of a plan: `dist/` is not under version control, and a plan names everything of a deployment. */
-export function planFile(dist: string, name: string): string {
-  return join(dist, `${name}.tfplan`);
 }

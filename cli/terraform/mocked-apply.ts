@@ -78,7 +78,10 @@ function readState({outputs: stated = {}, root_module}: State): Pick<MockedApply
 
 function refusalOf(messages: Message[], lines: string[]): string {
   const errors = messages.flatMap(({diagnostic}) => (diagnostic?.severity === 'error' ? [diagnostic] : []));
-  const texts = errors.map(({summary, detail}) => `${summary}: ${detail.replaceAll(/\s+/g, ' ').trim()}`);
+  const texts = errors.map(({summary, detail}) => {
+    const [reason = ''] = detail.split('This was checked by the validation rule');
+    return `${summary}: ${reason.replaceAll(/\s+/g, ' ').trim()}`;
+  });
   return texts.length > 0 ? texts.join('\n') : lines.join('\n');
 }
 

@@ -1,6 +1,6 @@
 /**
  * Schemas of the kinds that `terraform/` uses. After a change of a provider's version or of the kinds, with the real provider:
- * `terraform -chdir=terraform providers schema -json | node cli/terraform/schemas.ts > schemas.json`.
+ * `terraform -chdir=terraform providers schema -json | npx node cli/terraform/schemas.ts > schemas.json`.
  */
 import {readdirSync, readFileSync} from 'node:fs';
 import {text} from 'node:stream/consumers';

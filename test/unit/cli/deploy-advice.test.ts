@@ -52,6 +52,32 @@ const CASES: [name: string, message: string, advice: RegExp][] = [
     "Error 400: Invalid value for field 'resource.region': 'us-centrall'. Unknown region., invalid",
     /gcloud compute tpus locations list/,
   ],
+  [
+    'a project that the account cannot see',
+    'Error: Error when reading or editing Project Service : Request `List` returned error: The caller does not have permission',
+    /check `project`/,
+  ],
+  ['an unknown location', "Error 400: Location 'us-east99' is not a valid location.", /check `region`/],
+  [
+    'a quota of processors',
+    'Quota violated: CpuAllocPerProjectRegion requested: 20000 allowed: 10000',
+    /more of this quota/,
+  ],
+  [
+    'credentials without a quota project',
+    'Your application is authenticating by using local Application Default Credentials. The firestore.googleapis.com API requires a quota project',
+    /set-quota-project/,
+  ],
+  [
+    'a database of an earlier deployment',
+    'Error 409: Database already exists. Please use another database_id',
+    /import it as terraform\/README\.md/,
+  ],
+  [
+    'a deployer who may not act as an account',
+    "Error 403: Permission 'iam.serviceaccounts.actAs' denied on service account gleaner-control@p.iam.gserviceaccount.com",
+    /grant your own account roles\/iam\.serviceAccountUser/,
+  ],
   ['a locked state', 'Error: Error acquiring the state lock', /force-unlock/],
 ];
 
@@ -63,10 +89,16 @@ describe('Advice about a failure of Terraform', () => {
 
   for (const message of [
     'Error 400: Service account service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.',
-    'Error creating Notification config: googleapi: Error 403: The service account service-1@gs-project-accounts.iam.gserviceaccount.com does not have permission to publish messages',
-    'Error 403: Permission denied on secret: revision service account may not have access yet; it may take several minutes',
+    "Error creating Notification: Error 403: The service account 'service-1@gs-project-accounts.iam.gserviceaccount.com' does not have permission to publish messages to the Cloud Pub/Sub topic",
+    'Error 404: Cannot find metric(s) that match type = "logging.googleapis.com/user/gleaner-signals". If a metric was created recently, it could take up to 10 minutes to become available.',
+    'Could not build the function due to a missing permission on the build service account.',
+    'Access to bucket gcf-v2-sources-123456789012-us-central1 denied. You must grant Storage Object Viewer permission',
+    'Permission denied on secret: projects/1/secrets/gleaner-ticket-key/versions/1 for Revision service account gleaner-control@p.iam.gserviceaccount.com.',
+    "Error 400: Role (projects/p/roles/gleaner_tpu) does not exist in the resource's hierarchy.",
+    'Error 400: Service account gleaner-build@p.iam.gserviceaccount.com does not exist.',
+    'Cloud Functions API has not been used in project 1 before or it is disabled. If you enabled this API recently, wait a few minutes for the action to propagate to our systems and retry.',
   ])
-    it(`repeats after: ${message.slice(0, 60)}…`, () => assert.equal(isTooEarly(message), true));
+    it(`repeats after: ${message.slice(0, 90)}…`, () => assert.equal(isTooEarly(message), true));
 
   for (const [name, message] of CASES)
     it(`does not repeat after ${name}`, () => assert.equal(isTooEarly(message), false));

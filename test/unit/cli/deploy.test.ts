@@ -19,6 +19,9 @@ const SETTINGS = {
 /** A plan with one function, as `terraform show -json` prints it. */
 const PLAN = JSON.stringify({
   planned_values: {
+    outputs: {
+      ceilings: {value: {max_workers: 3, accelerator: 'v6e-8', zones: ['us-central1-a', 'us-east5-b']}},
+    },
     root_module: {
       resources: [
         {
@@ -28,11 +31,6 @@ const PLAN = JSON.stringify({
             service_config: [
               {
                 ...{available_memory: '1Gi', available_cpu: '1', max_instance_count: 1},
-                environment_variables: {
-                  GLEANER_ALLOWED_ZONES: 'us-central1-a,us-east5-b',
-                  GLEANER_ACCELERATOR: 'v6e-8',
-                  GLEANER_MAX_WORKERS: '3',
-                },
               },
             ],
           },
