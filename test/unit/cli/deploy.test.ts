@@ -1,11 +1,20 @@
 /** `gleaner deploy` with a program in place of terraform, which records its calls and fails as a test asks. */
 import assert from 'node:assert/strict';
-import {spawn} from 'node:child_process';
-import {chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {type ChildProcess, spawn} from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {DIST} from '../../../cli/build/artifacts.ts';
+import {until} from '../../emulator/a-cloud.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 
@@ -51,6 +60,11 @@ if [ "$verb" = "$FAIL_VERB" ] && [ ! -e "$CALLS.failed" ]; then
   printf 'Error: %s\\n' "$FAIL_TEXT" >&2
   exit 1
 fi
+if [ "$verb" = "$SLOW_VERB" ]; then
+  trap 'echo once >> "$CALLS.interrupted"; exit 1' INT
+  touch "$CALLS.slow"
+  while :; do sleep 0.1; done
+fi
 case $verb in
   plan) for word in "$@"; do case $word in -out=*) echo planned > "\${word#-out=}" ;; esac; done ;;
   show) cat "$PLAN_FILE" ;;
@@ -61,8 +75,11 @@ esac
 describe('gleaner deploy', function () {
   this.timeout(120_000);
   let folder: string;
+  let children: ChildProcess[];
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-deploy-'));
+    children = [];
+    mkdirSync(join(folder, 'tmp'));
     writeFileSync(join(folder, 'terraform'), PROGRAM);
     chmodSync(join(folder, 'terraform'), 0o755);
     writeFileSync(join(folder, 'plan.json'), PLAN);
@@ -80,10 +97,12 @@ describe('gleaner deploy', function () {
         ...{
           CALLS: join(folder, 'calls'),
           PLAN_FILE: join(folder, 'plan.json'),
+          TMPDIR: join(folder, 'tmp'),
           ...env,
         },
       },
     });
+    children.push(child);
     const texts = {stdout: '', stderr: ''};
     child.stdout.on('data', chunk => (texts.stdout += chunk));
     child.stderr.on('data', chunk => (texts.stderr += chunk));
@@ -121,10 +140,7 @@ describe('gleaner deploy', function () {
     );
     assert.match(planned ?? '', /^[0-9a-f]{64}$/);
     assert.equal(applied, planned);
-    assert.deepEqual(
-      readdirSync(DIST).filter(name => name.endsWith('.tfplan')),
-      [],
-    );
+    assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
   });
 
   it('prints the most that an hour can cost in the dearest zone', async () => {
@@ -180,6 +196,17 @@ describe('gleaner deploy', function () {
     );
   });
 
+  it('ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
+    const running = deploy(['--yes'], {SLOW_VERB: 'apply'});
+    await until('Terraform is at work', () => existsSync(join(folder, 'calls.slow')));
+    for (const child of children) child.kill('SIGINT');
+    const {code, stderr} = await running;
+    assert.equal(code, 130, stderr);
+    assert.match(stderr, /Interrupted: run the command again/);
+    assert.equal(readFileSync(join(folder, 'calls.interrupted'), 'utf8'), 'once\n');
+    assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
+  });
+
   it('applies nothing without a terminal and without --yes', async () => {
     const {code, stderr} = await deploy([]);
     assert.equal(code, 1);
@@ -191,6 +218,21 @@ describe('gleaner deploy', function () {
     ['a missing file', undefined, /copy terraform\/example\.tfvars\.json/],
     ['text that is not JSON', 'project = "x"', /gleaner\.tfvars\.json is not JSON/],
     ['a file without a project', '{}', /project is missing: the id of a Google Cloud project/],
+    [
+      'an unknown setting',
+      JSON.stringify({...SETTINGS, max_worker: 2}),
+      /"max_worker" is no setting; the settings are .*max_workers/,
+    ],
+    [
+      'a file without a ceiling of dollars',
+      '{"project": "p", "region": "r", "zones": []}',
+      /max_budget_usd is missing/,
+    ],
+    [
+      'a name that leaves the folder',
+      JSON.stringify({...SETTINGS, name: '../../x'}),
+      /name.*4 to 15 lower-case/,
+    ],
   ] as const)
     it(`refuses settings in one line: ${name}`, async () => {
       if (text === undefined) rmSync(join(folder, 'gleaner.tfvars.json'));
