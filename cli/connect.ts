@@ -6,6 +6,8 @@ import {emulatorFolder} from '../emulator/google/process.ts';
 import {isSame, proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
+import {SIGN_IN} from '../shared/google/error-advice.ts';
+import {withAdvice} from '../shared/google/errors.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
@@ -51,7 +53,10 @@ export async function connect({port, dir}: Where): Promise<Connection> {
   const info = await tryLocalInfo(DEFAULT_URL);
   if (info) return running(info);
   const google = googleConnection(process.env);
-  if (google) return google;
+  if (google) {
+    await requireCredentials();
+    return google;
+  }
   return openFolder(DEFAULT_DIR);
 }
 
@@ -70,6 +75,21 @@ export function googleConnection(env: NodeJS.ProcessEnv): Connection | undefined
     store: env.GLEANER_STORE ?? `firestore:${deployment}`,
     close: async () => {},
   };
+}
+
+/**
+ * Throws `CliError` without valid credentials of Google. The clients would throw later, some of them outside of every promise.
+ * Emulators of Google ask for none.
+ */
+async function requireCredentials(): Promise<void> {
+  if (process.env.FIRESTORE_EMULATOR_HOST) return;
+  const {GoogleAuth} = (await import('google-auth-library')).default;
+  const auth = new GoogleAuth({scopes: ['https://www.googleapis.com/auth/cloud-platform']});
+  try {
+    await auth.getAccessToken();
+  } catch (cause) {
+    throw new CliError(`Failed to sign in to Google Cloud: ${withAdvice(cause, SIGN_IN)}`, {cause});
+  }
 }
 
 function deploymentNamed(name = DEFAULT_DEPLOYMENT): string {

@@ -3,6 +3,8 @@ import {LocalCloudError} from '../emulator/errors.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
 import {printable} from '../shared/contracts/printable.ts';
 import {isRunId, isZone} from '../shared/domain/names.ts';
+import {adviceFor} from '../shared/google/error-advice.ts';
+import {withAdvice} from '../shared/google/errors.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError, Interrupted} from './errors.ts';
 import {print, say} from './output.ts';
@@ -211,10 +213,16 @@ function zone(text: string): string {
 try {
   await program.parseAsync();
 } catch (error) {
-  const {message, stack, code} = error as NodeJS.ErrnoException;
-  const isExpected =
-    [CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC';
-  if (wantsJson) print(true, {error: isExpected ? message : String(error)}, []);
-  for (const line of `gleaner: ${isExpected ? message : (stack ?? error)}`.split('\n')) say(line);
+  const text = textOf(error as NodeJS.ErrnoException);
+  if (wantsJson) print(true, {error: text ?? String(error)}, []);
+  for (const line of `gleaner: ${text ?? (error as Error).stack ?? error}`.split('\n')) say(line);
   process.exitCode = error instanceof Interrupted ? 130 : 1;
+}
+
+/** Text for a person, of an error that the person can mend; undefined for a defect. */
+function textOf(error: NodeJS.ErrnoException): string | undefined {
+  const {message, code} = error;
+  if ([CliError, LocalCloudError, Rejected].some(kind => error instanceof kind) || code === 'ENOSPC')
+    return message;
+  return adviceFor(message) === undefined ? undefined : withAdvice(error);
 }
