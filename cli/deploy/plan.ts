@@ -8,7 +8,7 @@ import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
 import {StepFailed} from './terraform.ts';
 
-/** What a plan makes. */
+/** Resources that a plan makes, and the ceilings of their cost. */
 export type Plan = {resources: Resource[]; ceilings: Ceilings};
 
 type PlannedState = {
