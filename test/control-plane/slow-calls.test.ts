@@ -227,6 +227,8 @@ describe('a failed stream of an ended run', () => {
     await world.deliverAll();
     assert.equal((await world.run('my-run'))?.status, 'failed');
     for (let step = 0; step < 9; step++) await world.agent(A0).step();
+    // Its release is refused, and the events of its shards count them.
+    await world.deliverAll();
     assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');

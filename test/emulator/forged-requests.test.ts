@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {secretHash} from '../../shared/control-plane/state/worker-answers.ts';
 import {iso} from '../../shared/domain/time.ts';
+import {aRun} from '../support/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const crash = {kind: 'infrastructure', reason: 'x'};
@@ -67,6 +68,26 @@ describe('worker-api at its local address, with a valid token', () => {
       }
       assert.deepEqual(world.documents(), before);
     });
+
+  for (const {name, body} of REQUESTS.filter(each => each.body.action === 'release'))
+    it(`refuses ${name} with the forger's own name and the victim's lease, and changes no document`, async () => {
+      // A release by the holder would request the totals of an ended run.
+      await world.write(async tx => runRecords.set(tx, aRun({status: 'cancelled'})));
+      const before = world.documents();
+      const {status, text} = await world.ask({...body, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
+      assert.equal(status, 409, text);
+      assert.deepEqual(world.documents(), before);
+    });
+
+  it("stops the forger that claims the victim's lease in its own name, and changes its document alone", async () => {
+    const others = () =>
+      world.documents().filter(row => !JSON.stringify(row).includes(`"id":"${FORGER.name}"`));
+    const before = others();
+    const beat = {action: 'heartbeat', phase: 'running', lease: LEASE, progress: null};
+    const {status, text} = await world.ask({...beat, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
+    assert.deepEqual([status, JSON.parse(text).action], [200, 'stop'], text);
+    assert.deepEqual(others(), before);
+  });
 
   it('changes no document for a worker that no document knows', async () => {
     const before = world.documents();

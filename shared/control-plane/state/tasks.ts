@@ -57,6 +57,12 @@ type IsEnough = (stored: Task) => boolean;
 
 export const isOpenTask: IsEnough = ({status}) => status === 'open';
 
+/** True if no stored task is enough. Called before the first write of the transaction that opens the task. */
+export async function isTaskMissing(tx: Transaction, name: TaskName, isEnough: IsEnough): Promise<boolean> {
+  const stored = await records.get(tx, paths.task(taskId(name)));
+  return stored === undefined || !isEnough(stored);
+}
+
 /** Opens the task for the next tick, unless a stored task is enough. Returns true if it was opened. */
 export async function requestTask(
   {store, now}: Pick<Deps, 'store' | 'now'>,
@@ -64,8 +70,7 @@ export async function requestTask(
   isEnough: IsEnough = () => false,
 ): Promise<boolean> {
   return store.transaction(async tx => {
-    const stored = await records.get(tx, paths.task(taskId(name)));
-    if (stored && isEnough(stored)) return false;
+    if (!(await isTaskMissing(tx, name, isEnough))) return false;
     openTask(tx, name, now());
     return true;
   });

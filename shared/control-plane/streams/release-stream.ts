@@ -1,13 +1,14 @@
 /** Releases: a worker gives its stream back, complete, drained, preempted or failed. */
-import {holds, releaseLease} from '../../domain/stream/lease.ts';
+import {holds, releaseLease, saysItHas} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {heardFrom} from '../../domain/worker/heartbeat.ts';
 import {NO_WORK} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
+import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {requestTotals} from '../state/late-totals.ts';
-import {runOfFailed, setMachineFailed} from '../state/lease-documents.ts';
+import {needsTotals} from '../state/late-totals.ts';
+import {setMachineFailed} from '../state/lease-documents.ts';
+import {openTask} from '../state/tasks.ts';
 import {wake} from '../state/wake.ts';
 import {
   type Asked,
@@ -34,20 +35,31 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
   // No document vouches for the secret: the lease, if there is one, ends without its worker.
   if (known?.incarnation !== request.incarnation) return lost;
   if (!speaksFor(known, request)) return impostor(deps, 'release a stream', request);
+  const claim = {epoch, ...requesterOf(request)};
+  // A claim of another worker's lease moves no checkpoint, opens no task and wakes no tick.
+  if (!saysItHas(known, request.lease)) {
+    const claimed = await streamRecords.get(deps.store, run, stream);
+    if (!claimed || !holds(claimed, claim)) return isOver(claimed) ? ok(say('continue', '')) : lost;
+  }
   await advanceStream(deps, run, stream);
-  const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
+  const {answer, isTheirs} = await deps.store.transaction(async tx => {
     const now = deps.now();
     const current = await streamRecords.get(tx, run, stream);
     const worker = await workerRecords.get(tx, request.worker);
-    const claim = {epoch, ...requesterOf(request)};
-    const held = current && holds(current, claim);
+    const held = current !== undefined && holds(current, claim);
+    const isTheirs =
+      held || (worker?.incarnation === request.incarnation && saysItHas(worker, request.lease));
+    if (!isTheirs) return {answer: isOver(current) ? ok(say('continue', '')) : lost, isTheirs};
+    const parent = await skipIfInvalid(deps.log, () => runRecords.get(tx, run));
+    // The run may have ended while the worker held its stream.
+    if (await skipIfInvalid(deps.log, () => needsTotals(tx, parent)))
+      openTask(tx, {task: 'totals', run}, now);
     const next = current && releaseLease(current, claim, request.outcome, request.failure, now);
-    if (!next) return lost;
+    if (!next) return {answer: lost, isTheirs};
     const {kind, reason} = request.failure ?? {};
     const isMachineFailed = kind === 'infrastructure' && held && next.status === 'failed';
-    const parent = isMachineFailed ? await runOfFailed(deps.log, tx, next) : undefined;
     if (next !== current) streamRecords.set(tx, next);
-    if (parent) setMachineFailed(deps.log, tx, parent, next, now);
+    if (parent && isMachineFailed) setMachineFailed(deps.log, tx, parent, next, now);
     if (isCurrent(worker, request) && worker.work === `${run}/${stream}`) {
       // Another machine may succeed: this worker gets no work until it is replaced.
       const fault = kind === 'infrastructure' && reason ? reason.slice(0, 2000).toWellFormed() : worker.fault;
@@ -61,12 +73,15 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
         {kind: 'stream', run, stream, worker: request.worker, epoch, text: releaseText(request, next)},
         now,
       );
-    return ok(say('continue', ''));
+    return {answer: ok(say('continue', '')), isTheirs};
   });
-  // The run may have ended while the worker held its stream. A repeated release is refused, and repeats the totals too.
-  await skipIfInvalid(deps.log, () => requestTotals(deps, run));
-  if (answer.status === 200) await wake(deps.bus);
+  if (isTheirs && answer.status === 200) await wake(deps.bus);
   return answer;
+}
+
+/** A worker repeats a release after a lost answer: a complete stream needs nothing more from it. */
+function isOver(stream: Stream | undefined): boolean {
+  return stream?.status === 'completed';
 }
 
 function idleReport(request: Release) {

@@ -119,6 +119,7 @@ export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: 
 
 /**
  * Releases the stream on behalf of its holder. Returns undefined for a claim that is not the stream's lease.
+ * A complete stream has no lease: the caller checks that the worker's document has the lease.
  * Only the final shard in the bucket completes a stream: see `withProgress`. A claim of `completed` without it is a failure.
  */
 export function releaseLease(
