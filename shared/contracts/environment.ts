@@ -3,6 +3,7 @@ import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
 import {identityEnvironment} from './identity-settings.ts';
+import {isLoopback} from './loopback.ts';
 import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
@@ -11,8 +12,7 @@ const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).d
 function isSafeAddress(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const {protocol, hostname, username, password, search, hash} = new URL(text);
-  const isLoopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
-  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback);
+  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
   return isSafe && `${username}${password}${search}${hash}` === '';
 }
 

@@ -1,16 +1,14 @@
 /** Settings that prove the callers of worker-api. A function asks for a setting where it uses it: see `required`. */
 import {z} from 'zod';
 import {ConfigError} from './errors.ts';
+import {isLoopback} from './loopback.ts';
 
 const account = z
   .string()
   .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
   .optional();
 
-/** True for an address that no other machine can answer. */
-function isLoopback(text: string): boolean {
-  return URL.canParse(text) && /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(new URL(text).hostname);
-}
+const isOnThisMachine = (text: string) => URL.canParse(text) && isLoopback(new URL(text).hostname);
 
 export const identityEnvironment = {
   /** Account of the workers' VMs, which may say hello, lease, send heartbeats and release. */
@@ -24,7 +22,7 @@ export const identityEnvironment = {
     .regex(/^[\x21-\x7e]{32,}$/, 'at least 32 printable characters')
     .optional(),
   /** Certificates of a local cloud for its identity tokens, instead of Google's. */
-  GLEANER_OIDC_CERTS: z.string().refine(isLoopback, 'an address on this machine').optional(),
+  GLEANER_OIDC_CERTS: z.string().refine(isOnThisMachine, 'an address on this machine').optional(),
   /** Google's name for the address of the metadata server. */
   GCE_METADATA_HOST: z.string().min(1).default('metadata.google.internal'),
   /** Cloud Run sets this variable in every container. */

@@ -1,7 +1,8 @@
 /** Requests of agents: who speaks, the checks of that, and the answers. */
-import {hash, timingSafeEqual} from 'node:crypto';
+import {hash} from 'node:crypto';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
+import {isSameText} from './constant-time.ts';
 import type {Deps} from './deps.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
@@ -22,8 +23,7 @@ export function secretHash(secret: string | undefined): string {
 export function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: Sender): boolean {
   const bound = worker.host_secrets[host];
   if (bound === undefined || worker.incarnation !== incarnation) return false;
-  const [one, other] = [Buffer.from(bound), Buffer.from(secret_sha256)];
-  return one.length === other.length && timingSafeEqual(one, other);
+  return isSameText(bound, secret_sha256);
 }
 
 /** Refuses a request in the name of another host. The refusal changes no document. */

@@ -1,7 +1,8 @@
 /** Tickets: a host proves with the ticket of its node that it is a host of this incarnation. */
-import {createHmac, timingSafeEqual} from 'node:crypto';
+import {createHmac} from 'node:crypto';
 import {type IdentitySettings, required} from '../../contracts/identity-settings.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
+import {isSameText} from '../state/constant-time.ts';
 
 type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
 
@@ -20,6 +21,5 @@ export function ticketOf(
 }
 
 export function isTicketOf(identity: IdentitySettings, user: string, life: Life, given: string): boolean {
-  const [one, other] = [Buffer.from(ticketOf(identity, user, life)), Buffer.from(given)];
-  return one.length === other.length && timingSafeEqual(one, other);
+  return isSameText(ticketOf(identity, user, life), given);
 }
