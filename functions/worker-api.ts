@@ -4,7 +4,7 @@ import {whyNotRead} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import {answerWorker} from '../shared/control-plane/handlers/worker-request.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
-import {secretHash} from '../shared/control-plane/state/worker-answers.ts';
+import {isSecret, secretHash} from '../shared/control-plane/state/worker-answers.ts';
 
 /** Header with the secret of the host that sends the request. */
 const SECRET_HEADER = 'x-gleaner-secret';
@@ -22,7 +22,8 @@ export async function workerApi(deps: Deps, request: Request, response: Response
       throw new CallerRefused(401, 'send the identity token in the header authorization');
     const account = await deps.accountOf(request.get('authorization'));
     const asked = parseValue(workerRequest, request.body, 'The request');
-    const sender = {account, secret_sha256: secretHash(request.get(SECRET_HEADER))};
+    const secret = request.get(SECRET_HEADER);
+    const sender = {account, secret_sha256: isSecret(secret) ? secretHash(secret) : undefined};
     const {status, body} = await answerWorker(deps, sender, asked);
     response.status(status).json(body);
   } catch (error) {

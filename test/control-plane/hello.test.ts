@@ -25,6 +25,7 @@ const hello = (ticket: string, incarnation = 1, host = 0) => ({
   host,
   ticket,
 });
+const OTHER_SECRET = 'f'.repeat(64);
 const secretsIn = async (world: World) => (await world.worker(A0))?.host_secrets;
 
 describe('the hello of a host', () => {
@@ -52,8 +53,27 @@ describe('the hello of a host', () => {
     await world.api(hello(ticket));
     world.redeploy({GLEANER_TICKET_KEY: 'n'.repeat(32)});
     assert.deepEqual((await world.api(hello(ticket))).body.action, 'continue');
-    assert.equal((await world.api(hello(ticket), asHost('another'))).status, 403);
+    assert.equal((await world.api(hello(ticket), asHost(OTHER_SECRET))).status, 403);
   });
+
+  for (const secret of ['', 'f'.repeat(63), 'F'.repeat(64), `${'f'.repeat(64)}\n`, undefined])
+    it(`is refused with the secret ${JSON.stringify(secret)}, before a document is read`, async () => {
+      const world = await aBootingWorld();
+      let reads = 0;
+      const {store} = world.deps;
+      const transaction: typeof store.transaction = work => {
+        reads += 1;
+        return store.transaction(work);
+      };
+      world.deps = {...world.deps, store: {...store, transaction}};
+      const {'x-gleaner-secret': _, ...bare} = asHost('');
+      const headers = secret === undefined ? bare : asHost(secret);
+      const {status, body} = await world.api(hello(ticketIn(world)), headers);
+      assert.equal(status, 403);
+      assert.match(String(body.error), /x-gleaner-secret .* 64 hexadecimal digits/);
+      assert.equal(reads, 0);
+      assert.deepEqual(await secretsIn(world), {});
+    });
 
   it('has the same ticket after every delivery of the request for its node', async () => {
     const world = await aBootingWorld();
@@ -148,7 +168,7 @@ describe('a secret', () => {
     };
     const lease = {run: 'my-run', stream: '000', epoch: 1};
     const release = {...hello(''), action: 'release', lease, outcome: 'drained', failure: null};
-    assert.equal((await world.api(release, asHost('another'))).status, 403);
+    assert.equal((await world.api(release, asHost(OTHER_SECRET))).status, 403);
     assert.equal(lists, 0);
   });
 });

@@ -8,8 +8,8 @@ import {releaseStream} from '../streams/release-stream.ts';
 import {bindHost} from '../workers/bind-host.ts';
 import {storePing} from '../workers/service-proofs.ts';
 
-/** Sender of a request: the account of its token, and the sha256 of the secret of its host. */
-export type Sender = {account: Account; secret_sha256: string};
+/** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
+export type Sender = {account: Account; secret_sha256: string | undefined};
 
 /**
  * Answers a caller of worker-api: on-tick pings, and agents of TPUs ask all else. The account says that an agent of ours speaks. The
@@ -19,7 +19,16 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
   const allowed = asked.action === 'ping' ? 'control' : 'worker';
   if (sender.account !== allowed)
     throw new CallerRefused(403, `the account ${sender.account} may not ask for ${asked.action}`);
+  if (asked.action === 'ping') {
+    await storePing(deps);
+    return ok({action: 'pong'});
+  }
   const {secret_sha256} = sender;
+  if (secret_sha256 === undefined)
+    throw new CallerRefused(
+      403,
+      'the header x-gleaner-secret has no secret of a host: send its 64 hexadecimal digits',
+    );
   switch (asked.action) {
     case 'hello':
       return bindHost(deps, {...asked, secret_sha256});
@@ -29,9 +38,6 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
       return handleHeartbeat(deps, {...asked, secret_sha256});
     case 'release':
       return releaseStream(deps, {...asked, secret_sha256});
-    case 'ping':
-      await storePing(deps);
-      return ok({action: 'pong'});
     default:
       return asked satisfies never;
   }

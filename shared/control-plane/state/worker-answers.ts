@@ -14,9 +14,14 @@ export type Asked<Action extends WorkerRequest['action']> = Extract<WorkerReques
 
 type Sender = {worker: string; incarnation: number; host: number; secret_sha256: string};
 
-/** The form in which the document of a worker keeps the secret of a host. The secret has 256 random bits. */
-export function secretHash(secret: string | undefined): string {
-  return hash('sha256', secret ?? '');
+/** True for the secret of a host: 256 random bits in hexadecimal digits. */
+export function isSecret(text: string | undefined): text is string {
+  return text !== undefined && /^[0-9a-f]{64}$/.test(text);
+}
+
+/** The form in which the document of a worker keeps the secret of a host. */
+export function secretHash(secret: string): string {
+  return hash('sha256', secret);
 }
 
 /** True if the secret is bound to the host and the incarnation that the request names. A host that has not said hello has none. */
