@@ -38,14 +38,16 @@ describe('the hello of a host', () => {
     assert.deepEqual([heartbeat_at, hello_at], [null, null]);
   });
 
-  it('binds each host of an incarnation alone', async () => {
-    const world = await aBootingWorld();
-    for (const host of [0, 1, 2]) await world.api(hello(ticketIn(world), 1, host));
-    assert.deepEqual(Object.keys((await secretsIn(world)) ?? {}), ['0', '1', '2']);
-    const body = {...hello(ticketIn(world)), action: 'lease', host: 1};
-    assert.equal((await world.api(body, asHost(secretOf(A0, 1, 2)))).status, 403);
-    assert.equal((await world.api(body, asHost(secretOf(A0, 1, 1)))).status, 200);
-  });
+  for (const host of [1, 2, 999_999_999])
+    it(`is refused for host ${host}, which its node does not have, before and after the hello of host 0`, async () => {
+      const world = await aBootingWorld();
+      const ticket = ticketIn(world);
+      assert.equal((await world.api(hello(ticket, 1, host))).status, 403);
+      await world.api(hello(ticket));
+      const {status, body} = await world.api(hello(ticket, 1, host));
+      assert.deepEqual([status, body.reason], [403, `the node of ${A0} has no host ${host}`]);
+      assert.deepEqual(Object.keys((await secretsIn(world)) ?? {}), ['0']);
+    });
 
   it('is answered alike at every boot of the host, also after a change of the key', async () => {
     const world = await aBootingWorld();

@@ -1,4 +1,5 @@
 /** The hello of a host: its secret is bound to its incarnation, and every later request of the host must have this secret. */
+import {hasHost} from '../../domain/worker/hosts.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
@@ -27,6 +28,7 @@ const EVENT_EVERY_MS = 3_600_000;
  */
 export async function bindHost(deps: Deps, request: Hello): Promise<WorkerAnswer> {
   const {heartbeat_s, identity} = deps.config;
+  if (!hasHost(request.host)) return noSuchHost(deps, request);
   let complaint: string | undefined;
   const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
     complaint = undefined;
@@ -53,4 +55,11 @@ export async function bindHost(deps: Deps, request: Hello): Promise<WorkerAnswer
   const {worker, incarnation, host} = request;
   if (complaint) deps.log('ERROR', complaint, {worker, incarnation, host});
   return answer;
+}
+
+/** A ticket is good for each host of its node: a number beyond them would bind a second secret with a stolen ticket. */
+function noSuchHost({log}: Deps, {worker, incarnation, host}: Hello): WorkerAnswer {
+  const reason = `the node of ${worker} has no host ${host}`;
+  log('ERROR', `Refused to bind a secret: ${reason}`, {worker, incarnation, host});
+  return refused(reason);
 }

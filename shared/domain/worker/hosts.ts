@@ -1,0 +1,7 @@
+/** Hosts of a node: every supported accelerator has one. */
+const HOSTS = 1;
+
+/** True if a node has a host of this number. The first host has number 0. */
+export function hasHost(host: number): boolean {
+  return host < HOSTS;
+}
