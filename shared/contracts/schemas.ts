@@ -119,19 +119,24 @@ export const workerRequest = z.discriminatedUnion('action', [
     lease: lease.nullable(),
     progress: progress.nullable(),
   }),
-  z.object({
-    action: z.literal('release'),
-    ...sender,
-    lease,
-    outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
-    failure: z
-      .object({
-        kind: z.enum(['stream', 'model', 'infrastructure']),
-        reason: z.string().max(20_000).transform(toWellFormed),
-      })
-      .nullable(),
-    progress: progress.nullable().optional(),
-  }),
+  z
+    .object({
+      action: z.literal('release'),
+      ...sender,
+      lease,
+      outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
+      failure: z
+        .object({
+          kind: z.enum(['stream', 'model', 'infrastructure']),
+          reason: z.string().max(20_000).transform(toWellFormed),
+        })
+        .nullable(),
+      progress: progress.nullable().optional(),
+    })
+    .refine(({outcome, failure}) => outcome === 'failed' || failure === null, {
+      path: ['failure'],
+      message: 'expected null, because the outcome is not failed',
+    }),
 ]);
 
 export type WorkerRequest = z.infer<typeof workerRequest>;

@@ -31,6 +31,12 @@ export function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: Se
   return isSameText(bound, secret_sha256);
 }
 
+/** True if the secret is bound to this worker, and the request names another incarnation or another host than its own. */
+export function contradicts(worker: Worker | undefined, sender: Sender): boolean {
+  if (!worker || speaksFor(worker, sender)) return false;
+  return Object.values(worker.host_secrets).some(bound => isSameText(bound, sender.secret_sha256));
+}
+
 /** Refuses a request in the name of another host. The refusal changes no document. */
 export function impostor({log}: Pick<Deps, 'log'>, action: string, sender: Sender): WorkerAnswer {
   const {worker, incarnation, host} = sender;

@@ -26,6 +26,7 @@ import {returnStream, workOf} from '../state/lease-documents.ts';
 import {readPool} from '../state/pool.ts';
 import {
   type Asked,
+  contradicts,
   impostor,
   isAhead,
   isCurrent,
@@ -53,6 +54,7 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
   const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
   const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
+  if (contradicts(known, request)) return impostor(deps, 'lease a stream', request);
   if (!known || isAhead(request, known)) return ok({...wait, reason: unknown(request)});
   const worker = isCurrent(known, request) ? known : undefined;
   if (worker && !speaksFor(worker, request)) return impostor(deps, 'lease a stream', request);
@@ -206,8 +208,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     return undefined;
   }
   const isHolder = isLeasedTo(current, holder);
-  if (whyNotCarried(parent, worker.usd_per_hour, isHolder)) return undefined;
-  if (!isAlive(worker)) return undefined;
+  if (whyNotCarried(parent, worker.usd_per_hour, isHolder) || !isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
   if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;
@@ -218,12 +219,11 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     return undefined;
   }
   const granted = leaseTo(free, holder, now);
-  const {epoch} = granted;
   streamRecords.set(tx, granted);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
   if (!isHolder && isScarce(parent, worker.usd_per_hour, deps.config.ceilings.max_workers))
     runRecords.set(tx, {...withGrant(parent), updated_at: iso(now)});
-  const report = {...NO_WORK, activity: 'loading', work, epoch, claimed_at: iso(now)};
+  const report = {...NO_WORK, activity: 'loading', work, epoch: granted.epoch, claimed_at: iso(now)};
   workerRecords.set(tx, heardFrom(worker, report, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;
   recordEvent(tx, {kind: 'stream', run, stream, worker: worker.name, epoch: granted.epoch, text}, now);

@@ -10,6 +10,7 @@ import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/
 import {returnStream, runOfFailed, suspectedBy} from '../state/lease-documents.ts';
 import {
   type Asked,
+  contradicts,
   impostor,
   isAhead,
   isCurrent,
@@ -34,6 +35,7 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await skipIfInvalid(deps.log, () => workerRecords.get(tx, request.worker));
+    if (contradicts(worker, request)) return impostor(deps, 'take a heartbeat', request);
     // The document was lost or restored: the worker stores the shard in hand, and waits until its node is deleted.
     if (!worker || isAhead(request, worker))
       return ok({...say(claim ? 'drain' : 'continue', unknown(request)), heartbeat_s});

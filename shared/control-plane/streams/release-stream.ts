@@ -12,6 +12,7 @@ import {openTask} from '../state/tasks.ts';
 import {wake} from '../state/wake.ts';
 import {
   type Asked,
+  contradicts,
   impostor,
   isCurrent,
   ok,
@@ -32,6 +33,7 @@ export async function releaseStream(deps: Deps, request: Release): Promise<Worke
     body: say('stop', `${request.worker} does not hold the lease of ${run}/${stream} any more`),
   };
   const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
+  if (contradicts(known, request)) return impostor(deps, 'release a stream', request);
   // No document vouches for the secret: the lease, if there is one, ends without its worker.
   if (known?.incarnation !== request.incarnation) return lost;
   if (!speaksFor(known, request)) return impostor(deps, 'release a stream', request);

@@ -5,6 +5,8 @@ import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {
   type Asked,
+  contradicts,
+  impostor,
   isAhead,
   isCurrent,
   notWanted,
@@ -33,6 +35,7 @@ export async function bindHost(deps: Deps, request: Hello): Promise<WorkerAnswer
   const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
     complaint = undefined;
     const worker = await skipIfInvalid(deps.log, () => workerRecords.get(tx, request.worker));
+    if (contradicts(worker, request)) return impostor(deps, 'bind a secret', request);
     if (!worker || isAhead(request, worker)) return ok({...say('continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
     if (speaksFor(worker, request)) return ok({...say('continue', ''), heartbeat_s});

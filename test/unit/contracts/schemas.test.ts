@@ -55,6 +55,15 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     says: 'failure.kind',
   },
   {
+    name: 'a failure with another outcome',
+    schema: workerRequest,
+    given: {
+      ...{action: 'release', ...sender, lease, outcome: 'drained'},
+      failure: {kind: 'infrastructure', reason: 'x'},
+    },
+    says: 'failure: expected null, because the outcome is not failed',
+  },
+  {
     name: 'an unknown phase',
     schema: workerRequest,
     given: {action: 'heartbeat', ...sender, phase: 'sleeping', lease: null, progress: null},
