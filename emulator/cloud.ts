@@ -23,7 +23,7 @@ import {deploymentsIn, subscriptionsOf, topicsOf} from './subscriptions.ts';
 import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
-import {readTriggers} from './triggers.ts';
+import {httpFunctions, readTriggers} from './triggers.ts';
 import {Fleet} from './vm/vms.ts';
 
 export type {Where} from './environment.ts';
@@ -184,7 +184,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       storage.lastRoute,
     ]);
 
-    const guard = {token, identities, invokers: invokersOf(project, names), url: () => where.url};
+    const invokers = invokersOf(project, names, httpFunctions(triggers.functions));
+    const guard = {token, identities, invokers, url: () => where.url};
     const server = await onRememberedPort(database, storage_only ? '' : 'port', options.port, port =>
       serve(guarded(guard, routes), {port, trouble}),
     );

@@ -68,12 +68,9 @@ export class FunctionHosts {
     return this.#hosts.get(deployment)?.portOf(name);
   }
 
-  /** Routes of HTTP functions. The default deployment comes last, because its names have no prefix. */
+  /** Routes of the HTTP functions of every deployment. */
   routes(): Route[] {
-    const names = [...this.#hosts.keys()].toSorted(
-      (one, other) => Number(one === DEFAULT_DEPLOYMENT) - Number(other === DEFAULT_DEPLOYMENT),
-    );
-    return names.flatMap(name => this.#hosts.get(name)?.routes() ?? []);
+    return [...this.#hosts.values()].flatMap(host => host.routes());
   }
 
   async start(): Promise<void> {

@@ -6,7 +6,7 @@ import {nameIn} from '../shared/domain/deployment.ts';
 import {ApiError} from './errors.ts';
 import {HOST_HEADER} from './guard.ts';
 import type {Reply, Request, Route} from './http.ts';
-import type {FunctionTrigger} from './triggers.ts';
+import {type FunctionTrigger, httpFunctions} from './triggers.ts';
 import {withDirectLoopback} from './vm/vm-environment.ts';
 
 export type FunctionHostOptions = {
@@ -102,26 +102,22 @@ export class FunctionHost {
     });
   }
 
-  /** Routes of HTTP functions under `/functions/{name}`, which browsers and workers call. */
+  /** Routes of HTTP functions under `/functions/`, which browsers and workers call. Each has its exact name in the deployment. */
   routes(): Route[] {
-    const path = `/functions/${nameIn(this.#options.deployment, '{name}')}`;
-    return [
-      ['*', path, request => this.#proxy(request)],
-      ['*', `${path}/{rest...}`, request => this.#proxy(request)],
-    ];
+    return httpFunctions(this.#options.triggers).flatMap(name => {
+      const path = `/functions/${nameIn(this.#options.deployment, name)}`;
+      const proxy = (request: Request) => this.#proxy(name, path, request);
+      return [['*', path, proxy] as const, ['*', `${path}/{rest...}`, proxy] as const];
+    });
   }
 
-  #proxy(request: Request): Promise<Reply> {
-    const {name = ''} = request.params;
-    const isHttp = this.#options.triggers.some(entry => entry.name === name && entry.trigger.kind === 'http');
-    if (!isHttp) throw new ApiError(404, `There is no HTTP function ${name}`);
+  #proxy(name: string, path: string, request: Request): Promise<Reply> {
     const port = this.portOf(name);
     const away = (cause?: unknown) =>
       new ApiError(503, `The host of ${name} is starting; try again`, {cause});
     if (port === undefined) throw away();
     const {host: _host, connection: _connection, ...others} = request.headers;
     const headers = {...others, [HOST_HEADER]: this.#options.token};
-    const path = `/functions/${nameIn(this.#options.deployment, encodeURIComponent(name))}`;
     const rest = request.path.slice(path.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {

@@ -10,7 +10,7 @@ import {
   verify,
 } from 'node:crypto';
 import {join} from 'node:path';
-import {DEFAULT_DEPLOYMENT} from '../shared/domain/deployment.ts';
+import {nameIn} from '../shared/domain/deployment.ts';
 import {certificateOf} from './certificate.ts';
 import type {Route} from './http.ts';
 import {privateFile} from './private-file.ts';
@@ -26,13 +26,21 @@ export function accountsOf(project: string, deployment: string) {
   };
 }
 
-/** Accounts that may call the function at a path such as `/functions/other-worker-api`: those of its own deployment. */
-export function invokersOf(project: string, deployments: readonly string[]): (path: string) => string[] {
-  return path => {
-    const name = path.slice('/functions/'.length);
-    const owner = deployments.find(each => each !== DEFAULT_DEPLOYMENT && name.startsWith(`${each}-`));
-    return Object.values(accountsOf(project, owner ?? DEFAULT_DEPLOYMENT));
-  };
+/** Accounts that may call the HTTP function at a path such as `/functions/other-worker-api`: those of its own deployment. */
+export function invokersOf(
+  project: string,
+  deployments: readonly string[],
+  functions: readonly string[],
+): (path: string) => string[] {
+  const accounts = new Map(
+    deployments.flatMap(deployment =>
+      functions.map(name => [
+        `/functions/${nameIn(deployment, name)}`,
+        Object.values(accountsOf(project, deployment)),
+      ]),
+    ),
+  );
+  return path => accounts.get(path) ?? [];
 }
 
 /** Google's number of an account, the subject of its tokens. */

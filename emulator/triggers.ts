@@ -23,6 +23,11 @@ const file = z.object({functions: z.array(entry), notifications: z.array(notific
 export type Triggers = z.infer<typeof file>;
 export type FunctionTrigger = Triggers['functions'][number];
 
+/** Names of the functions that answer HTTP requests. */
+export function httpFunctions(functions: FunctionTrigger[]): string[] {
+  return functions.filter(({trigger}) => trigger.kind === 'http').map(({name}) => name);
+}
+
 /** Reads the trigger of each function, and the notifications. Terraform reads the same file for the real cloud. */
 export function readTriggers(path: string): Triggers {
   try {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
+import {accountsOf, Identities} from '../../emulator/identity.ts';
+import {claimsOf} from '../support/tokens.ts';
 import {functionsModule, put, Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
 describe('Two deployments on one local cloud', () => {
@@ -65,5 +67,35 @@ describe('Two deployments on one local cloud', () => {
       assert.deepEqual({path, query}, {path: '/deep', query: {x: '1'}});
     }
     assert.equal((await fetch(`${writeUrl(cloud)}/functions/third-worker-api`)).status, 404);
+  });
+});
+
+describe('Deployments whose names begin alike, on one local cloud', () => {
+  const scratch = new Scratch();
+  afterEach(() => scratch.end());
+
+  it('have each their own worker-api, which their own accounts alone may call', async () => {
+    const names = ['gleaner', 'team', 'team-a'];
+    const {cloud} = await scratch.cloudWithFunctions({
+      deployments: names.map(name => ({name, bucket: `bucket-of-${name}`})),
+    });
+    const identities = new Identities(cloud.dir);
+    const addresses = ['worker-api', 'team-worker-api', 'team-a-worker-api'];
+    const ask = async (address: string, account: string) => {
+      const url = `${cloud.url}/functions/${address}`;
+      const authorization = `Bearer ${identities.sign(claimsOf(account, url))}`;
+      const answer = await fetch(url, {headers: {authorization}});
+      return answer.ok ? ((await answer.json()) as {deployment: string}).deployment : answer.status;
+    };
+    for (const [index, address] of addresses.entries()) {
+      const answers = await Promise.all(
+        names.map(name => ask(address, accountsOf(cloud.project, name).worker)),
+      );
+      assert.deepEqual(
+        answers,
+        names.map((name, other) => (other === index ? name : 403)),
+        address,
+      );
+    }
   });
 });

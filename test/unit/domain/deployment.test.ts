@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import triggers from '../../../functions/triggers.json' with {type: 'json'};
 import {
   DEPLOYMENT,
   isDeployment,
@@ -12,6 +13,7 @@ import {
 import {MOST_NAME_CHARS, parseWorkerName, workerName} from '../../../shared/domain/names.ts';
 
 const TOPICS = ['objects', 'control', 'tpu', 'tick', 'tasks', 'dead'];
+const FUNCTIONS = triggers.functions.map(({name}) => name);
 /** Longest zone of Google, in the form of an AI zone. */
 const LONGEST_ZONE = 'northamerica-northeast1-ai1a';
 const deployment = fc.stringMatching(DEPLOYMENT);
@@ -36,6 +38,23 @@ describe('deployment', () => {
         assert.equal(new Set([...topicsOf(one), ...topicsOf(other)]).size, 2 * TOPICS.length);
         assert.notEqual(poolOf(one), poolOf(other));
         assert.ok(!isLabelled(labelsOf(one), other));
+      }),
+    );
+  });
+
+  it('two deployments share no function and no subscription, also where one name begins with the other', () => {
+    const longer = fc
+      .tuple(deployment, fc.constantFrom(...FUNCTIONS, ...TOPICS, 'a', 'worker', 'on'))
+      .map(([one, end]) => [one, `${one}-${end}`] as const)
+      .filter(([, other]) => isDeployment(other));
+    fc.assert(
+      fc.property(fc.oneof(longer, fc.tuple(deployment, deployment)), ([one, other]) => {
+        fc.pre(one !== other);
+        // A local cloud has the plain names of the default deployment, and Google Cloud has none.
+        for (const nameOf of [nameIn, (own: string, name: string) => `${own}-${name}`]) {
+          const namesOf = (own: string) => FUNCTIONS.map(name => nameOf(own, name));
+          assert.equal(new Set([...namesOf(one), ...namesOf(other)]).size, 2 * FUNCTIONS.length);
+        }
       }),
     );
   });
