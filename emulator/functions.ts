@@ -2,8 +2,9 @@ import {type ChildProcess, fork} from 'node:child_process';
 import {request as httpRequest} from 'node:http';
 import {createInterface} from 'node:readline';
 import type {Readable} from 'node:stream';
+import {setTimeout as sleep} from 'node:timers/promises';
 import {nameIn} from '../shared/domain/deployment.ts';
-import {ApiError} from './errors.ts';
+import {ApiError, LocalCloudError} from './errors.ts';
 import {HOST_HEADER} from './guard.ts';
 import type {Reply, Request, Route} from './http.ts';
 import {type FunctionTrigger, httpFunctions} from './triggers.ts';
@@ -21,16 +22,21 @@ export type FunctionHostOptions = {
   /** Token that every request to the host carries; the host reads it from `env`. */
   token: string;
   log: (text: string) => void;
-  /** Called after every start, when the functions listen on new ports. */
+  /** Called after every start, when the functions listen on new ports. Called again after an error. */
   listening?: (() => Promise<void>) | undefined;
+  /** `start` waits no longer for the functions. */
+  patience_ms?: number | undefined;
 };
 
 const min_backoff_ms = 100;
 const max_backoff_ms = 5000;
 /** A host that ran this long was healthy: its next start waits the shortest time. */
 const healthy_ms = 10_000;
-/** `start` waits no longer for the functions to load. */
-const patience_ms = 30_000;
+const default_patience_ms = 30_000;
+
+function isAlive({exitCode, signalCode}: ChildProcess): boolean {
+  return exitCode === null && signalCode === null;
+}
 
 /** The process that runs the functions, started again whenever it ends. */
 export class FunctionHost {
@@ -40,15 +46,21 @@ export class FunctionHost {
   #timer: NodeJS.Timeout | undefined;
   #failures = 0;
   #isClosing = false;
+  /** Error of the latest call of `listening`. */
+  #trouble: Error | undefined;
 
   constructor(options: FunctionHostOptions) {
     this.#options = options;
   }
 
-  /** Resolves when the functions listen, or when their first start fails or takes too long. */
+  /**
+   * Resolves when the functions listen, or when their first start fails or takes too long. Rejects when they listen and
+   * `listening` never succeeds.
+   */
   start(): Promise<void> {
-    return new Promise(resolve => {
-      const timer = setTimeout(resolve, patience_ms);
+    const {patience_ms = default_patience_ms} = this.#options;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => (this.#trouble ? reject(this.#trouble) : resolve()), patience_ms);
       this.#launch(() => {
         clearTimeout(timer);
         resolve();
@@ -64,7 +76,7 @@ export class FunctionHost {
     this.#isClosing = true;
     clearTimeout(this.#timer);
     const child = this.#child;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    if (!child || !isAlive(child)) return;
     await new Promise<void>(resolve => {
       child.once('exit', () => resolve());
       child.kill('SIGKILL');
@@ -84,11 +96,9 @@ export class FunctionHost {
     for (const stream of [child.stdout, child.stderr]) {
       if (stream) createInterface({input: stream as Readable}).on('line', log);
     }
-    child.on('message', async message => {
+    child.on('message', message => {
       this.#ports = new Map(Object.entries((message as {ports: Record<string, number>}).ports));
-      await this.#options.listening?.();
-      log(`functions ready: ${[...this.#ports.keys()].join(', ')}`);
-      settled();
+      void this.#connect(child, settled);
     });
     child.on('error', error => log(`the function host failed: ${error.message}`));
     child.once('exit', (code, signal) => {
@@ -100,6 +110,28 @@ export class FunctionHost {
       log(`the function host ended (${signal ?? `exit ${code}`}); starting it again in ${delay_ms} ms`);
       this.#timer = setTimeout(() => this.#launch(() => {}), delay_ms);
     });
+  }
+
+  /** Calls `listening` until it succeeds or the process ends. */
+  async #connect(child: ChildProcess, settled: () => void): Promise<void> {
+    const {listening, log} = this.#options;
+    for (let attempt = 0; child === this.#child && isAlive(child) && !this.#isClosing; attempt++) {
+      try {
+        await listening?.();
+        this.#trouble = undefined;
+        log(`functions ready: ${[...this.#ports.keys()].join(', ')}`);
+        return settled();
+      } catch (error) {
+        this.#trouble = new LocalCloudError(
+          'emulator-failed',
+          `Failed to connect the functions to their topics: ${(error as Error).message}; start the local cloud again`,
+          {cause: error},
+        );
+        const delay_ms = Math.min(max_backoff_ms, min_backoff_ms * 2 ** attempt);
+        log(`the functions are not connected (${(error as Error).message}); trying again in ${delay_ms} ms`);
+        await sleep(delay_ms, undefined, {ref: false});
+      }
+    }
   }
 
   /** Routes of HTTP functions under `/functions/`, which browsers and workers call. Each has its exact name in the deployment. */
