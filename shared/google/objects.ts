@@ -1,3 +1,4 @@
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {
   Bucket,
   File,
@@ -11,10 +12,16 @@ import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {readContent} from './read-content.ts';
-import {type RetryPolicy, STORAGE_RETRIES, within, withRetries} from './retry.ts';
+import {type RetryPolicy, STORAGE_RETRIES, waitAfter, within, withRetries} from './retry.ts';
 
 /** An upload slower than this has failed. */
 const LEAST_BYTES_PER_MS = 1000;
+
+const FOREIGN_ANSWER =
+  'the answer is not from Cloud Storage; check GLEANER_STORAGE_ENDPOINT and the proxy of the network';
+
+/** Times that a read finds another generation than its metadata. */
+const READ_ROUNDS = 5;
 
 /** Opens a bucket of Cloud Storage. `endpoint` replaces Google's address, and `token` authorises calls to it. */
 export function openObjects(options: {
@@ -67,7 +74,9 @@ class StorageObjects implements Objects {
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
       while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
         const query: GetFilesOptions = page;
-        const [files, next]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
+        const [files, next, answer]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
+        // The client reads a web page as an empty list.
+        if (typeof answer !== 'object') throw new Error(FOREIGN_ANSWER);
         for (const {metadata} of files) found.push(infoOf(metadata));
         page = next && {...next, autoPaginate: false};
       }
@@ -89,7 +98,7 @@ class StorageObjects implements Objects {
   }
 
   async read(name: string, {max_bytes}: {max_bytes: number}): Promise<Uint8Array | undefined> {
-    for (;;) {
+    for (let round = 1; ; round++) {
       const info = await this.head(name);
       if (!info) return undefined;
       if (info.size_bytes > max_bytes)
@@ -99,9 +108,15 @@ class StorageObjects implements Objects {
       try {
         return await readContent(await this.#file(name, info.generation), info, this.#retries);
       } catch (error) {
-        // The object was replaced or deleted after `head`: try again.
         if (!isNotFound(error)) throw this.#failure('read', name, error);
+        if (round === READ_ROUNDS)
+          throw new Error(
+            `Failed to read gs://${this.bucket}/${name}: its metadata was found and its content was not, ${round} times; stop other writers of this object, or try again later`,
+            {cause: error},
+          );
       }
+      // The object was replaced or deleted after `head`.
+      await sleep(waitAfter(round, this.#retries, Math.random()));
     }
   }
 
@@ -199,8 +214,10 @@ function withToken(token: string): Interceptor {
 }
 
 function infoOf(metadata: FileMetadata): ObjectInfo {
+  if (typeof metadata?.name !== 'string' || Number.isNaN(Date.parse(String(metadata.timeCreated))))
+    throw new Error(FOREIGN_ANSWER);
   return {
-    name: String(metadata.name),
+    name: metadata.name,
     generation: String(metadata.generation),
     size_bytes: Number(metadata.size),
     crc32c: String(metadata.crc32c),

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {openObjects} from '../../shared/google/objects.ts';
+import {STORAGE_RETRIES} from '../../shared/google/retry.ts';
+
+const METADATA = JSON.stringify({
+  ...{kind: 'storage#object', bucket: 'b', name: 'a', generation: '1', size: '1', crc32c: 'AAAAAA=='},
+  timeCreated: '2026-11-23T00:00:00.000Z',
+});
+
+describe('Objects: strange answers', () => {
+  let server: Server;
+  let answer: (request: IncomingMessage, response: ServerResponse) => void;
+  let requests = 0;
+  before(async () => {
+    server = createServer((request, response) => {
+      requests++;
+      answer(request, response);
+    });
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  });
+  beforeEach(() => {
+    requests = 0;
+  });
+  after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+
+  function bucket() {
+    const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const retries = {...STORAGE_RETRIES, first_wait_ms: 2};
+    return openObjects({project: 'p', bucket: 'b', endpoint, token: 'x', retries});
+  }
+
+  it('a read with metadata and without content fails after five rounds', async () => {
+    answer = ({url}, response) => {
+      const isContent = url?.includes('alt=media');
+      response.writeHead(isContent ? 404 : 200, {'content-type': 'application/json'});
+      response.end(isContent ? '{"error":{"code":404,"message":"No such object"}}' : METADATA);
+    };
+    await assert.rejects(bucket().read('a', {max_bytes: 9}), {
+      message:
+        'Failed to read gs://b/a: its metadata was found and its content was not, 5 times; stop other writers of this object, or try again later',
+    });
+    assert.equal(requests, 10);
+  });
+
+  const page = (_: IncomingMessage, response: ServerResponse) => {
+    response.writeHead(200, {'content-type': 'text/html'});
+    response.end('<html>Sign in</html>');
+  };
+  const foreign =
+    'the answer is not from Cloud Storage; check GLEANER_STORAGE_ENDPOINT and the proxy of the network';
+
+  it('a web page in place of metadata is an error with advice', async () => {
+    answer = page;
+    await assert.rejects(bucket().head('a'), {
+      message: `Failed to read the metadata of gs://b/a: ${foreign}`,
+    });
+  });
+
+  it('a web page in place of a list is an error, not an empty list', async () => {
+    answer = page;
+    await assert.rejects(bucket().list('a'), {message: `Failed to list gs://b/a: ${foreign}`});
+  });
+});
