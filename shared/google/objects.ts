@@ -12,7 +12,7 @@ import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {readContent} from './read-content.ts';
-import {type RetryPolicy, STORAGE_RETRIES, waitAfter, within, withRetries} from './retry.ts';
+import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, waitAfter, within, withRetries} from './retry.ts';
 
 /** An upload slower than this has failed. */
 const LEAST_BYTES_PER_MS = 1000;
@@ -98,7 +98,20 @@ class StorageObjects implements Objects {
   }
 
   async read(name: string, {max_bytes}: {max_bytes: number}): Promise<Uint8Array | undefined> {
+    const end = new AbortController();
+    const content = this.#read(name, max_bytes, end.signal);
+    try {
+      return await within(this.#retries.read_ms, content, 'its content did not come');
+    } catch (error) {
+      throw error instanceof BrokenAnswer ? this.#failure('read', name, error) : error;
+    } finally {
+      end.abort();
+    }
+  }
+
+  async #read(name: string, max_bytes: number, signal: AbortSignal): Promise<Uint8Array | undefined> {
     for (let round = 1; ; round++) {
+      signal.throwIfAborted();
       const info = await this.head(name);
       if (!info) return undefined;
       if (info.size_bytes > max_bytes)
@@ -106,7 +119,7 @@ class StorageObjects implements Objects {
           `Failed to read gs://${this.bucket}/${name}: it has ${info.size_bytes} bytes and the most is ${max_bytes}`,
         );
       try {
-        return await readContent(await this.#file(name, info.generation), info, this.#retries);
+        return await readContent(await this.#file(name, info.generation), info, this.#retries, signal);
       } catch (error) {
         if (!isNotFound(error)) throw this.#failure('read', name, error);
         if (round === READ_ROUNDS)

@@ -1,19 +1,28 @@
+import {addAbortSignal} from 'node:stream';
 import type {File} from '@google-cloud/storage';
 import type {ObjectInfo} from '../ports.ts';
 import {BrokenAnswer, type RetryPolicy, withRetries} from './retry.ts';
 
 /**
  * Stored bytes of one generation, without decompression. An answer that breaks off continues at its last byte. The length and the
- * CRC-32C are those of `info`. `file` names the generation, and its client must have `autoRetry: false`.
+ * CRC-32C are those of `info`. `file` names the generation, and its client must have `autoRetry: false`. Attempts count anew after
+ * each attempt that brought new bytes. `signal` ends the read.
  */
-export async function readContent(file: File, info: ObjectInfo, policy: RetryPolicy): Promise<Uint8Array> {
+export async function readContent(
+  file: File,
+  info: ObjectInfo,
+  policy: RetryPolicy,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
   const {size_bytes, crc32c} = info;
   const content = Buffer.alloc(size_bytes);
   let received_bytes = 0;
 
   async function receive(): Promise<void> {
+    signal.throwIfAborted();
     const range = received_bytes > 0 ? {start: received_bytes} : {};
     const stream = file.createReadStream({decompress: false, validation: false, ...range});
+    addAbortSignal(signal, stream);
     // An answer with status 200 ignores the range.
     stream.once('response', ({statusCode}: {statusCode: number}) => {
       if (statusCode === 200) received_bytes = 0;
@@ -33,7 +42,7 @@ export async function readContent(file: File, info: ObjectInfo, policy: RetryPol
     }
   }
 
-  await withRetries(policy, async () => {
+  const attempt = async () => {
     // A range after the last byte, as of an empty object, is refused with 416.
     if (received_bytes < size_bytes) await receive();
     if (received_bytes < size_bytes)
@@ -43,6 +52,7 @@ export async function readContent(file: File, info: ObjectInfo, policy: RetryPol
     if (received_bytes === size_bytes && checksum.validate(crc32c)) return;
     received_bytes = 0;
     throw new BrokenAnswer('its bytes differ from its checksum');
-  });
+  };
+  await withRetries(policy, attempt, () => received_bytes);
   return content;
 }

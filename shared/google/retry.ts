@@ -9,17 +9,20 @@ export type RetryPolicy = {
   longest_wait_ms: number;
   /** An attempt without an answer, or without a byte of it, for this long has failed. */
   silence_ms: number;
-  /** No attempt begins later than this after the first. */
+  /** No attempt begins later than this after the first, or after the latest attempt with progress. */
   give_up_ms: number;
+  /** Limit of a read of an object, with all its requests. */
+  read_ms: number;
 };
 
-/** A request that gets no byte fails within 45 s, because most functions have 60 s. */
+/** A request that gets no byte fails within 45 s, and every read ends within 50 s, because most functions have 60 s. */
 export const STORAGE_RETRIES: RetryPolicy = {
   attempts: 5,
   first_wait_ms: 500,
   longest_wait_ms: 8_000,
   silence_ms: 15_000,
   give_up_ms: 30_000,
+  read_ms: 50_000,
 };
 
 /** An answer that is late, incomplete or damaged. */
@@ -28,18 +31,34 @@ export class BrokenAnswer extends Error {
   readonly code = 503;
 }
 
-/** Repeats the call after errors that pass. Throws any other error at once, and the last error after the last attempt. */
-export async function withRetries<T>(policy: RetryPolicy, call: () => Promise<T>): Promise<T> {
+/**
+ * Repeats the call after errors that pass. Throws any other error at once, and the last error after the last attempt. Attempts and
+ * time count anew after an attempt that raised `progress` above its earlier values.
+ */
+export async function withRetries<T>(
+  policy: RetryPolicy,
+  call: () => Promise<T>,
+  progress: () => number = () => 0,
+): Promise<T> {
   const begun_ms = performance.now();
+  let counted_from_ms = begun_ms;
+  let furthest = 0;
+  let attempts = 0;
   for (let attempt = 1; ; attempt++) {
+    attempts++;
     try {
       return await call();
     } catch (error) {
       if (!isRetryable(error)) throw error;
+      const now_ms = performance.now();
+      if (progress() > furthest) {
+        furthest = progress();
+        attempt = 1;
+        counted_from_ms = now_ms;
+      }
       const wait_ms = waitAfter(attempt, policy, Math.random());
-      const passed_ms = performance.now() - begun_ms;
-      if (attempt >= policy.attempts || passed_ms + wait_ms > policy.give_up_ms)
-        throw lastError(error, attempt, passed_ms);
+      if (attempt >= policy.attempts || now_ms - counted_from_ms + wait_ms > policy.give_up_ms)
+        throw lastError(error, attempts, now_ms - begun_ms);
       await sleep(wait_ms);
     }
   }
@@ -52,10 +71,10 @@ export function waitAfter(attempt: number, policy: RetryPolicy, random: number):
 }
 
 /** Rejects when the call has no result after `limit_ms`. The call itself goes on. */
-export async function within<T>(limit_ms: number, call: Promise<T>): Promise<T> {
+export async function within<T>(limit_ms: number, call: Promise<T>, reason = 'no answer came'): Promise<T> {
   const done = new AbortController();
   const late = sleep(limit_ms, undefined, {signal: done.signal}).then(() => {
-    throw new BrokenAnswer(`no answer came within ${limit_ms / 1000} s`);
+    throw new BrokenAnswer(`${reason} within ${limit_ms / 1000} s`);
   });
   try {
     return await Promise.race([call, late]);

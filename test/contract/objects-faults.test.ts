@@ -52,11 +52,27 @@ describe('Objects: faults of Cloud Storage', () => {
     );
   });
 
+  it('a download that breaks off more often than attempts are permitted continues while each attempt brings bytes', async () => {
+    await direct.create(name, CONTENT);
+    const breaks = Array(5).fill('return-broken-stream-after-50K');
+    proxy.breakNext('download', breaks);
+    const {attempts} = STORAGE_RETRIES;
+    assert.ok(breaks.length >= attempts);
+    assert.ok(CONTENT.equals((await impatient().read(name, {max_bytes})) ?? bytes('')));
+    assert.equal(downloads().length, breaks.length + 1);
+  });
+
+  it('a download whose every answer begins at the first byte fails after the permitted attempts', async () => {
+    await direct.create(name, CONTENT);
+    proxy.breakNext('download', Array(9).fill('return-broken-stream-after-0K'));
+    await assert.rejects(impatient().read(name, {max_bytes}), /after 5 attempts in/);
+  });
+
   it('a download of an object that is replaced in its middle returns the new content', async () => {
     await direct.create(name, CONTENT);
     const {generation = ''} = (await direct.head(name)) ?? {};
     proxy.breakNext('download', ['return-broken-stream-after-90K']);
-    const reading = impatient({first_wait_ms: 3000}).read(name, {max_bytes});
+    const reading = impatient({first_wait_ms: 1000}).read(name, {max_bytes});
     while (downloads().length === 0) await sleep(5);
     assert.equal(await direct.replace(name, generation, bytes('new')), 'replaced');
     assert.equal(text(await reading), 'new');

@@ -28,9 +28,9 @@ describe('Objects: strange answers', () => {
     server.close();
   });
 
-  function bucket() {
+  function bucket(limits: Partial<typeof STORAGE_RETRIES> = {}) {
     const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const retries = {...STORAGE_RETRIES, first_wait_ms: 2};
+    const retries = {...STORAGE_RETRIES, first_wait_ms: 2, ...limits};
     return openObjects({project: 'p', bucket: 'b', endpoint, token: 'x', retries});
   }
 
@@ -45,6 +45,29 @@ describe('Objects: strange answers', () => {
         'Failed to read gs://b/a: its metadata was found and its content was not, 5 times; stop other writers of this object, or try again later',
     });
     assert.equal(requests, 10);
+  });
+
+  it('a read whose bytes come too slowly ends at its limit, and its connection ends', async () => {
+    const closed = new Promise<void>(resolve => {
+      answer = ({url}, response) => {
+        if (!url?.includes('alt=media')) {
+          response.setHeader('content-type', 'application/json');
+          response.end(METADATA.replace('"size":"1"', '"size":"1000"'));
+          return;
+        }
+        response.writeHead(200, {'content-length': '1000'});
+        const drip = setInterval(() => response.write('x'), 50);
+        response.once('close', () => {
+          clearInterval(drip);
+          resolve();
+        });
+      };
+    });
+    await assert.rejects(bucket({silence_ms: 500, read_ms: 1200}).read('a', {max_bytes: 1000}), {
+      message: 'Failed to read gs://b/a: its content did not come within 1.2 s; try again later',
+    });
+    await closed;
+    assert.equal(requests, 2);
   });
 
   const page = (_: IncomingMessage, response: ServerResponse) => {
