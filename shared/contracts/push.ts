@@ -5,7 +5,7 @@ import {parseValue} from './schemas.ts';
 
 /** Message of a push. Fields that the push lacks are empty. */
 export type Push = {
-  /** Id of the message; for a push without an id, a digest of the push. */
+  /** Id of the message; for a message without an id, its digest. */
   id: string;
   text: string;
   attributes: Record<string, string>;
@@ -49,7 +49,12 @@ export function pushId(event: unknown): string {
   const message = fieldOf(envelopeOf(event), 'message');
   const ids = [fieldOf(event, 'id'), fieldOf(message, 'messageId'), fieldOf(message, 'message_id')];
   const found = ids.find(id => typeof id === 'string' && id !== '');
-  return (found as string | undefined) ?? createHash('sha256').update(rawText(event)).digest('hex');
+  // The rest of the push, such as deliveryAttempt, differs between deliveries.
+  const digest = () =>
+    createHash('sha256')
+      .update(rawText(message ?? event))
+      .digest('hex');
+  return (found as string | undefined) ?? digest();
 }
 
 /** The event as JSON, for the record of an event without a message. */

@@ -76,8 +76,9 @@ describe('a push without an id', () => {
   it('has one id at every delivery, and another id than another push', async () => {
     const {messageId: _, ...message} = MESSAGE;
     const ids = await Promise.all(
-      [message, message, {...message, data: 'eA=='}, {...message, messageId: 7}].map(async each =>
-        pushId(await receive({}, {message: each, subscription: SUBSCRIPTION})),
+      [message, message, {...message, data: 'eA=='}, {...message, messageId: 7}].map(
+        async (each, deliveryAttempt) =>
+          pushId(await receive({}, {message: each, subscription: SUBSCRIPTION, deliveryAttempt})),
       ),
     );
     assert.match(ids[0] ?? '', /^[0-9a-f]{64}$/);
