@@ -1,6 +1,8 @@
 """Requests to worker-api and the metadata server that get malformed, late or no answers."""
 
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,6 +98,38 @@ def test_an_address_of_worker_api_that_would_show_the_token_is_refused(cloud, mo
     cloud.attributes["gleaner-api"] = api
     with pytest.raises(SystemExit, match="metadata attribute gleaner-api is '.*', not an https:// address"):
         metadata.load_identity()
+
+
+@pytest.fixture
+def elsewhere():
+    """A server that nobody trusts; `elsewhere.requests` holds the headers that it received."""
+    requests: list[dict] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            requests.append(dict(self.headers))
+            self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n{"action": "exit"}')
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_address[1]}/", requests=requests)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_receives_neither_token_nor_secret(cloud, api, elsewhere, caplog, status):
+    redirect = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n".encode()
+    cloud.status = lambda body: redirect
+    with pytest.raises(OSError, match=str(status)):
+        api.heartbeat("idle", None, None)
+    assert elsewhere.requests == []
+    assert f"Failed to heartbeat: worker-api answered {status}" in caplog.text
 
 
 def test_an_expired_token_is_replaced_at_once(cloud, api, caplog):

@@ -14,6 +14,19 @@ from .metadata import Identity, IdentityTokens
 
 log = logging.getLogger(__name__)
 
+# Statuses of a service that is set up wrongly or replaced at the moment. They may pass, and the log names each once.
+_SHUT_OUT = (301, 302, 303, 307, 308, 401, 403, 404)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Turns every redirect into an HTTPError, because the next request would carry the token and the secret."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
 
 class Refused(Exception):
     """worker-api rejects the question of this worker, or its secret: a retry cannot repair that."""
@@ -84,7 +97,7 @@ class WorkerApi:
                         continue
                 if error.code == 400 or (error.code == 403 and _says_exit(text)):
                     raise Refused(what) from error
-                if error.code in (401, 403, 404) and error.code != before:
+                if error.code in _SHUT_OUT and error.code != before:
                     log.error("%s; retrying until it accepts this worker", what)
                 problem: OSError = error
             except OSError as error:  # refused, reset, timed out, no route
@@ -103,7 +116,7 @@ class WorkerApi:
         }
         request = urllib.request.Request(self._identity.api, body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with _OPENER.open(request, timeout=30) as response:
                 text = response.read()
         except http.client.HTTPException as error:
             raise OSError(f"worker-api's answer broke off: {type(error).__name__}: {error}") from error
