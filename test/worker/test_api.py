@@ -84,6 +84,23 @@ def test_a_secret_that_a_restored_database_forgot_is_bound_again(cloud, api):
     assert (len(cloud.asked), len(cloud.hellos)) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("ask", "most_hellos"),
+    [
+        (lambda api: api.heartbeat("idle", None, None), 1),
+        (lambda api: api.release({"run": "r", "stream": "0", "epoch": 1}, "preempted", None, {}, 1), 3),
+    ],
+    ids=["heartbeat", "release"],
+)
+def test_a_hello_within_a_question_ends_in_the_time_of_the_question(cloud, api, ask, most_hellos):
+    cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
+    # The fifth hello is answered, so that the test ends where a hello has no time limit.
+    cloud.status = lambda body: (503 if len(cloud.hellos) < 4 else 200) if body["action"] == "hello" else 403
+    with pytest.raises(OSError, match="503"):
+        ask(api)
+    assert 1 <= len(cloud.hellos) <= most_hellos
+
+
 def test_an_agent_without_the_secret_of_its_host_does_not_start(cloud, tmp_path):
     with pytest.raises(SystemExit, match="Failed to start the agent: no secret of this host: .*boot the VM again"):
         metadata.load_secret(str(tmp_path))

@@ -39,9 +39,9 @@ class WorkerApi:
         self._tokens = IdentityTokens(identity.api)
         self._status = 200  # of the latest answer
 
-    def hello(self) -> dict:
+    def hello(self, give_up_after_s: float = float("inf")) -> dict:
         """Binds the secret of this host to its incarnation. A repeated hello with the same secret changes nothing."""
-        return self._ask({"action": "hello", "ticket": self._identity.ticket}, give_up_after_s=float("inf"))
+        return self._ask({"action": "hello", "ticket": self._identity.ticket}, give_up_after_s)
 
     def lease(self, loaded: dict | None) -> dict:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
@@ -70,7 +70,8 @@ class WorkerApi:
     def _ask(self, question: dict, give_up_after_s: float) -> dict:
         """Raises LeaseLost on 409, Refused on 400 and on a 403 of worker-api, OSError at the end of the retries.
 
-        After a 403 of worker-api one hello follows, because a restored database may not know the secret.
+        After a 403 of worker-api one hello follows, because a restored database may not know the secret. It ends in the
+        time of the question.
         Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and they pass.
         worker-api tells an unwanted worker to exit. A worker that Cloud Run keeps out counts as silent.
         """
@@ -92,7 +93,7 @@ class WorkerApi:
                 before, self._status = self._status, error.code
                 what = f"Failed to {question['action']}: worker-api answered {error.code}: {text}"
                 if error.code == 403 and _says_exit(text) and question["action"] != "hello" and not bound:
-                    bound = self.hello()["action"] == "continue"
+                    bound = self.hello(give_up - time.monotonic())["action"] == "continue"
                     if bound:
                         continue
                 if error.code == 400 or (error.code == 403 and _says_exit(text)):
