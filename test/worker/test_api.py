@@ -14,7 +14,9 @@ pytestmark = pytest.mark.slow
 
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
 NONSENSE = b"nonsense\r\n\r\n"
+NO_ACTION = [b"HTTP/1.1 200 OK\r\n\r\n" + body for body in (b"{}", b"[]", b'{"action": 1}', b"[" * 100_000)]
 BROKEN_ERROR = b"HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+DEEP_ERROR = b"HTTP/1.1 403 Forbidden\r\n\r\n" + b"[" * 2000
 
 
 @pytest.fixture
@@ -23,7 +25,11 @@ def api(cloud, monkeypatch):
     return WorkerApi(metadata.load_identity(), SECRET)
 
 
-@pytest.mark.parametrize("answer", [SHORT, NONSENSE, BROKEN_ERROR], ids=["short", "nonsense", "broken error"])
+@pytest.mark.parametrize(
+    "answer",
+    [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR],
+    ids=["short", "nonsense", "broken error", "deep error"],
+)
 def test_a_broken_answer_is_requested_again(cloud, api, answer):
     answers = [answer]
     cloud.status = lambda body: answers.pop() if answers else 200
@@ -31,6 +37,16 @@ def test_a_broken_answer_is_requested_again(cloud, api, answer):
     answers.append(answer)
     with pytest.raises(OSError):
         api.heartbeat("idle", None, None)
+
+
+@pytest.mark.parametrize("answer", NO_ACTION, ids=["empty", "list", "number", "deep"])
+def test_an_answer_without_an_action_is_requested_again(cloud, api, answer):
+    answers = [answer]
+    cloud.status = lambda body: answers.pop() if answers else 200
+    assert api.hello()["action"] == "continue"
+    answers.append(answer)
+    assert api.lease(None)["action"] == "exit"
+    assert (len(cloud.hellos), len(cloud.asked)) == (2, 2)
 
 
 @pytest.mark.sample(1)

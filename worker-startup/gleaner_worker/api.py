@@ -122,16 +122,19 @@ class WorkerApi:
         except http.client.HTTPException as error:
             raise OSError(f"worker-api's answer broke off: {type(error).__name__}: {error}") from error
         try:
-            return json.loads(text)
-        except ValueError as error:
+            answer = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise OSError(f"worker-api answered with something that is not JSON: {text[:100]!r}") from error
+        if not isinstance(answer, dict) or not isinstance(answer.get("action"), str):
+            raise OSError(f"worker-api answered without an action: {text[:100]!r}")
+        return answer
 
 
 def _says_exit(text: str) -> bool:
     """Tells a refusal by worker-api from one by Cloud Run, which is a page."""
     try:
         return json.loads(text)["action"] == "exit"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
