@@ -131,7 +131,7 @@ class WorkerApi:
 
 
 def _says_exit(text: str) -> bool:
-    """Tells a refusal by worker-api from one by Cloud Run, which is a page."""
+    """True for an error of worker-api itself. The body of an error of Cloud Run is an HTML page."""
     try:
         return json.loads(text)["action"] == "exit"
     except (ValueError, KeyError, TypeError, RecursionError):
