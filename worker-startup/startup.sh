@@ -79,23 +79,25 @@ make_secret() {
   SECRET=$(cat "$file") || fail "Failed to read $file"
 }
 
-# ask BODY: prints the answer of worker-api to a request of this host. Status 1 stands for no answer.
+# ask BODY: prints the answer of worker-api to a request of this host, and in the last line the status, or why there is none.
 # Other users see the arguments of a command, so curl reads all of the request from standard input.
 ask() {
   local token
-  token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) || return 1
-  curl -sS --max-time 10 --config - 2>/dev/null <<CONFIG
+  token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) ||
+    { printf '\nnone, because the metadata server gives no identity token'; return; }
+  curl -sS --max-time 10 --config - 2>/dev/null <<CONFIG || printf '\nnone (curl: %s)' "$?"
 url = "$API"
 header = "Content-Type: application/json"
 header = "Authorization: Bearer $token"
 header = "X-Gleaner-Secret: $SECRET"
 data = "${1//\"/\\\"}"
+write-out = "\n%{http_code}"
 CONFIG
 }
 
 # beat PID: says hello, and then sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
 beat() {
-  local parent=$1 answer who hello heartbeat body
+  local parent=$1 answer status before=200 who hello heartbeat body
   # The sleep below runs in the background, because bash handles a signal only after the foreground command.
   trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
   who=$(printf '"worker":"%s","incarnation":%s,"host":%s' "$WORKER" "$INCARNATION" "$WORKER_NUMBER")
@@ -103,8 +105,11 @@ beat() {
   heartbeat="{\"action\":\"heartbeat\",$who,\"phase\":\"setup\",\"lease\":null,\"progress\":null}"
   body=$hello
   while kill -0 "$parent" 2>/dev/null; do
-    answer=$(ask "$body") || answer=''
-    if [[ $answer =~ \"action\":\ ?\"exit\" ]]; then
+    answer=$(ask "$body")
+    status=${answer##*$'\n'} answer=${answer%$'\n'*}
+    [[ $status == "$before" ]] || say "The answer of worker-api is: $status"
+    before=$status
+    if [[ $status =~ ^(200|403)$ && $answer =~ \"action\":\ ?\"exit\" ]]; then
       say "Stopping: worker-api says that this VM is not wanted any more: ${answer:0:500}"
       kill -TERM "$parent"
       return

@@ -26,6 +26,7 @@ class FakeCloud:
             "gleaner-ticket": "T" * 43,
         }
         self.preempted = False
+        self.identity_token: str | None = "an.identity.token"
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
         self.secrets: set[str | None] = set()  # of all requests
@@ -74,7 +75,7 @@ class FakeCloud:
             "instance/preempted": self.preempted if isinstance(self.preempted, bytes) else str(self.preempted).upper(),
             "project/project-id": "local",
             "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599}',
-            "instance/service-accounts/default/identity": "an.identity.token",
+            "instance/service-accounts/default/identity": self.identity_token,
         }.get(path)
 
     def _handler(cloud):

@@ -1,0 +1,50 @@
+"""Answers of worker-api to startup.sh during the setup of a host."""
+
+import pytest
+
+from fake_cloud import SECRET
+from startup_script import SCRIPT, bash
+
+pytestmark = pytest.mark.slow
+
+
+def beat(cloud, setup_s=30, **env):
+    """Runs the heartbeats of a setup fast, until worker-api or setup_s ends it. Returns what the console shows."""
+    settings = {
+        "GCE_METADATA_HOST": cloud.host,
+        "API": cloud.attributes["gleaner-api"],
+        "WORKER": "tpu-us-central1-a-0",
+        "INCARNATION": "3",
+        "WORKER_NUMBER": "0",
+        "TICKET": "T" * 43,
+        "SECRET": SECRET,
+    }
+    fast = f"source {SCRIPT}; sleep() {{ command sleep 0.05; }}; command sleep {setup_s} & beat $!"
+    result = bash(fast, **settings | env)
+    assert result.returncode == 0, result.stderr
+    assert not any(word in result.stderr for word in (SECRET, "an.identity", "T" * 43))
+    return [line.partition(" startup: ")[2] for line in result.stderr.splitlines() if " startup: " in line]
+
+
+def leave(body):
+    return {"action": "exit", "reason": "gone"}
+
+
+def test_the_console_shows_each_change_of_the_status(cloud):
+    answers = [404, 404, 503, 200]
+    cloud.status = lambda body: answers.pop(0) if answers else 200
+    cloud.on_heartbeat = leave
+    lines = beat(cloud)
+    assert lines[:-1] == [f"The answer of worker-api is: {status}" for status in (404, 503, 200)]
+    assert "not wanted any more" in lines[-1]
+    assert len(cloud.hellos) == 4
+
+
+def test_the_console_shows_once_that_worker_api_is_unreachable(cloud):
+    assert beat(cloud, setup_s=1, API="http://127.0.0.1:1/") == ["The answer of worker-api is: none (curl: 7)"]
+
+
+def test_the_console_shows_once_that_there_is_no_identity_token(cloud):
+    cloud.identity_token = None
+    told = "The answer of worker-api is: none, because the metadata server gives no identity token"
+    assert beat(cloud, setup_s=1) == [told]
