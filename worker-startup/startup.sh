@@ -96,8 +96,9 @@ CONFIG
 }
 
 # beat PID: says hello, and then sends heartbeats until the process PID ends. Ends the process PID when worker-api answers `exit`.
+# A heartbeat that is refused repeats the hello once, because a restored database may not know the secret.
 beat() {
-  local parent=$1 answer status before=200 who hello heartbeat body
+  local parent=$1 answer status before=200 repeated=no who hello heartbeat body
   # The sleep below runs in the background, because bash handles a signal only after the foreground command.
   trap 'kill $(jobs -p) 2>/dev/null; exit' TERM
   who=$(printf '"worker":"%s","incarnation":%s,"host":%s' "$WORKER" "$INCARNATION" "$WORKER_NUMBER")
@@ -110,14 +111,16 @@ beat() {
     [[ $status == "$before" ]] || say "The answer of worker-api is: $status"
     before=$status
     if [[ $status =~ ^(200|403)$ && $answer =~ \"action\":\ ?\"exit\" ]]; then
+      if [[ $status == 403 && $body == "$heartbeat" && $repeated == no ]]; then
+        body=$hello repeated=yes
+        continue
+      fi
       say "Stopping: worker-api says that this VM is not wanted any more: ${answer:0:500}"
       kill -TERM "$parent"
       return
     fi
-    if [[ $body == "$hello" && $answer =~ \"action\":\ ?\"continue\" ]]; then
-      body=$heartbeat
-      continue
-    fi
+    if [[ $body == "$hello" && $answer =~ \"action\":\ ?\"continue\" ]]; then body=$heartbeat; continue; fi
+    [[ $status != 200 ]] || repeated=no
     sleep "$HEARTBEAT_S" &
     wait "$!"
   done
@@ -183,12 +186,8 @@ refuse_unsafe_archive() {
   # grep reads variables, not a pipe from tar: grep ends at its first match, which would fail tar and the pipe.
   members=$(tar -tvzf "$1") || fail "Failed to list $1: see tar's message above"
   names=$(tar -tzf "$1") || fail "Failed to list $1: see tar's message above"
-  if grep -qv '^[-d]' <<< "$members"; then
-    fail "Failed to unpack $1: it holds something that is no file or folder"
-  fi
-  if grep -qE '^/|(^|/)\.\.(/|$)' <<< "$names"; then
-    fail "Failed to unpack $1: it holds a path that leads out of it"
-  fi
+  ! grep -qv '^[-d]' <<< "$members" || fail "Failed to unpack $1: it holds something that is no file or folder"
+  ! grep -qE '^/|(^|/)\.\.(/|$)' <<< "$names" || fail "Failed to unpack $1: it holds a path that leads out of it"
 }
 
 # platform: prints tpu or cpu. Fails on a VM without a TPU device, because extraction on its CPU would be slow and unnoticed.

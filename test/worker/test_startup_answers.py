@@ -48,3 +48,31 @@ def test_the_console_shows_once_that_there_is_no_identity_token(cloud):
     cloud.identity_token = None
     told = "The answer of worker-api is: none, because the metadata server gives no identity token"
     assert beat(cloud, setup_s=1) == [told]
+
+
+REFUSAL = {"action": "exit", "error": "the secret is not that of host 0"}
+
+
+def test_a_secret_that_a_restored_database_forgot_is_bound_again_during_the_setup(cloud):
+    """The database is restored twice: before the second and before the fourth heartbeat."""
+    cloud.refusal = REFUSAL
+    forgotten = [False, True, False, True, False]
+    cloud.status = lambda body: 403 if body["action"] == "heartbeat" and forgotten and forgotten.pop(0) else 200
+    cloud.on_heartbeat = lambda body: {"action": "continue"} if forgotten else leave(body)
+    lines = beat(cloud)
+    assert (len(cloud.hellos), len(cloud.asked)) == (3, 5)
+    assert "not wanted any more" in lines[-1] and "gone" in lines[-1]
+
+
+def test_a_setup_ends_when_a_repeated_hello_does_not_help(cloud):
+    cloud.refusal = REFUSAL
+    cloud.status = lambda body: 200 if body["action"] == "hello" else 403
+    assert "the secret is not that of host 0" in beat(cloud)[-1]
+    assert (len(cloud.hellos), len(cloud.asked)) == (2, 2)
+
+
+def test_a_setup_ends_when_the_repeated_hello_is_refused(cloud):
+    cloud.refusal = REFUSAL
+    cloud.status = lambda body: 403 if cloud.hellos else 200
+    assert "the secret is not that of host 0" in beat(cloud)[-1]
+    assert (len(cloud.hellos), len(cloud.asked)) == (2, 1)
