@@ -70,13 +70,14 @@ read_metadata() {
 # make_secret: makes the secret of this host, which every request to worker-api carries. A reboot keeps the secret: worker-api
 # accepts one for each life of a VM. The agent reads the file.
 make_secret() {
-  local file="$GLEANER_HOME/host-secret" secret
-  if ! grep -qE '^[0-9a-f]{64}$' "$file" 2>/dev/null; then
-    secret=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \n') || fail 'Failed to make the secret of this host'
-    (umask 077 && rm -f "$file.$$" && printf '%s\n' "$secret" > "$file.$$" && mv -f "$file.$$" "$file") ||
+  local file="$GLEANER_HOME/host-secret"
+  SECRET=''
+  [[ ! -O $file ]] || { chmod 600 "$file" && SECRET=$(cat "$file"); } || fail "Failed to read $file"
+  if [[ ! $SECRET =~ ^[0-9a-f]{64}$ ]]; then
+    SECRET=$(od -An -N 32 -tx1 /dev/urandom | tr -d ' \n') || fail 'Failed to make the secret of this host'
+    (umask 077 && rm -f "$file.$$" && printf '%s\n' "$SECRET" > "$file.$$" && mv -f "$file.$$" "$file") ||
       fail "Failed to write $file"
   fi
-  SECRET=$(cat "$file") || fail "Failed to read $file"
 }
 
 # ask BODY: prints the answer of worker-api to a request of this host, and in the last line the status, or why there is none.

@@ -86,13 +86,6 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
     assert [word for word in words if word in arguments] == []
 
 
-def test_a_damaged_secret_is_made_again(cloud, storage, home):
-    a_bundle(storage, cloud)
-    (home / "host-secret").write_text("5e5e\n")
-    assert start(cloud, storage, home).returncode == 0
-    assert re.fullmatch(r"[0-9a-f]{64}\n", (home / "host-secret").read_text())
-
-
 def test_a_host_whose_hello_is_refused_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.refusal = {"action": "exit", "error": "another secret is bound to host 0"}
