@@ -6,11 +6,12 @@ import {
   type Response,
 } from '@google-cloud/functions-framework';
 import {composeDeps} from '../shared/compose.ts';
-import {loadConfig} from '../shared/contracts/config.ts';
+import {loadConfig, servedFunction} from '../shared/contracts/config.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
 import {pushId} from '../shared/contracts/push.ts';
 import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {duringCall} from '../shared/control-plane/state/log.ts';
+import {requireVerifier} from '../shared/google/callers.ts';
 import {onControl} from './on-control.ts';
 import {onObject} from './on-object.ts';
 import {onTask} from './on-task.ts';
@@ -61,6 +62,9 @@ function onRequest(
     });
   });
 }
+
+// A revision that cannot check its callers fails to start, and the revision before it goes on.
+if (servedFunction() === 'worker-api') requireVerifier(loadConfig());
 
 onEvent('on-object', onObject);
 onEvent('on-control', onControl);

@@ -16,6 +16,11 @@ export function requireWorkerApi({worker_api}: Pick<Config, 'worker_api'>, neede
   );
 }
 
+/** Entry point that this process serves: Cloud Run functions name it. A local cloud serves all of them in one process. */
+export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.env): string | undefined {
+  return FUNCTION_TARGET;
+}
+
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
   const parsed = environment.safeParse(env);

@@ -43,7 +43,7 @@ export function identityOf(v: Environment) {
     certs: v.GLEANER_OIDC_CERTS,
     metadata_host: v.GCE_METADATA_HOST,
     /** Cloud Run has checked the signature of each token and has removed it. */
-    is_on_cloud_run: v.K_SERVICE !== undefined,
+    is_on_cloud_run: Boolean(v.K_SERVICE),
   };
 }
 

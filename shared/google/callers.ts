@@ -2,6 +2,7 @@
 import {type Config, requireWorkerApi} from '../contracts/config.ts';
 import {CallerRefused} from '../contracts/errors.ts';
 import {required} from '../contracts/identity-settings.ts';
+import {printable} from '../contracts/printable.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 const ISSUER = 'https://accounts.google.com';
@@ -11,6 +12,13 @@ const REMOVED = 'SIGNATURE_REMOVED_BY_GOOGLE';
 
 type Claims = {[claim: string]: unknown};
 type Options = Pick<Config, 'worker_api' | 'identity'> & {now?: () => number};
+
+/** Settings that prove a caller. Throws `ConfigError`, which names each missing variable. */
+export function requireVerifier({worker_api, identity}: Pick<Config, 'worker_api' | 'identity'>) {
+  const names = ['worker_account', 'control_account', 'ticket_key'] as const;
+  const {worker_account, control_account} = required(identity, 'worker-api', names);
+  return {worker_account, control_account, audience: requireWorkerApi({worker_api}, 'worker-api')};
+}
 
 /**
  * On Cloud Run, IAM has checked the signature and let in only accounts with the role of an invoker. A token with a signature is checked
@@ -36,9 +44,7 @@ export function openCallers({worker_api, identity, now = Date.now}: Options) {
   }
 
   return async (authorization: string | undefined): Promise<'worker' | 'control'> => {
-    const names = ['worker_account', 'control_account', 'ticket_key'] as const;
-    const {worker_account, control_account} = required(identity, 'worker-api', names);
-    const audience = requireWorkerApi({worker_api}, 'worker-api');
+    const {worker_account, control_account, audience} = requireVerifier({worker_api, identity});
     const token = /^Bearer ([\w-]+\.[\w-]+\.[\w-]+)$/i.exec(authorization ?? '')?.[1];
     if (!token) throw new CallerRefused(401, 'the request has no identity token');
     const [header = '', payload = '', signature] = token.split('.');
@@ -49,7 +55,10 @@ export function openCallers({worker_api, identity, now = Date.now}: Options) {
     if (!identity.is_on_cloud_run || signature !== REMOVED) await requireSignature(token, audience);
     if (claims.email === worker_account) return 'worker';
     if (claims.email === control_account) return 'control';
-    throw new CallerRefused(403, 'the account of the identity token has no business with worker-api');
+    throw new CallerRefused(
+      403,
+      `the identity token is of ${quoted(claims.email)}, and worker-api answers ${worker_account} (GLEANER_WORKER_SERVICE_ACCOUNT) and ${control_account} (GLEANER_CONTROL_SERVICE_ACCOUNT): correct the variable, or send a token of these accounts`,
+    );
   };
 }
 
@@ -62,9 +71,16 @@ function decode(part: string): Claims {
   }
 }
 
+/** A claim as text for a log. The claims of a refused token are foreign text. */
+function quoted(claim: unknown): string {
+  return printable(JSON.stringify(claim) ?? 'nothing').slice(0, 200);
+}
+
 function requireClaims({aud, iss, email_verified, exp, iat}: Claims, audience: string, now_s: number): void {
   const problems = [
-    ...(aud === audience ? [] : ['it is for another audience']),
+    ...(aud === audience
+      ? []
+      : [`it is for the audience ${quoted(aud)}, and GLEANER_WORKER_API of worker-api is ${audience}`]),
     ...(iss === ISSUER ? [] : ['Google has not issued it']),
     ...(email_verified === true ? [] : ['its e-mail address is not verified']),
     ...(typeof exp === 'number' && now_s <= exp + MOST_SKEW_S ? [] : ['it has expired']),

@@ -95,6 +95,44 @@ describe('the accounts of callers', () => {
       assert.equal(await account(`Bearer ${bare(claimsOf(CONTROL, AUDIENCE))}`), 'control');
     });
 
+    it('need a signature that is checked here while K_SERVICE is empty', async () => {
+      const account = accountOf({K_SERVICE: '', GLEANER_OIDC_CERTS: certs});
+      await assert.rejects(account(`Bearer ${bare(claimsOf(WORKER, AUDIENCE))}`), refusedWith(401));
+    });
+
+    const refusals = [
+      {
+        name: 'another account with both expected accounts and their variables',
+        claims: {email: 'x@y.iam.gserviceaccount.com'},
+        says: [
+          'x@y.iam',
+          WORKER,
+          CONTROL,
+          'GLEANER_WORKER_SERVICE_ACCOUNT',
+          'GLEANER_CONTROL_SERVICE_ACCOUNT',
+        ],
+      },
+      {
+        name: 'another audience with the expected audience and its variable',
+        claims: {aud: 'https://x/'},
+        says: ['https://x/', AUDIENCE, 'GLEANER_WORKER_API'],
+      },
+      {
+        name: 'a hostile audience in printable characters',
+        claims: {aud: `\u202e${'x'.repeat(5000)}`},
+        says: ['"\ufffdxxx'],
+      },
+    ];
+    for (const {name, claims, says} of refusals)
+      it(`are refused with a reason that names ${name}`, async () => {
+        const token = bare({...claimsOf(WORKER, AUDIENCE), ...claims});
+        await assert.rejects(accountOf(behindIam)(`Bearer ${token}`), (error: Error) => {
+          for (const text of says) assert.ok(error.message.includes(text), `${error.message}: ${text}`);
+          assert.ok(error.message.length < 700, error.message);
+          return true;
+        });
+      });
+
     for (const {name, status, token} of WRONG_CLAIMS)
       it(`are not proved by a token ${name}, although its signature was removed`, async () => {
         const given = token(claimsOf(WORKER, AUDIENCE), bare);

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import {execFile} from 'node:child_process';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {ENVIRONMENT} from '../../support/builders.ts';
+import {ROOT} from '../../support/process.ts';
+
+const INDEX = `${ROOT}functions/index.ts`;
+const FRAMEWORK = `${ROOT}node_modules/.bin/functions-framework`;
+const {PATH = ''} = process.env;
+/** The settings of worker-api on Google. */
+const GOOGLE = {...ENVIRONMENT, PATH, GLEANER_STORE: 'firestore:gleaner', FUNCTION_TARGET: 'worker-api'};
+const VERIFIER = [
+  'GLEANER_WORKER_SERVICE_ACCOUNT',
+  'GLEANER_CONTROL_SERVICE_ACCOUNT',
+  'GLEANER_TICKET_KEY',
+  'GLEANER_WORKER_API',
+] as const;
+
+type Ended = {code: unknown; output: string};
+
+function run(file: string, args: string[], env: Record<string, string>): Promise<Ended> {
+  return new Promise(resolve => {
+    execFile(file, args, {env, timeout: 30_000}, (error, stdout, stderr) =>
+      resolve({code: error ? error.code : 0, output: stdout + stderr}),
+    );
+  });
+}
+
+/** Loads the functions, as the framework does at its start. */
+const load = (env: Record<string, string>) => run(process.execPath, ['--import', INDEX, '-e', ''], env);
+
+describe('the start of a function on Google', () => {
+  let source: string;
+  before(() => {
+    source = mkdtempSync(join(tmpdir(), 'gleaner-start-'));
+    writeFileSync(join(source, 'package.json'), '{"type": "module", "main": "index.js"}');
+    writeFileSync(join(source, 'index.js'), `import ${JSON.stringify(INDEX)};\n`);
+  });
+  after(() => rmSync(source, {recursive: true, force: true}));
+
+  it('succeeds for worker-api with the settings that prove its callers', async () => {
+    assert.deepEqual(await load(GOOGLE), {code: 0, output: ''});
+  }).timeout(40_000);
+
+  for (const name of VERIFIER) {
+    const {[name]: _, ...bare} = GOOGLE;
+    it(`fails for worker-api without ${name}, and names the variable`, async () => {
+      const {code, output} = await load(bare);
+      assert.equal(code, 1, output);
+      assert.match(output, /ConfigError/);
+      assert.ok(output.includes(name), output);
+    }).timeout(40_000);
+
+    it(`succeeds for on-object without ${name}`, async () => {
+      assert.deepEqual(await load({...bare, FUNCTION_TARGET: 'on-object'}), {code: 0, output: ''});
+    }).timeout(40_000);
+  }
+
+  it('ends the process of the framework where worker-api cannot prove its callers', async () => {
+    const {GLEANER_WORKER_SERVICE_ACCOUNT: _, ...bare} = GOOGLE;
+    const {code, output} = await run(process.execPath, [FRAMEWORK, `--source=${source}`], bare);
+    assert.equal(code, 1, output);
+    assert.match(
+      output,
+      /Failed to start worker-api\. Set these variables:\n *GLEANER_WORKER_SERVICE_ACCOUNT/,
+    );
+  }).timeout(40_000);
+});
