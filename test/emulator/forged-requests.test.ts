@@ -133,6 +133,8 @@ describe('worker-api at its local address, with a valid token', () => {
       const ticket = world.ticketFor({...VICTIM, ...life});
       assert.equal((await world.ask({...hello, ticket}, {secret})).status, 403, JSON.stringify(life));
     }
+    const foreign = world.ticketFor(VICTIM, 'other');
+    assert.equal((await world.ask({...hello, ticket: foreign}, {secret})).status, 403, 'of a deployment');
     assert.equal((await world.ask({...hello, ticket: world.ticketFor(VICTIM)}, {secret})).status, 200);
   });
 });

@@ -17,17 +17,29 @@ describe('worker-api at its local address, with the secret of a worker', () => {
       const before = world.documents();
       const claims = claimsOf(accountsOf(world.cloud.project, 'gleaner').worker, world.url);
       const authorization = `Bearer ${token(claims, given => world.identities.sign(given))}`;
-      assert.equal((await world.ask(beat, {secret, authorization})).status, status);
+      const inFront = await world.ask(beat, {secret, authorization});
+      assert.equal(inFront.status, status);
+      assert.match(
+        inFront.text,
+        status === 401 ? /without the token of the local cloud/ : /is no invoker of/,
+      );
       // With its key the owner of the cloud passes IAM.
       const headers = {'x-goog-api-key': world.cloud.token};
-      assert.equal((await world.ask(beat, {secret, authorization, headers})).status, status);
+      const within = await world.ask(beat, {secret, authorization, headers});
+      assert.equal(within.status, status);
+      assert.match(within.text, /identity token/);
       assert.deepEqual(world.documents(), before);
     });
 
-  it('refuses a request without a token, and a token that hides behind another', async () => {
+  it('refuses a request without a token', async () => {
     assert.equal((await world.ask(beat, {secret, authorization: ''})).status, 401);
+  });
+
+  it('refuses a second token in X-Serverless-Authorization', async () => {
     const headers = {'x-serverless-authorization': 'Bearer x'};
-    assert.equal((await world.ask(beat, {secret, headers})).status, 401);
+    const {status, text} = await world.ask(beat, {secret, headers});
+    assert.equal(status, 401);
+    assert.match(text, /send the identity token in the header authorization/);
   });
 
   it('lets on-tick ping and do nothing else, and lets no worker ping', async () => {

@@ -68,9 +68,10 @@ export class TwoWorkers {
     assert.equal((await this.ask(hello, {secret: SECRETS.forger})).status, 200);
   }
 
-  ticketFor(worker: Worker): string {
+  /** The ticket of a worker; of another deployment with the same key if `deployment` is given. */
+  ticketFor(worker: Worker, deployment?: string): string {
     const {identity} = loadConfig({...ENVIRONMENT, GLEANER_TICKET_KEY: this.identities.ticket_key});
-    return ticketOf(identity, 'the test', worker);
+    return ticketOf({...identity, ...(deployment && {deployment})}, 'the test', worker);
   }
 
   async write(work: Parameters<ReturnType<typeof openSqliteStore>['transaction']>[0]): Promise<void> {

@@ -1,4 +1,4 @@
-/** Requests of agents: who speaks, the checks of that, and the answers. */
+/** Requests of agents: the checks of their senders, and the answers. */
 import {hash} from 'node:crypto';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
@@ -49,7 +49,7 @@ export function impostor({log}: Pick<Deps, 'log'>, action: string, sender: Sende
   return refused(`the secret is not that of ${who}`);
 }
 
-/** Ends the agent: a repeated request is refused again. */
+/** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */
 export function refused(reason: string): WorkerAnswer {
   return {status: 403, body: {action: 'exit', reason, error: reason}};
 }
