@@ -83,8 +83,9 @@ make_secret() {
 # ask BODY: prints the answer of worker-api to a request of this host, and in the last line the status, or why there is none.
 # Other users see the arguments of a command, so curl reads all of the request from standard input.
 ask() {
-  local token
-  token=$(metadata "instance/service-accounts/default/identity?audience=$API&format=full" 2>/dev/null) ||
+  local audience token
+  audience=$(printf '%s' "$API" | od -An -v -tx1 | tr -d ' \n' | sed 's/../%&/g') # percent-encoded
+  token=$(metadata "instance/service-accounts/default/identity?audience=$audience&format=full" 2>/dev/null) ||
     { printf '\nnone, because the metadata server gives no identity token'; return; }
   curl -sS --max-time 10 --config - 2>/dev/null <<CONFIG || printf '\nnone (curl: %s)' "$?"
 url = "$API"
@@ -112,10 +113,7 @@ beat() {
     [[ $status == "$before" ]] || say "The answer of worker-api is: $status"
     before=$status
     if [[ $status =~ ^(200|403)$ && $answer =~ \"action\":\ ?\"exit\" ]]; then
-      if [[ $status == 403 && $body == "$heartbeat" && $repeated == no ]]; then
-        body=$hello repeated=yes
-        continue
-      fi
+      if [[ $status == 403 && $body == "$heartbeat" && $repeated == no ]]; then body=$hello repeated=yes; continue; fi
       say "Stopping: worker-api says that this VM is not wanted any more: ${answer:0:500}"
       kill -TERM "$parent"
       return

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 SECRET = "5e" * 32  # of the host
 
@@ -29,6 +30,7 @@ class FakeCloud:
         self.identity_token: str | None = "an.identity.token"
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
+        self.audiences: set[str] = set()  # of identity tokens
         self.secrets: set[str | None] = set()  # of all requests
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
         self.on_heartbeat = lambda body: {
@@ -85,7 +87,9 @@ class FakeCloud:
 
             def do_GET(self):
                 assert self.headers["Metadata-Flavor"] == "Google"
-                value = cloud._metadata(self.path.removeprefix("/computeMetadata/v1/").partition("?")[0])
+                path, _, query = self.path.removeprefix("/computeMetadata/v1/").partition("?")
+                cloud.audiences.update(parse_qs(query).get("audience", []))
+                value = cloud._metadata(path)
                 if isinstance(value, bytes):
                     return self.wfile.write(value)
                 self.send(404 if value is None else 200, (value or "not found").encode())

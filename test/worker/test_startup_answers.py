@@ -3,6 +3,8 @@
 import pytest
 
 from fake_cloud import SECRET
+from gleaner_worker import metadata
+from gleaner_worker.api import WorkerApi
 from startup_script import SCRIPT, bash
 
 pytestmark = pytest.mark.slow
@@ -48,6 +50,17 @@ def test_the_console_shows_once_that_there_is_no_identity_token(cloud):
     cloud.identity_token = None
     told = "The answer of worker-api is: none, because the metadata server gives no identity token"
     assert beat(cloud, setup_s=1) == [told]
+
+
+def test_the_audience_of_a_token_is_the_exact_address_of_worker_api(cloud, monkeypatch):
+    cloud.attributes["gleaner-api"] += "+a/b%20c%26d"
+    cloud.on_heartbeat = leave
+    beat(cloud)
+    assert cloud.audiences == {cloud.attributes["gleaner-api"]}
+    cloud.audiences.clear()
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    WorkerApi(metadata.load_identity(), SECRET).hello()
+    assert cloud.audiences == {cloud.attributes["gleaner-api"]}
 
 
 REFUSAL = {"action": "exit", "error": "the secret is not that of host 0"}
