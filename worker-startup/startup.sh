@@ -18,8 +18,8 @@ set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks this option; commands that must succeed end with `|| fail`
 
 readonly HEARTBEAT_S=5
-# worker-api gets tokens: https, or http to this machine alone.
-readonly API_FORM='^(https://[^]@[:space:]"\\[]+|http://(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?(/[^[:space:]"\\]*)?)$'
+# worker-api gets tokens: https, or http to this machine alone. The agent and the configuration of the functions accept the same.
+readonly API_FORM='^(https://[A-Za-z0-9._-]+|http://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(/[A-Za-z0-9._~%/+-]*)?$'
 
 say() {
   printf '%s startup: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*" >&2

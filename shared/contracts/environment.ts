@@ -3,17 +3,17 @@ import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
 import {identityEnvironment} from './identity-settings.ts';
-import {isLoopback} from './loopback.ts';
 import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
-/** True for an address that is safe for a token: encrypted, or on this machine. */
+/** As startup.sh and the agent accept it. */
+const ADDRESS =
+  /^(https:\/\/[A-Za-z0-9._-]+|http:\/\/(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(\/[A-Za-z0-9._~%/+-]*)?$/;
+
+/** True for an address that is safe for a token: encrypted, or on this machine. A number in it is in its range. */
 function isSafeAddress(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const {protocol, hostname, username, password, search, hash} = new URL(text);
-  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
-  return isSafe && `${username}${password}${search}${hash}` === '';
+  return ADDRESS.test(text) && URL.canParse(text);
 }
 
 /** Model of a run that names none, in a deployment that names none. */

@@ -135,7 +135,7 @@ def test_an_address_of_worker_api_that_would_show_the_token_is_refused(cloud, mo
 
 @pytest.fixture
 def elsewhere():
-    """A server that nobody trusts; `elsewhere.requests` holds the headers that it received."""
+    """A server of a stranger; `elsewhere.requests` holds the headers that it received."""
     requests: list[dict] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {composeDeps} from '../../../shared/compose.ts';
 import {ConfigError, loadConfig, requireWorkerApi} from '../../../shared/contracts/config.ts';
 import {ENVIRONMENT} from '../../support/builders.ts';
@@ -64,6 +65,11 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
 ];
+
+/** The startup script and the agent read the same cases (test/worker/test_addresses.py). */
+const addresses: {address: string; is_safe: boolean}[] = JSON.parse(
+  readFileSync(new URL('../../fixtures/addresses.json', import.meta.url), 'utf8'),
+);
 
 describe('configuration', () => {
   for (const {name, set} of bad)
@@ -145,13 +151,12 @@ describe('configuration', () => {
     assert.ok(lease_s >= 3 * heartbeat_s && limits.silent_s > lease_s && limits.setup_s > limits.boot_s);
   });
 
-  for (const worker_api of [
-    'https://worker-api-123.us-central1.run.app',
-    'http://127.0.0.1:8080/functions/worker-api',
-    'http://[::1]:8080/',
-  ])
-    it(`accepts ${worker_api} as the address of worker-api`, () =>
-      assert.equal(loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: worker_api}).worker_api, worker_api));
+  for (const {address, is_safe} of addresses)
+    it(`${is_safe ? 'accepts' : 'refuses'} ${JSON.stringify(address)} as the address of worker-api`, () => {
+      const load = () => loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: address}).worker_api;
+      if (is_safe) assert.equal(load(), address);
+      else assert.throws(load, /GLEANER_WORKER_API/);
+    });
 
   it('demands the address of worker-api only from the function that needs it', () => {
     const config = loadConfig({...ENVIRONMENT, GLEANER_WORKER_API: undefined});
