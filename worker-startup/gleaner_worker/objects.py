@@ -221,11 +221,20 @@ class Bucket:
 
 
 def make_client(project: str | None, credentials=None) -> storage.Client:
-    """A storage client with `credentials`, or with those of this machine; an emulator needs none."""
+    """A storage client with `credentials`, or with those of this machine; an emulator needs none.
+
+    Raises Failure on a machine without credentials.
+    """
     # Otherwise the client reads the bucket's metadata for traces, and workers lack the permission for that.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     if credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST"):
-        return storage.Client(project=project)
+        try:
+            return storage.Client(project=project)
+        except google.auth.exceptions.DefaultCredentialsError as error:
+            raise Failure(
+                "infrastructure",
+                f"Failed to open Cloud Storage: {_brief(error)}; sign in with `gcloud auth application-default login`",
+            ) from error
     return storage.Client(project=project or "local", credentials=credentials)
 
 
