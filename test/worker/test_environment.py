@@ -1,8 +1,11 @@
 """The environment that startup.sh makes from a lock file, and the packages of the machine."""
 
+import hashlib
+import io
 import os
 import signal
 import subprocess
+import tarfile
 import time
 
 import pytest
@@ -59,6 +62,31 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     result = make(home, a_lock(tmp_path))
     assert result.returncode == 0, result.stderr
     assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+
+
+def a_source_package(folder, marker):
+    """A source package whose build writes `marker` and fails. Returns the line of a lock file that pins it."""
+    build = f"open({str(marker)!r}, 'w').close()\nraise SystemExit('built')\n"
+    system = '[build-system]\nrequires = []\nbuild-backend = "build"\nbackend-path = ["."]\n'
+    archive = folder / "uv-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, text in {"build.py": build, "pyproject.toml": system, "PKG-INFO": "Name: uv\nVersion: 1.0\n"}.items():
+            member = tarfile.TarInfo(f"uv-1.0/{name}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return f"uv==1.0 --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}\n"
+
+
+def test_the_installation_of_uv_builds_no_source_package(tmp_path):
+    marker = tmp_path / "marker"
+    lock = a_lock(tmp_path, a_source_package(tmp_path, marker))
+    settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    install = f'source {SCRIPT}; ensure_uv "$(find_python)" "$1"'
+    result = bash(install, str(lock), UV_CACHE_DIR=str(tmp_path / "cache"), **settings)
+    assert result.returncode != 0
+    assert "No matching distribution found for uv==1.0" in result.stderr
+    assert "Failed to install uv with pip: see the message above" in result.stderr
+    assert not marker.exists()
 
 
 def apt(tmp_path, script, **env):
