@@ -1,7 +1,6 @@
 /** Settings that prove the callers of worker-api. A function asks for a setting where it uses it: see `required`. */
 import {z} from 'zod';
 import {ConfigError} from './errors.ts';
-import {isLoopback} from './loopback.ts';
 
 const account = z
   .string()
@@ -9,6 +8,11 @@ const account = z
   .optional();
 
 const isOnThisMachine = (text: string) => URL.canParse(text) && isLoopback(new URL(text).hostname);
+
+/** True for the host of an address that no other machine can answer. */
+function isLoopback(hostname: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+}
 
 export const identityEnvironment = {
   /** Account of the workers' VMs, which may say hello, lease, send heartbeats and release. */
