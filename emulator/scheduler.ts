@@ -1,11 +1,11 @@
-import {DEFAULT_DEPLOYMENT, nameIn} from '../shared/domain/deployment.ts';
+import {DEFAULT_DEPLOYMENT, nameIn, tickJobOf} from '../shared/domain/deployment.ts';
 import type {CloudDatabase} from './database.ts';
 import {ApiError} from './errors.ts';
 import type {Handler, Request, Route} from './http.ts';
 import type {JsonObject} from './json.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
 
-export const tickJob = `${DEFAULT_DEPLOYMENT}-tick`;
+export const tickJob = tickJobOf(DEFAULT_DEPLOYMENT);
 export const tickLocation = 'us-central1';
 
 /** Data of each message. A push without data would reach the function in another shape. */
@@ -35,7 +35,7 @@ export class Scheduler {
     this.#options = options;
     const jobs = `projects/${options.project}/locations/${tickLocation}/jobs`;
     this.#jobs = options.deployments.map(deployment => ({
-      name: `${jobs}/${deployment}-tick`,
+      name: `${jobs}/${tickJobOf(deployment)}`,
       topic: nameIn(deployment, 'tick'),
       setting: nameIn(deployment, 'scheduler'),
       last_at: undefined,

@@ -12,7 +12,6 @@ const NAMES: Record<Kind, string> = {firestore: 'Firestore', pubsub: 'Pub/Sub'};
 export type EmulatorProcess = {
   /** HOST:PORT. */
   host: string;
-  pid: number;
   /** Resolves with a sentence when the process ends, also after `stop`. */
   ended: Promise<string>;
   stop: () => Promise<void>;
@@ -58,7 +57,7 @@ export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorPr
     );
   }
   return {
-    ...{host, pid: machine.pid ?? 0, ended},
+    ...{host, ended},
     stop: () => machine.kill(),
   };
 }

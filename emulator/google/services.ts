@@ -6,7 +6,6 @@ import {GooglePubsub} from './pubsub.ts';
 export type GoogleServices = {
   endpoints: {firestore_endpoint: string; pubsub_endpoint: string};
   pubsub: GooglePubsub;
-  pids: number[];
   /** Resolves with a sentence when an emulator has ended. */
   ended: Promise<string>;
   close: () => Promise<void>;
@@ -38,7 +37,6 @@ export async function startGoogle(options: {
     return {
       endpoints: {firestore_endpoint: firestore.host, pubsub_endpoint: google.host},
       ...{pubsub, close},
-      pids: started.map(({pid}) => pid),
       ended: Promise.race(started.map(({ended}) => ended)),
     };
   } catch (error) {
