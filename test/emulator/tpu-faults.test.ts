@@ -37,13 +37,13 @@ describe('Cloud TPU under a fault', () => {
 
   it('preempt-with-notice sends metadata and SIGTERM before the preemption', async () => {
     const cloud = await scratch.cloud({preemption_notice_ms: 5000});
-    const script = `trap 'echo notified; curl -s -H Metadata-Flavor:Google $URL/instance/preempted' TERM
+    const script = `trap 'echo notified; until curl -s -H Metadata-Flavor:Google $URL/instance/preempted; do :; done' TERM
 URL=http://$GCE_METADATA_HOST/computeMetadata/v1
 echo up; while true; do sleep 0.05; done`;
     const client = await clients.openWithNode(cloud, script);
     await cloud.fault('preempt-with-notice', NODE_ID);
     assert.equal(await stateOf(client), 'READY');
-    await until('the VM gets the notice', () => /notified\nTRUE/.test(consoleOf(cloud)));
+    await until('the VM gets the notice', () => /notified[^]*TRUE/.test(consoleOf(cloud)));
     assert.equal(await isRunning(cloud), true);
     await until('the node is PREEMPTED', async () => (await stateOf(client)) === 'PREEMPTED');
     await until('the VM is off', async () => !(await isRunning(cloud)));
