@@ -18,7 +18,7 @@ export type Provider = {
   data_sources?: Kinds;
 };
 
-/** Providers by address, such as `registry.terraform.io/hashicorp/google`. */
+/** Providers by short address, such as `hashicorp/google`. */
 export type Schemas = Record<string, Provider>;
 
 const FLAGS: Flag[] = ['required', 'optional', 'computed', 'sensitive', 'write_only'];
@@ -53,7 +53,7 @@ export function trimSchemas(described: {provider_schemas: Record<string, Describ
       resources: trimKinds(found.resource_schemas, used('resource')),
       data_sources: trimKinds(found.data_source_schemas, used('data')),
     };
-    return [address, provider];
+    return [address.split('/').slice(-2).join('/'), provider];
   });
   return Object.fromEntries(trimmed.toSorted());
 }
