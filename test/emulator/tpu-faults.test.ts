@@ -43,7 +43,7 @@ echo up; while true; do sleep 0.05; done`;
     const client = await clients.openWithNode(cloud, script);
     await cloud.fault('preempt-with-notice', NODE_ID);
     assert.equal(await stateOf(client), 'READY');
-    await until('the VM gets the notice', () => /notified[^]*TRUE/.test(consoleOf(cloud)));
+    await until('the VM gets the notice', () => /notified[\s\S]*TRUE/.test(consoleOf(cloud)));
     assert.equal(await isRunning(cloud), true);
     await until('the node is PREEMPTED', async () => (await stateOf(client)) === 'PREEMPTED');
     await until('the VM is off', async () => !(await isRunning(cloud)));
