@@ -10,7 +10,7 @@ import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
-import {openPing} from './google/ping.ts';
+import {sendPing} from './google/ping.ts';
 import {openTpus} from './google/tpus.ts';
 import type {Store} from './ports.ts';
 
@@ -26,7 +26,12 @@ export function composeDeps(config: Config): Deps {
       service_account: config.identity.worker_account,
       network: config.network,
     }),
-    ping: pingOf(config),
+    // Only on-tick pings, so only on-tick needs the address of worker-api.
+    ping: async () =>
+      sendPing({
+        worker_api: requireWorkerApi(config, 'on-tick'),
+        metadata_host: config.identity.metadata_host,
+      }),
     accountOf: openCallers(config),
     now: Date.now,
     log: jsonLog(line => process.stdout.write(line), Date.now, project),
@@ -35,17 +40,6 @@ export function composeDeps(config: Config): Deps {
     activeRuns: new ActiveRuns(),
     specHashes: new Map(),
     startupScript,
-  };
-}
-
-/** Only on-tick pings, so only on-tick needs the address of worker-api. */
-function pingOf(config: Config): Deps['ping'] {
-  const {metadata_host} = config.identity;
-  const open = () => openPing({worker_api: requireWorkerApi(config, 'on-tick'), metadata_host});
-  let ping: Deps['ping'] | undefined;
-  return async () => {
-    ping ??= open();
-    await ping();
   };
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer, type IncomingMessage, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {openPing} from '../../shared/google/ping.ts';
+import {sendPing} from '../../shared/google/ping.ts';
 
 describe('the ping of worker-api', () => {
   let server: Server;
@@ -34,7 +34,7 @@ describe('the ping of worker-api', () => {
   after(() => server.close());
 
   it('calls worker-api with an identity token for its address from the metadata server', async () => {
-    await openPing({worker_api: url, metadata_host: `${host}/metadata`})();
+    await sendPing({worker_api: url, metadata_host: `${host}/metadata`});
     const [token, ping] = asked;
     const query = `audience=${encodeURIComponent(url)}&format=full`;
     const identity = '/metadata/computeMetadata/v1/instance/service-accounts/default/identity';
@@ -48,23 +48,23 @@ describe('the ping of worker-api', () => {
 
   it('fails with the status and the text of the answer', async () => {
     status = 403;
-    const ping = openPing({worker_api: url, metadata_host: `${host}/metadata`});
+    const ping = () => sendPing({worker_api: url, metadata_host: `${host}/metadata`});
     await assert.rejects(ping(), /answered 403: no right to call this/);
   });
 
   it('fails with the address when there is no answer', async () => {
-    const ping = openPing({worker_api: 'http://127.0.0.1:1/', metadata_host: `${host}/metadata`});
+    const ping = () => sendPing({worker_api: 'http://127.0.0.1:1/', metadata_host: `${host}/metadata`});
     await assert.rejects(ping(), /Failed to call http:\/\/127.0.0.1:1\//);
   });
 
   it('names the metadata server when it gives no token', async () => {
     status = 404;
     await assert.rejects(
-      openPing({worker_api: url, metadata_host: host})(),
+      sendPing({worker_api: url, metadata_host: host}),
       /Failed to get an identity token: the metadata server answered 404/,
     );
     await assert.rejects(
-      openPing({worker_api: url, metadata_host: '127.0.0.1:1'})(),
+      sendPing({worker_api: url, metadata_host: '127.0.0.1:1'}),
       /Failed to get an identity token from the metadata server/,
     );
   });
