@@ -3,8 +3,9 @@ import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {type Where as CloudPlace, startLocalCloud} from '../emulator/cloud.ts';
 import {emulatorFolder} from '../emulator/google/process.ts';
-import {isSame, proofOf, readToken} from '../emulator/guard.ts';
+import {proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
+import {isSameText} from '../shared/contracts/constant-time.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
 import {SIGN_IN} from '../shared/google/error-advice.ts';
 import {withAdvice} from '../shared/google/errors.ts';
@@ -136,7 +137,7 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
     return undefined;
   }
   const token = readToken(info.dir);
-  if (token !== undefined && !isSame(info.proof ?? '', proofOf(token, nonce, new URL(url).port)))
+  if (token !== undefined && !isSameText(info.proof ?? '', proofOf(token, nonce, new URL(url).port)))
     throw new CliError(
       `The server at ${url} does not know the token in ${info.dir}, so it is not the local cloud of that folder: end that server, or name another --port`,
     );

@@ -3,8 +3,9 @@ import type {AddressInfo} from 'node:net';
 import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
+import {isSameText} from '../shared/contracts/constant-time.ts';
 import {ApiError} from './errors.ts';
-import {HOST_HEADER, isSame, pushTokenOf, unauthenticated} from './guard.ts';
+import {HOST_HEADER, pushTokenOf, unauthenticated} from './guard.ts';
 import {refusePages} from './web-pages.ts';
 
 /**
@@ -45,8 +46,8 @@ function answerOnly(server: Server, token: string): void {
       refusePages(request.headers);
       const [path, search] = (request.url ?? '/').split(/\?(.*)/s);
       const given = new URLSearchParams(search).get('token') ?? '';
-      const isPush = request.method === 'POST' && isSame(given, push_token);
-      if (!isPush && !isSame(String(request.headers[HOST_HEADER]), token)) throw unauthenticated();
+      const isPush = request.method === 'POST' && isSameText(given, push_token);
+      if (!isPush && !isSameText(String(request.headers[HOST_HEADER]), token)) throw unauthenticated();
       if (isPush) request.url = path;
     } catch (error) {
       response.writeHead(error instanceof ApiError ? error.status : 500).end();

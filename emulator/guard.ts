@@ -1,7 +1,8 @@
 /** Token of a local cloud: only programs of the user who started the cloud can write to it. */
-import {createHmac, randomBytes, timingSafeEqual} from 'node:crypto';
+import {createHmac, randomBytes} from 'node:crypto';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
+import {isSameText} from '../shared/contracts/constant-time.ts';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
 import type {Identities} from './identity.ts';
@@ -59,7 +60,7 @@ export function guarded(guard: Guard, handle: Handle): Handle {
   const {token} = guard;
   return async request => {
     const {token: given, path} = splitTokenPath(request.path);
-    const isTrusted = given === undefined ? hasToken(request.headers, token) : isSame(given, token);
+    const isTrusted = given === undefined ? hasToken(request.headers, token) : isSameText(given, token);
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
     const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
     // The random id of a resumable upload permits its continuation, as at Google.
@@ -91,12 +92,7 @@ export function unauthenticated(): ApiError {
 
 export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
   const key = headers['x-goog-api-key'];
-  return isSame(bearer(headers), token) || isSame(typeof key === 'string' ? key : '', token);
-}
-
-export function isSame(given: string, token: string): boolean {
-  const [one, other] = [Buffer.from(given), Buffer.from(token)];
-  return one.length === other.length && timingSafeEqual(one, other);
+  return isSameText(bearer(headers), token) || isSameText(typeof key === 'string' ? key : '', token);
 }
 
 function bearer({authorization = ''}: IncomingHttpHeaders): string {

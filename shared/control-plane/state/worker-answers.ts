@@ -1,8 +1,8 @@
 /** Requests of agents: the checks of their senders, and the answers. */
 import {hash} from 'node:crypto';
+import {isSameText} from '../../contracts/constant-time.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
-import {isSameText} from './constant-time.ts';
 import type {Deps} from './deps.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};

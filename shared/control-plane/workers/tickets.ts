@@ -1,8 +1,8 @@
 /** Tickets: a host proves with the ticket of its node that it is a host of this incarnation. */
 import {createHmac} from 'node:crypto';
+import {isSameText} from '../../contracts/constant-time.ts';
 import {type IdentitySettings, required} from '../../contracts/identity-settings.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {isSameText} from '../state/constant-time.ts';
 
 type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
 
