@@ -1,5 +1,7 @@
 import {poolOf} from '../domain/deployment.ts';
 import {NO_BOOTS} from '../domain/fleet/breakers.ts';
+import type {Pool} from '../domain/fleet/pool.ts';
+import {NO_ENVIRONMENT} from '../domain/fleet/source.ts';
 import {ceilingsOf, environment} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
@@ -66,8 +68,15 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
       poll_s: v.GLEANER_POLL_S,
+      source: null,
+      environment: NO_ENVIRONMENT,
+      source_version: 0,
       boots: NO_BOOTS,
-    },
+    } as Pool,
+    /** Collection of the documents of jobs. */
+    jobs_collection: v.GLEANER_JOBS_COLLECTION,
+    /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */
+    has_internet: v.GLEANER_INTERNET === 'true',
     local_token: v.GLEANER_LOCAL_TOKEN,
     ceilings: ceilingsOf(v),
     heartbeat_s: v.GLEANER_HEARTBEAT_S,

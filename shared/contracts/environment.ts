@@ -32,6 +32,9 @@ const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-
 /** As startup.sh accepts it. */
 const bucket = z.string().regex(/^[a-z0-9][a-z0-9._-]{1,221}$/, 'the name of a bucket, without gs://');
 
+/** Collections of the control plane. */
+const STATE_COLLECTIONS = 'runs pools workers zones prices system tasks control events execs'.split(' ');
+
 const variables = z.object({
   ...identityEnvironment,
   GLEANER_PROJECT: z.string().min(1),
@@ -73,6 +76,17 @@ const variables = z.object({
   GLEANER_SUBNETWORK: z.string().regex(SUBNETWORK, 'the name of a subnetwork, or its path').optional(),
   /** Without external addresses the subnetwork needs Private Google Access, and Cloud NAT for Python packages and the hub. */
   GLEANER_EXTERNAL_IPS: z.enum(['true', 'false']).default('false'),
+  /** Whether workers reach the internet, through external addresses or Cloud NAT. */
+  GLEANER_INTERNET: z.enum(['true', 'false']).default('true'),
+  /** Collection of the documents of jobs. */
+  GLEANER_JOBS_COLLECTION: z
+    .string()
+    .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'the name of a collection, such as jobs')
+    .refine(
+      name => !STATE_COLLECTIONS.includes(name),
+      `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
+    )
+    .default('jobs'),
   /** Addresses of the two APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),

@@ -11,6 +11,7 @@ import {
 } from '../domain/bounds.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {Rejected} from './errors.ts';
+import {jobId, jobLease, ran, sourceReport} from './job-schemas.ts';
 import {reasonsOf} from './rejection-reasons.ts';
 
 export const runId = z
@@ -27,6 +28,13 @@ const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 /** Replaces lone surrogates: JSON and error messages may have them, and documents cannot. */
 function toWellFormed(text: string): string {
   return text.toWellFormed();
+}
+
+/** Longest result in a request, in UTF-16 units: never more than its bytes of UTF-8. */
+const MAX_RESULT_CHARS = 262_144;
+
+function printableText(most: number) {
+  return z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${most}}$`), `1 to ${most} visible characters`);
 }
 
 export const version = z.number().int().min(0);
@@ -103,6 +111,8 @@ export const workerRequest = z.discriminatedUnion('action', [
     action: z.literal('hello'),
     ...sender,
     ticket: z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'expected the ticket of the node, 43 characters'),
+    hostname: printableText(253).optional(),
+    address: printableText(45).optional(),
   }),
   z.object({
     action: z.literal('lease'),
@@ -116,8 +126,49 @@ export const workerRequest = z.discriminatedUnion('action', [
     action: z.literal('heartbeat'),
     ...sender,
     phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'uploading']),
-    lease: lease.nullable(),
+    lease: z.union([lease, jobLease]).nullable(),
     progress: progress.nullable(),
+    source_report: sourceReport.nullable().optional(),
+  }),
+  // The end of an attempt of a job.
+  z.object({
+    action: z.literal('finish'),
+    ...sender,
+    lease: jobLease,
+    outcome: z.enum(['completed', 'failed', 'preempted', 'drained']),
+    cause: z
+      .enum([
+        'exit',
+        'timeout',
+        'memory',
+        'output',
+        'result',
+        'source',
+        'setup',
+        'isolation',
+        'tpu',
+        'machine',
+      ])
+      .nullable(),
+    error: z.string().max(20_000).transform(toWellFormed).nullable(),
+    exit_code: z.number().int().min(-1000).max(1000).nullable(),
+    result: z.string().max(MAX_RESULT_CHARS).transform(toWellFormed).nullable(),
+    /** Name of the object with a longer result, in the folder of the attempt. */
+    result_object: z.string().max(1024).nullable(),
+    has_artifacts: z.boolean(),
+    ran: ran.nullable(),
+  }),
+  // The source and environment of the worker's pool.
+  z.object({action: z.literal('source'), ...sender}),
+  // A command that the heartbeat named, and its end on this host.
+  z.object({action: z.literal('exec'), ...sender, exec: jobId}),
+  z.object({
+    action: z.literal('exec-end'),
+    ...sender,
+    exec: jobId,
+    outcome: z.enum(['exited', 'timeout', 'refused']),
+    exit_code: z.number().int().min(-1000).max(1000).nullable(),
+    error: z.string().max(20_000).transform(toWellFormed).nullable(),
   }),
   z
     .object({

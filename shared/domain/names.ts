@@ -25,6 +25,10 @@ export type OutputObject = {kind: 'shard'; run: string; stream: string; shard: n
 
 export type Slot = {pool: string; zone: string; slot: number};
 
+/** Id of a job and of a command on hosts: it becomes part of object names. */
+export const JOB = /^[A-Za-z0-9_-]{1,100}$/;
+const JOB_WORK = 'job:';
+
 export function isRunId(text: string): boolean {
   return RUN.test(text);
 }
@@ -42,6 +46,16 @@ export function regionOf(zone: string): string {
 export function parseWork(work: string | null): {run: string; stream: string} | undefined {
   const [run, stream] = work?.split('/') ?? [];
   return run && stream ? {run, stream} : undefined;
+}
+
+/** The work of a worker that runs a job: `job:ID`. No run id has a colon. */
+export function jobWork(job: string): string {
+  return `${JOB_WORK}${job}`;
+}
+
+/** Parses the work of a worker that runs a job. */
+export function parseJobWork(work: string | null): string | undefined {
+  return work?.startsWith(JOB_WORK) ? work.slice(JOB_WORK.length) : undefined;
 }
 
 /** Name of a stream in its run, and its document id: `7` -> `007`. */
@@ -177,6 +191,21 @@ export function logObject(worker: string, incarnation: number): string {
   return `logs/${worker}/${incarnation}.log`;
 }
 
+/** Folder of one attempt of a job: its output, its artifacts and a long result. */
+export function jobFolder(job: string, epoch: number): string {
+  return `jobs/${job}/epoch_${epoch}/`;
+}
+
+/** Folder of the output of a command on one host. */
+export function execFolder(exec: string, worker: string, host: number): string {
+  return `execs/${exec}/${worker}/${host}/`;
+}
+
+/** A code bundle of people, by its sha256. */
+export function codeObject(sha256: string): string {
+  return `code/${sha256}.tar.gz`;
+}
+
 export const paths = {
   run: (run: string) => `runs/${run}`,
   streams: (run: string) => `runs/${run}/streams`,
@@ -198,4 +227,9 @@ export const paths = {
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,
   control: (message_id: string) => `control/${message_id}`,
   event: (id: string) => `events/${id}`,
+  /** The deployment chooses the collection of jobs: GLEANER_JOBS_COLLECTION. */
+  job: (collection: string, id: string) => `${collection}/${id}`,
+  exec: (id: string) => `execs/${id}`,
+  execHosts: (id: string) => `execs/${id}/hosts`,
+  execHost: (id: string, worker: string, host: number) => `execs/${id}/hosts/${worker}.${host}`,
 };

@@ -1,4 +1,4 @@
-import {CallerRefused} from '../../contracts/errors.ts';
+import {CallerRefused, Rejected} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import type {Account, Deps} from '../state/deps.ts';
 import {ok, type WorkerAnswer} from '../state/worker-answers.ts';
@@ -38,6 +38,11 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
       return handleHeartbeat(deps, {...asked, secret_sha256});
     case 'release':
       return releaseStream(deps, {...asked, secret_sha256});
+    case 'finish':
+    case 'source':
+    case 'exec':
+    case 'exec-end':
+      throw new Rejected(`${asked.action} is not served yet`);
     default:
       return asked satisfies never;
   }

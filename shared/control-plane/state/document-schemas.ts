@@ -3,12 +3,14 @@
  * the same documents. A new field has a `default`, because documents of earlier releases lack it.
  */
 import {z} from 'zod';
+import {environment, source, sourceReport} from '../../contracts/job-schemas.ts';
 import {provisioning} from '../../contracts/schemas.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
 import {NO_BOOTS} from '../../domain/fleet/breakers.ts';
 import type {Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
+import {NO_ENVIRONMENT} from '../../domain/fleet/source.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
@@ -128,6 +130,10 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   born_at: instant.nullable().default(null),
   hello_at: instant.nullable().default(null),
   host_secrets: z.record(text, text).default({}),
+  hosts: z.record(text, z.looseObject({hostname: text, address: text})).default({}),
+  execs: z.array(text).default([]),
+  source_version: count.default(0),
+  source_report: sourceReport.extend({at: instant}).nullable().default(null),
   bundle: text.nullable().default(null),
   is_probe: z.boolean().default(false),
   provider_state: text.nullable(),
@@ -181,6 +187,13 @@ export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   updated_at: instant,
 });
 
+const poolEnvironment = z.looseObject({
+  jax_version: environment.shape.jax_version.default(null),
+  setup_script: environment.shape.setup_script.default(null),
+  config_file: environment.shape.config_file.default(null),
+  ramfs_dir: environment.shape.ramfs_dir.default(null),
+});
+
 export const poolDocument: z.ZodType<Pool> = z.looseObject({
   pool: text,
   accelerator: text,
@@ -194,6 +207,9 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   poll_s: z.number().positive().default(60),
+  source: source.nullable().default(null),
+  environment: poolEnvironment.default(NO_ENVIRONMENT),
+  source_version: count.default(0),
   boots,
 });
 

@@ -31,7 +31,7 @@ type Heartbeat = Asked<'heartbeat'>;
  */
 export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<WorkerAnswer> {
   const {heartbeat_s, lease_s} = deps.config;
-  const claim = request.lease;
+  const claim = request.lease && 'run' in request.lease ? request.lease : null;
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const worker = await skipIfInvalid(deps.log, () => workerRecords.get(tx, request.worker));
@@ -69,10 +69,11 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
 }
 
 function verdict(request: Heartbeat, worker: Worker, isHeld: boolean, run: Run | undefined) {
-  if (request.lease && !isHeld)
-    return say('stop', `the lease of ${request.lease.run}/${request.lease.stream} is over: ${whyOver(run)}`);
+  const claim = request.lease && 'run' in request.lease ? request.lease : null;
+  if (claim && !isHeld)
+    return say('stop', `the lease of ${claim.run}/${claim.stream} is over: ${whyOver(run)}`);
   if (worker.phase === 'draining') return say(request.lease ? 'drain' : 'exit', notWanted(request));
-  if (isHeld && worker.drains) return say('drain', `run ${request.lease?.run} is paused`);
+  if (isHeld && worker.drains) return say('drain', `run ${claim?.run} is paused`);
   return say('continue', '');
 }
 

@@ -5,6 +5,7 @@ import type {Phase, Worker} from '../worker/worker.ts';
 import {isBlocked} from '../worker/worker.ts';
 import type {Boots} from './breakers.ts';
 import type {Provisioning} from './placement.ts';
+import type {Environment, Source} from './source.ts';
 
 /** A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. */
 export type Pool = {
@@ -25,6 +26,10 @@ export type Pool = {
   boots: Boots;
   /** Seconds until a worker without work asks again, plus up to a quarter. */
   poll_s: number;
+  /** Source and environment of the jobs of the pool. The version grows with every message that changes either. */
+  source: Source | null;
+  environment: Environment;
+  source_version: number;
 };
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */

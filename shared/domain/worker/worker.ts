@@ -1,3 +1,4 @@
+import type {SourceReport} from '../fleet/source.ts';
 import type {Said} from '../publish-order.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Shown, Symptom} from './provider-states.ts';
@@ -39,6 +40,13 @@ export type Worker = Shown & {
   hello_at: string | null;
   /** sha256 of the secret of each host of this incarnation that has said hello, by the number of the host. */
   host_secrets: Record<string, string>;
+  /** Names of the hosts of this incarnation, as they say hello, by the number of the host. */
+  hosts: Record<string, {hostname: string; address: string}>;
+  /** Ids of commands that the hosts have not finished: see control-plane/execs/. */
+  execs: string[];
+  /** Version of the pool's source that the worker shall have, and what it reports. */
+  source_version: number;
+  source_report: SourceReport | null;
   /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
@@ -58,7 +66,7 @@ export type Worker = Shown & {
   heartbeat_at: string | null;
   /** Activity in the agent's words: setup, idle, loading, compiling, running, uploading. */
   activity: string | null;
-  /** The leased stream, as in `my-run/007`, and the epoch of the lease. */
+  /** The leased stream, as in `my-run/007`, or the leased job, as in `job:ID`, and the epoch of the lease. */
   work: string | null;
   epoch: number | null;
   /** Time of the grant or of the last heartbeat that claimed the lease; null after a restart of the host. */
@@ -106,6 +114,10 @@ export function newWorker(
     born_at: null,
     hello_at: null,
     host_secrets: {},
+    hosts: {},
+    execs: [],
+    source_version: 0,
+    source_report: null,
     bundle: null,
     is_probe: false,
     suspect: null,

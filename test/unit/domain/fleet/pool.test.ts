@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
+import {NO_ENVIRONMENT} from '../../../../shared/domain/fleet/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
@@ -16,6 +17,9 @@ const POOL: Pool = {
   version: 0,
   said: {},
   poll_s: 60,
+  source: null,
+  environment: NO_ENVIRONMENT,
+  source_version: 0,
   budget_usd: null,
   spent_usd: 0,
   boots: NO_BOOTS,

@@ -1,0 +1,60 @@
+/** Source and environment of the code that jobs run: both belong to a pool, and a job may name its own. */
+
+/** A code bundle in the bucket, `code/SHA256.tar.gz`, or one state of a git repository. */
+export type Source =
+  | {bundle: string}
+  | {repo: string; branch: string}
+  | {repo: string; pr: number}
+  | {repo: string; commit: string};
+
+/** What a host prepares before a job. The texts are those of files. */
+export type Environment = {
+  /** `X.Y.Z`, `newest` or `nightly`; null is the locked version of the worker bundle. */
+  jax_version: string | null;
+  /** Shell script that runs once on each host, and again when its text changes. */
+  setup_script: string | null;
+  /** File that each job finds under `JOB_CONFIG`. */
+  config_file: {name: string; text: string} | null;
+  /** Folder in memory, mounted for jobs. */
+  ramfs_dir: string | null;
+};
+
+export const NO_ENVIRONMENT: Environment = {
+  jax_version: null,
+  setup_script: null,
+  config_file: null,
+  ramfs_dir: null,
+};
+
+/** Why the source or the environment needs the internet, or undefined: a pool without a way out refuses it. */
+export function whyInternetNeeded(
+  source: Source | null,
+  environment: Partial<Environment>,
+): string | undefined {
+  if (source && 'repo' in source) return `the repository ${source.repo}`;
+  if (environment.jax_version) return `jax_version ${environment.jax_version}`;
+  if (environment.setup_script) return 'a setup script';
+  return undefined;
+}
+
+/** Code that ran: of a job's attempt, or ready on a host. Reported by the agent. */
+export type Ran = {
+  /** Digest of the code bundle, and of the worker bundle. */
+  bundle: string | null;
+  worker_bundle: string | null;
+  repo: string | null;
+  commit: string | null;
+  jax_version: string | null;
+  /** Digest of the locked packages, of the JAX version and of the setup script. */
+  environment: string | null;
+};
+
+/** Source of a pool as one worker has it: `version` is the version of the pool's source. */
+export type SourceReport = {
+  version: number;
+  status: 'preparing' | 'ready' | 'failed';
+  ran: Ran | null;
+  /** Why the host has not got this version: the version before goes on. */
+  error: string | null;
+  at: string;
+};

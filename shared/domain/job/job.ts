@@ -1,0 +1,109 @@
+import type {Environment, Ran, Source} from '../fleet/source.ts';
+import type {Said} from '../publish-order.ts';
+import type {Lease} from '../stream/stream.ts';
+
+/**
+ * `pending`: created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker.
+ * The other three are final, and a `retry` message alone reopens them.
+ */
+export type JobStatus = 'pending' | 'scheduled' | 'running' | 'completed' | 'failed' | 'cancelled';
+
+/**
+ * Why an attempt ended. The job's own failures, which count against `max_retries`: `exit`, `timeout`, `memory`, `output` and `result`.
+ * Failures that a retry cannot mend: `invalid` (the document), `source`, `setup`, `isolation`, `tpu`, `deadline` and `budget`.
+ * `preempted` and `drained` cost the job nothing. `machine`: the worker fell silent, hung or broke; few of them fail the job.
+ */
+export const CAUSES = [
+  'invalid',
+  'exit',
+  'timeout',
+  'memory',
+  'output',
+  'result',
+  'source',
+  'setup',
+  'isolation',
+  'tpu',
+  'deadline',
+  'budget',
+  'machine',
+  'preempted',
+  'drained',
+  'cancelled',
+] as const;
+export type Cause = (typeof CAUSES)[number];
+
+/** An ended attempt: the epoch of its lease is its number. */
+export type JobAttempt = {
+  epoch: number;
+  worker: string;
+  incarnation: number;
+  started_at: string;
+  ended_at: string;
+  outcome: 'completed' | 'failed' | 'preempted' | 'drained' | 'cancelled';
+  cause: Cause | null;
+  error: string | null;
+  exit_code: number | null;
+  cost_usd: number | null;
+  ran: Ran | null;
+};
+
+export type JobLimits = {
+  memory_gb: number | null;
+  processes: number | null;
+  open_files: number | null;
+  file_gb: number | null;
+};
+
+/** A document of the collection of jobs. People write the first block; the control plane completes it and writes the rest. */
+export type Job = {
+  job: string;
+  challenge_number: number | null;
+  /** Python text, or a command: its arguments, or a text for `bash -c`. One of the two. */
+  code: string | null;
+  command: string[] | string | null;
+  /** Seconds that an attempt may take. */
+  timeout: number;
+  pool: string;
+  /** Jobs of a higher priority come first. */
+  priority: number;
+  max_retries: number;
+  /** Null: those of the pool. */
+  source: Source | null;
+  environment: Partial<Environment> | null;
+  limits: JobLimits | null;
+  metadata: Record<string, unknown>;
+  deadline_at: string | null;
+  budget_usd: number | null;
+
+  status: JobStatus;
+  /** Place in the queue of its pool while the job waits, else null: `POOL/PRIORITY/TIME/ID`, in text order. */
+  queue: string | null;
+  epoch: number;
+  lease: Lease | null;
+  /** Time at which a tick ends the job, whatever its worker says: deadline, timeout or budget; null for an ended job. */
+  due_at: string | null;
+  /** Failures of the job's own, and ends of its machines that it may have caused. */
+  failures: number;
+  machine_failures: number;
+  result: string | null;
+  /** Address of a result that is too long for the document. */
+  result_path: string | null;
+  error: string | null;
+  cause: Cause | null;
+  exit_code: number | null;
+  /** The newest attempts, the last one being the newest. */
+  attempts: JobAttempt[];
+  ran: Ran | null;
+  /** Addresses of the folders of the newest attempt. */
+  log_path: string | null;
+  artifacts_path: string | null;
+  spent_usd: number;
+  said: Said;
+  created_at: string;
+  scheduled_at: string | null;
+  started_at: string | null;
+  completed_at: string | null;
+  updated_at: string;
+  expire_at: string | null;
+};
