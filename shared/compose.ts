@@ -4,6 +4,7 @@ import {type Config, requireWorkerApi} from './contracts/config.ts';
 import {ActiveRuns} from './control-plane/state/active-runs.ts';
 import type {Deps} from './control-plane/state/deps.ts';
 import {jsonLog} from './control-plane/state/log.ts';
+import {KnownPools} from './control-plane/state/pool.ts';
 import {TickQueue} from './control-plane/state/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
@@ -38,6 +39,7 @@ export function composeDeps(config: Config): Deps {
     config,
     ticks: new TickQueue({now: Date.now, sleep}),
     activeRuns: new ActiveRuns(),
+    knownPools: new KnownPools(),
     specHashes: new Map(),
     startupScript,
   };

@@ -3,13 +3,14 @@
 import {CallerRefused} from '../../shared/contracts/errors.ts';
 import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import {KnownPools} from '../../shared/control-plane/state/pool.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 
 /** The facts that an instance of a function keeps between its calls. */
-export type Memory = Pick<Deps, 'activeRuns' | 'specHashes'>;
+export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes'>;
 
 export function newMemory(): Memory {
-  return {activeRuns: new ActiveRuns(), specHashes: new Map()};
+  return {activeRuns: new ActiveRuns(), knownPools: new KnownPools(), specHashes: new Map()};
 }
 
 /** Tokens of a world without Google: the name of the account is its token. */

@@ -38,7 +38,7 @@ const RUNS_AT_ONCE = 8;
 export async function readAccounts(deps: Deps, failures: Failures): Promise<Accounts> {
   const {store, log} = deps;
   const read_at_ms = deps.now();
-  const pool = await readPool(deps);
+  const pool = (await readPool(deps, deps.config.pool.pool)) ?? deps.config.pool;
   const prices = await failures.isolate('read the prices', () => readPrices(deps, pool));
   const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));

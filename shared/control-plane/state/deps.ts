@@ -2,6 +2,7 @@ import type {Config} from '../../contracts/config.ts';
 import type {Bus, Now, Objects, Store, Tpus} from '../../ports.ts';
 import type {ActiveRuns} from './active-runs.ts';
 import type {Log} from './log.ts';
+import type {KnownPools} from './pool.ts';
 import type {TickQueue} from './tick-queue.ts';
 
 /** Accounts that may call worker-api: of the workers, and of on-tick. */
@@ -23,6 +24,8 @@ export type Deps = {
   /** The ticks of this instance. */
   ticks: TickQueue;
   activeRuns: ActiveRuns;
+  /** Read it with `poolOf`. */
+  knownPools: KnownPools;
   /** Cache of spec hashes by run. */
   specHashes: Map<string, string>;
   /** Text of `worker-startup/startup.sh`, part of every node's metadata. */

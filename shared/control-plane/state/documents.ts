@@ -100,21 +100,32 @@ export const zoneRecords = {
   set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone), zone),
 };
 
-/** Reads the pool. The deployment sets the fields that no message has changed or can change. */
-async function findPool(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
+/** Reads the deployment's own pool. The deployment sets the fields that no message has changed or can change. */
+async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
   const found = await pools.get(from, paths.pool(deployed.pool));
-  if (found?.version === 0) {
-    const {spent_usd, said, boots} = found;
-    return {...found, ...deployed, spent_usd, said, boots};
+  return found && withDeployed(found, deployed);
+}
+
+/** The document of the deployment's own pool, with the settings of the deployment. */
+export function withDeployed(found: Pool, deployed: Pool): Pool {
+  if (found.version === 0) {
+    const {spent_usd, said, boots, source, environment, source_version} = found;
+    return {...found, ...deployed, spent_usd, said, boots, source, environment, source_version};
   }
-  const {accelerator, runtime_version, spot, poll_s} = deployed;
-  return found && {...found, accelerator, runtime_version, spot, poll_s};
+  const {pool, accelerator, runtime_version, spot} = deployed;
+  const poll_s = found.said.poll_s === undefined ? deployed.poll_s : found.poll_s;
+  return {...found, pool, accelerator, runtime_version, spot, poll_s};
 }
 
 export const poolRecords = {
   ...pools,
-  find: findPool,
+  /** Any pool by its name. Undefined: it has no document, and is not the deployment's own pool. */
+  find: async (from: Store | Transaction, name: string, deployed: Pool): Promise<Pool | undefined> => {
+    if (name === deployed.pool) return (await findDeployed(from, deployed)) ?? deployed;
+    const found = await pools.get(from, paths.pool(name));
+    return found && {...found, pool: name};
+  },
   get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
-    (await findPool(from, deployed)) ?? deployed,
+    (await findDeployed(from, deployed)) ?? deployed,
   set: (tx: Transaction, pool: Pool) => pools.set(tx, paths.pool(pool.pool), pool),
 };

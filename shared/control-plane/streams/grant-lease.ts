@@ -23,7 +23,7 @@ import type {Deps} from '../state/deps.ts';
 import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {returnStream, workOf} from '../state/lease-documents.ts';
-import {readPool} from '../state/pool.ts';
+import {poolOf, readPool} from '../state/pool.ts';
 import {
   type Asked,
   contradicts,
@@ -49,7 +49,7 @@ const SOON_S = [2, 5] as const;
 /** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. */
 export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
-  const {poll_s} = deps.config.pool;
+  const {poll_s} = (await poolOf(deps, known?.pool ?? deps.config.pool.pool)) ?? deps.config.pool;
   // Two requests of one worker start at two places: the documents at one place may be invalid.
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
   const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
@@ -152,7 +152,8 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
   }
   for (const run of servedFirst(runs, search)) {
     if (run.affinity === 'fixed') {
-      const id = streamFor(await readPool(deps), run, worker.name);
+      const pool = await readPool(deps, run.pool);
+      const id = pool && streamFor(pool, run, worker.name);
       const its =
         id === undefined
           ? undefined

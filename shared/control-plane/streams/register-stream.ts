@@ -54,7 +54,7 @@ export async function registerStream(
   const {crc32c} = originOfShards(object.crc32c, parent.spec_hash, stored?.shards ?? []);
   const origin = {crc32c, epoch: stored?.epoch ?? 0, bucket: deps.objects.bucket};
   const {model = ''} = parent.spec as RunSpecInput;
-  const pool = parent.affinity === 'fixed' ? await readPool(deps) : undefined;
+  const pool = parent.affinity === 'fixed' ? await readPool(deps, parent.pool) : undefined;
   const {refusal, isClosed} = await deps.store.transaction(async tx => {
     const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
     const holder = await holderOf(deps.log, tx, existing);

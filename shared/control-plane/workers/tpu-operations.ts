@@ -61,11 +61,11 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
   }
 }
 
-/** Creates the node. If a deployment changed its price since the decision, the next tick decides again at the new price. */
+/** Creates the node. If its pool is gone, or its price changed since the decision, the next tick decides again. */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
-  const pool = await readPool(deps);
-  const usd_per_hour = priceOf(await readPrices(deps, pool), pool, worker.zone);
-  if (usd_per_hour === worker.usd_per_hour) {
+  const pool = await readPool(deps, worker.pool);
+  const usd_per_hour = pool ? priceOf(await readPrices(deps, pool), pool, worker.zone) : null;
+  if (pool && usd_per_hour === worker.usd_per_hour) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     return;
   }
@@ -74,7 +74,9 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
     const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
-    const cause = `its price an hour is ${is} now, and was ${was} when it was decided`;
+    const cause = pool
+      ? `its price an hour is ${is} now, and was ${was} when it was decided`
+      : `pool "${worker.pool}" has no valid document`;
     const zone = await zoneOf(deps.log, tx, worker.zone, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
@@ -124,7 +126,7 @@ async function refuse(
   death: Death,
   now: number,
 ): Promise<void> {
-  const pool = await skipIfInvalid(deps.log, () => poolRecords.get(tx, deps.config.pool));
+  const pool = await skipIfInvalid(deps.log, () => poolRecords.find(tx, worker.pool, deps.config.pool));
   const after = pool && afterLostBoot(zone, pool, worker);
   const refused = createRefused(worker, death.cause, 0, now);
   zoneRecords.set(tx, after?.zone ?? zone);

@@ -18,19 +18,20 @@ import {openRuns} from '../../state/runs.ts';
 import {zoneOf} from '../../state/zones.ts';
 import {command, conclude, type Moment, type Outcome} from './command.ts';
 
-function poolOf({config}: Deps, tx: Transaction, pool: string | undefined): Promise<Pool> {
-  if (pool !== config.pool.pool) throw new Rejected(`there is no pool "${pool}"`);
-  return poolRecords.get(tx, config.pool);
+async function existing({config}: Deps, tx: Transaction, name: string): Promise<Pool> {
+  const pool = await poolRecords.find(tx, name, config.pool);
+  if (!pool) throw new Rejected(`there is no pool "${name}"`);
+  return pool;
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
 export async function resumePool(
   deps: Deps,
   tx: Transaction,
-  name: string | undefined,
+  name: string,
   {said_at, now}: Moment,
 ): Promise<Outcome> {
-  const pool = await poolOf(deps, tx, name);
+  const pool = await existing(deps, tx, name);
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps.log, tx, zone, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
@@ -58,16 +59,17 @@ export const scale = command({
     'budget_usd',
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
-    const found = await poolOf(deps, tx, pool ?? deps.config.pool.pool);
+    const found = await existing(deps, tx, pool ?? deps.config.pool.pool);
     const decision = decideScale(found, settings, if_version, deps.config.ceilings, said_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
   },
-  after: recordStranded,
+  after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });
 
 /** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
-async function recordStranded(deps: Deps): Promise<void> {
-  const pool = await readPool(deps);
+async function recordStranded(deps: Deps, name: string): Promise<void> {
+  const pool = await readPool(deps, name);
+  if (!pool) return;
   const {runs} = await openRuns(deps);
   for (const run of runs) {
     if (run.affinity === 'any' || run.pool !== pool.pool) continue;

@@ -64,7 +64,7 @@ export const resume = command({
     if (run !== undefined) await ensureKnownRun(deps, {run});
   },
   decide: async (deps, tx, {run, pool}, moment) => {
-    if (run === undefined) return resumePool(deps, tx, pool, moment);
+    if (run === undefined) return resumePool(deps, tx, pool ?? deps.config.pool.pool, moment);
     const found = await runRecords.get(tx, run);
     const decision = decideRunAction('resume', run, found, moment.said_at, moment.now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
