@@ -49,18 +49,20 @@ const SOON_S = [2, 5] as const;
 /** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. */
 export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
   const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
-  const {poll_s} = (await poolOf(deps, known?.pool ?? deps.config.pool.pool)) ?? deps.config.pool;
   // Two requests of one worker start at two places: the documents at one place may be invalid.
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
-  const wait = {action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker)};
+  const wait = async (reason: string) => {
+    const {poll_s} = (await poolOf(deps, known?.pool ?? deps.config.pool.pool)) ?? deps.config.pool;
+    return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
+  };
   const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
   if (contradicts(known, request)) return impostor(deps, 'lease a stream', request);
-  if (!known || isAhead(request, known)) return ok({...wait, reason: unknown(request)});
+  if (!known || isAhead(request, known)) return wait(unknown(request));
   const worker = isCurrent(known, request) ? known : undefined;
   if (worker && !speaksFor(worker, request)) return impostor(deps, 'lease a stream', request);
   if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
   if (worker.recreate || worker.fault !== null)
-    return ok({...wait, reason: `${worker.name} is being replaced`});
+    return wait(`${worker.name} is being replaced`);
   if (!isAlive(worker)) {
     await recordRequest(deps, request);
     return ok({...soon, reason: `${worker.name} counts as READY from now on: ask again`});
@@ -79,7 +81,7 @@ export async function grantLease(deps: Deps, request: LeaseRequest): Promise<Wor
   await recordRequest(deps, request);
   if (tries > 0) return ok({...soon, reason: `others took ${tries} streams: ask again`});
   if (search.isCut) return ok({...soon, reason: `${MOST_RUNS} runs had no stream: ask again`});
-  return ok({...wait, reason: 'every stream is leased or finished'});
+  return wait('every stream is leased or finished');
 }
 
 /** Records that the worker lives and has no work. */
