@@ -13,6 +13,7 @@ ALLOWED = {
     "records": set(),
     "model": set(),
     "shards": {"records", "model"},
+    "jobs": set(),
     "verify": {"records", "model", "shards"},
     "estimate": {"records", "model", "shards"},
 }

@@ -1,0 +1,225 @@
+"""The guard of one process of the job user: it sets limits, drops the user, waits, and kills what is left.
+
+A program of its own, because a process with threads cannot run Python between fork and exec. It reads its order as one
+line of JSON from standard input, which stays open as a lifeline: `T` ends the process, `K` kills it with all its
+descendants, and so does the end of the agent. It reports lines of JSON: {"pid"}, then {"exit", "signal"}, or {"error"}.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+from .mounts import show_only
+from .processes import descendants
+
+_SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
+_UNUSED_UID = 2_147_483_000
+_IS_LINUX = sys.platform == "linux"
+
+
+def main() -> None:
+    report = int(sys.argv[1])
+    os.set_inheritable(report, False)
+    order = json.loads(_read_line())
+    try:
+        pid = _start(order, report)
+    except (OSError, ValueError) as error:
+        _report(report, {"error": str(error)})
+        os._exit(1)
+    _report(report, {"pid": pid})
+    _close_output()
+    status, has_agent = _wait(pid)
+    _kill_descendants()
+    if not has_agent and order["uid"] is not None:
+        kill_user(order["uid"])
+    code = os.waitstatus_to_exitcode(status)
+    _report(report, {"exit": code if code >= 0 else None, "signal": -code if code < 0 else None})
+    os._exit(0)
+
+
+def kill_user(uid: int) -> None:
+    """Kills every process of the user, in one call that no fork escapes. Needs root, and gives it up."""
+    # The real uid belongs to nobody: the user may send no signal to this process, and kill(-1) reaches the user alone.
+    os.setresuid(_UNUSED_UID, uid, 0)
+    try:
+        for _ in range(100):
+            os.kill(-1, signal.SIGKILL)
+            time.sleep(0.005)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def _start(order: dict, report: int) -> int:
+    """Returns the pid of the process. Raises OSError where it cannot be isolated."""
+    if _IS_LINUX and _prctl(_SET_CHILD_SUBREAPER, 1) != 0:
+        raise OSError("prctl refuses a subreaper")
+    if order["uid"] is not None:
+        memory = order["limits"]["memory_bytes"]
+        show_only(order["visible"], order["hidden"], order["tmp"], memory, order["uid"], order["gid"])
+    problem, problem_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(problem)
+        try:
+            os.setsid()
+            _limit(order["limits"], order["uid"] is not None)
+            if order["uid"] is not None:
+                _drop_user(order)
+            os.umask(0o077)
+            os.chdir(order["folder"])
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        except BaseException as error:
+            os.write(problem_end, f"{type(error).__name__}: {error}".encode()[:4000])
+            os._exit(1)
+        os.close(problem_end)
+        _execute(order["argv"], order["environment"])
+    os.close(problem_end)
+    text = b"".join(iter(lambda: os.read(problem, 4096), b"")).decode(errors="replace")
+    os.close(problem)
+    if text:
+        os.waitpid(pid, 0)
+        raise OSError(text)
+    return pid
+
+
+def _limit(limits: dict, is_isolated: bool) -> None:
+    _set_limit(resource.RLIMIT_NOFILE, limits["open_files"])
+    _set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
+    _set_limit(resource.RLIMIT_CORE, 0)
+    if is_isolated:
+        # Without a user of its own the count would include every process of the person.
+        _set_limit(resource.RLIMIT_NPROC, limits["processes"])
+        # libtpu pins memory for the chips.
+        _set_limit(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY)
+    if _IS_LINUX:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+
+
+def _set_limit(kind: int, most: int) -> None:
+    try:
+        resource.setrlimit(kind, (most, most))
+    except ValueError:  # a container may lack the right to raise a limit; its own limit is lower
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (hard, hard))
+
+
+def _drop_user(order: dict) -> None:
+    os.setgroups([])
+    os.setresgid(order["gid"], order["gid"], order["gid"])
+    os.setresuid(order["uid"], order["uid"], order["uid"])
+    if _prctl(_SET_NO_NEW_PRIVS, 1) != 0:
+        raise OSError("prctl refuses no_new_privs")
+    for path in order["visible"]:
+        if not os.access(path, os.R_OK):
+            raise PermissionError(f"user {order['uid']} cannot read {path}; run chmod o+x on each folder above it")
+    for path in order["secret"]:
+        if os.access(path, os.R_OK):
+            raise PermissionError(f"user {order['uid']} can read {path}; run chmod o-rwx on it")
+
+
+def _execute(argv: list[str], environment: dict[str, str]) -> None:
+    """Replaces this process; a program that cannot start ends as in a shell, with 126 or 127 and a line of output."""
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except BaseException as error:
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        os.write(2, f"Failed to run {argv[0]}: {text}\n".encode(errors="replace"))
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _wait(pid: int) -> tuple[int, bool]:
+    """(status of the process, whether the agent lives). Follows the lifeline meanwhile, and reaps orphans."""
+    woken, waker = os.pipe()
+    os.set_blocking(waker, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    lifeline = [0]
+    while True:
+        while (ended := _reap()) is not None:
+            if ended[0] == pid:
+                return ended[1], bool(lifeline)
+        readable, _, _ = select.select([woken, *lifeline], [], [], 1)
+        if woken in readable:
+            os.read(woken, 4096)
+        if 0 in readable:
+            commands = os.read(0, 64)
+            if b"T" in commands:
+                _signal_group(pid, signal.SIGTERM)
+            if b"K" in commands or not commands:
+                _kill_descendants()
+                _signal_group(pid, signal.SIGKILL)
+            if not commands:
+                lifeline = []
+
+
+def _reap() -> tuple[int, int] | None:
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _kill_descendants() -> None:
+    """Stops all of them first, because a stopped process makes no other, and then kills them."""
+    if not _IS_LINUX:
+        return
+    stopped: set[int] = set()
+    give_up = time.monotonic() + 5
+    while (new := set(descendants(os.getpid())) - stopped) and time.monotonic() < give_up:
+        for pid in new:
+            _send(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in descendants(os.getpid()):
+        _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _close_output() -> None:
+    """Leaves the output to the process, so that its reader sees the end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+
+
+def _prctl(option: int, value: int) -> int:
+    return ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _read_line() -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1)
+        if not piece:
+            os._exit(1)
+        line += piece
+    return bytes(line)
+
+
+def _report(fd: int, value: dict) -> None:
+    try:
+        os.write(fd, json.dumps(value).encode() + b"\n")
+    except OSError:  # the agent is gone
+        pass

@@ -1,0 +1,200 @@
+"""One process of the job user, from its start to the end of its last descendant."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from .processes import memory_bytes
+from .user import JobUser, NotIsolated
+
+_PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The environment of the agent and its folder mean nothing to the guard: -I. It needs no installed package: -S.
+_GUARD = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs import launch; launch."
+_LOOK_EVERY_S = 0.2
+_TERM_S = 10.0  # between TERM and KILL
+_END_S = 20.0  # for the guard to end after KILL
+_PIECE_BYTES = 1 << 18
+
+_running: dict[int, int] = {}  # processes for each uid
+_running_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Limits:
+    wall_s: float
+    memory_bytes: int
+    processes: int
+    open_files: int
+    file_bytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    exit_code: int | None
+    signal: int | None
+    cause: str | None  # 'timeout', 'memory', 'stopped', or None for an end of its own
+
+
+def run_process(
+    argv: Sequence[str],
+    *,
+    user: JobUser,
+    folder: str,
+    environment: Mapping[str, str],
+    limits: Limits,
+    write: Callable[[bytes], None],
+    stop: threading.Event,
+    on_start: Callable[[int], None] | None = None,
+    visible: Sequence[str] = (),
+    tmp: str | None = None,
+) -> Ended:
+    """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
+
+    environment: all of it. write: receives stdout and stderr as they come, on a thread of this call. stop: ends the
+    process with TERM, and 10 s later with KILL. on_start: receives the pid. visible: files and folders that the user
+    reads, besides this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden.
+    tmp: folder that takes the place of /tmp. Raises NotIsolated with one line.
+    """
+    order = {
+        "argv": list(argv),
+        "environment": dict(environment),
+        "folder": os.path.realpath(folder),
+        "uid": user.uid if user.is_isolated else None,
+        "gid": user.gid,
+        "limits": asdict(limits),
+        "visible": sorted({*_own_paths(), os.path.realpath(folder), *map(os.path.realpath, visible)}),
+        "hidden": [user.home] if user.home else [],
+        "secret": [os.path.join(user.home, name) for name in ("host-secret", "work", "order")] if user.home else [],
+        "tmp": tmp,
+    }
+    with _running_lock:
+        _running[user.uid] = _running.get(user.uid, 0) + 1
+    try:
+        return _Guarded(order, limits, write).run(stop, on_start)
+    finally:
+        with _running_lock:
+            _running[user.uid] -= 1
+            is_alone = _running[user.uid] == 0
+            if is_alone and user.is_isolated:
+                kill_all(user)
+
+
+def kill_all(user: JobUser) -> None:
+    """Kills every process of the job user, also those that left their session. Only for a user of its own."""
+    assert user.is_isolated and user.uid != 0
+    command = [sys.executable, "-I", "-S", "-c", f"{_GUARD}kill_user({user.uid})"]
+    subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True)
+
+
+def _own_paths() -> set[str]:
+    paths = {sys.prefix, sys.base_prefix, sys.executable, _PACKAGE_PARENT}
+    return {os.path.realpath(path) for path in paths if path}
+
+
+class _Guarded:
+    """A guard (launch.py) with its process: the lifeline, the reports and the output."""
+
+    def __init__(self, order: dict, limits: Limits, write: Callable[[bytes], None]):
+        self._limits = limits
+        self._cause: str | None = None
+        self._reports: list[dict] = []
+        read_end, write_end = os.pipe()
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", f"{_GUARD}main()", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={},
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+        os.close(write_end)
+        self._output = threading.Thread(target=self._copy_output, args=(write,), name="job-output", daemon=True)
+        self._report = threading.Thread(target=self._read_reports, args=(read_end,), name="job-report", daemon=True)
+        self._started = threading.Event()
+        self._output.start()
+        self._report.start()
+        self._say(json.dumps(order).encode() + b"\n")
+
+    def run(self, stop: threading.Event, on_start: Callable[[int], None] | None) -> Ended:
+        try:
+            self._started.wait()
+            if on_start and "pid" in self._reports[0]:
+                on_start(self._reports[0]["pid"])
+            self._watch(stop)
+        finally:
+            self._guard.stdin.close()  # type: ignore[union-attr]
+            self._guard.wait()
+        self._output.join(_END_S)
+        self._report.join(_END_S)
+        last = self._reports[-1]
+        if "error" in last:
+            raise NotIsolated(f"Failed to isolate a job: {last['error']}")
+        if "exit" not in last:  # a guard without isolation, killed by its process
+            return Ended(None, signal.SIGKILL, self._cause)
+        if last["signal"] == signal.SIGKILL and self._cause is None and _oom_kills() > self._oom_kills:
+            self._cause = "memory"
+        return Ended(last["exit"], last["signal"], self._cause)
+
+    def _watch(self, stop: threading.Event) -> None:
+        deadline = time.monotonic() + self._limits.wall_s
+        killed = False
+        self._oom_kills = _oom_kills()
+        while self._report.is_alive():
+            began = time.monotonic()
+            if self._cause is None:
+                if stop.is_set():
+                    self._end("stopped", began)
+                elif began >= deadline:
+                    self._end("timeout", began)
+                elif memory_bytes(self._guard.pid, self._limits.memory_bytes) > self._limits.memory_bytes:
+                    self._end("memory", began - _TERM_S)
+            elif not killed and began >= self._kill_at:
+                killed = True
+                self._say(b"K")
+            elif killed and began >= self._kill_at + _END_S:
+                self._guard.kill()
+                return
+            # A look at many processes takes long, and a tenth of one core is enough for it.
+            wait_s = max(_LOOK_EVERY_S, 10 * (time.monotonic() - began))
+            self._report.join(min(wait_s, max(0.01, deadline - time.monotonic())) if self._cause is None else 0.05)
+
+    def _end(self, cause: str, now: float) -> None:
+        self._cause, self._kill_at = cause, now + _TERM_S
+        self._say(b"T")
+
+    def _say(self, data: bytes) -> None:
+        try:
+            self._guard.stdin.write(data)  # type: ignore[union-attr]
+            self._guard.stdin.flush()  # type: ignore[union-attr]
+        except OSError:  # the guard has ended; its report says why
+            pass
+
+    def _copy_output(self, write: Callable[[bytes], None]) -> None:
+        fd = self._guard.stdout.fileno()  # type: ignore[union-attr]
+        while piece := os.read(fd, _PIECE_BYTES):
+            write(piece)
+
+    def _read_reports(self, fd: int) -> None:
+        with os.fdopen(fd, "rb") as file:
+            for line in file:
+                self._reports.append(json.loads(line))
+                self._started.set()
+        if not self._reports:
+            self._reports.append({"error": f"the guard ended with {self._guard.wait()}"})
+        self._started.set()
+
+
+def _oom_kills() -> int:
+    """Processes that the kernel has killed because the machine had no memory left."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    except OSError:
+        return 0

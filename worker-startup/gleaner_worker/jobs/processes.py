@@ -1,0 +1,70 @@
+"""The processes below one process, and the memory that they use, as /proc shows them."""
+
+import os
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below `root`. A zombie counts as dead."""
+    children: dict[int, list[int]] = {}
+    dead = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                # The name in parentheses may hold spaces and parentheses.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        children.setdefault(int(parent), []).append(int(entry))
+        if state in (b"Z", b"X"):
+            dead.add(int(entry))
+    found, waiting = [], list(children.get(root, ()))
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += children.get(pid, ())
+    return [pid for pid in found if pid not in dead]
+
+
+def memory_bytes(root: int, most_bytes: int) -> int:
+    """Memory of all processes below `root`, and of their private /dev/shm; exact above `most_bytes`.
+
+    Resident sizes count shared pages once for each process, so that a sum above the limit is counted again.
+    """
+    pids = descendants(root)
+    shared = _shared_memory_bytes(root)
+    resident = shared + sum(_resident_bytes(pid) for pid in pids)
+    return resident if resident <= most_bytes else shared + sum(_proportional_bytes(pid) for pid in pids)
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return _resident_bytes(pid)
+
+
+def _shared_memory_bytes(guard: int) -> int:
+    """Files in the /dev/shm of the guard's mount namespace. Zero where it shares the namespace of this process."""
+    try:
+        if os.readlink(f"/proc/{guard}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            return 0
+        found = os.statvfs(f"/proc/{guard}/root/dev/shm")
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+    except OSError:
+        return 0
