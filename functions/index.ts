@@ -13,6 +13,7 @@ import type {Deps} from '../shared/control-plane/state/deps.ts';
 import {duringCall} from '../shared/control-plane/state/log.ts';
 import {requireVerifier} from '../shared/google/callers.ts';
 import {onControl} from './on-control.ts';
+import {onJob} from './on-job.ts';
 import {onObject} from './on-object.ts';
 import {onTask} from './on-task.ts';
 import {onTick} from './on-tick.ts';
@@ -67,6 +68,7 @@ function onRequest(
 if (servedFunction() === 'worker-api') requireVerifier(loadConfig());
 
 onEvent('on-object', onObject);
+onEvent('on-job', onJob);
 onEvent('on-control', onControl);
 onEvent('on-tpu', onTpu);
 onEvent('on-tick', onTick);

@@ -82,6 +82,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,
     audit_s: v.GLEANER_AUDIT_S,
+    long_job_s: v.GLEANER_LONG_JOB_S,
     limits: {
       create_s: v.GLEANER_CREATE_S,
       boot_s: v.GLEANER_BOOT_S,

@@ -157,6 +157,8 @@ const variables = z.object({
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),
   GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
+  /** Time after which an attempt of a job counts as long: it raises an alert, and goes on. */
+  GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
 });

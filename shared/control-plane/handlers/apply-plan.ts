@@ -1,11 +1,13 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
 import type {Pause} from '../../domain/billing/budget.ts';
 import {pausedForBudget} from '../../domain/billing/cost.ts';
+import {parseJobWork} from '../../domain/names.ts';
 import {isRunnable} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {FINISHING, sumUp} from '../runs/summarize-run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
@@ -65,7 +67,12 @@ export async function applyPlan(
   await failures.isolate('mend invalid workers', () => mendInvalidWorkers(deps, plan.invalid));
   const held = [deleted, others, found].flatMap(outcome => outcome.held);
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot.zones ?? [], held));
-  await failures.isolate('revoke expired leases', () => revokeExpired(deps, plan.expired, snapshot.served));
+  const {served, workers} = snapshot;
+  const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
+  const {jobs = [], streams = []} = Object.groupBy(plan.expired, name => (hasJob(name) ? 'jobs' : 'streams'));
+  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
+  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
+  await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
   await forEachConcurrently(plan.notices, ({run, workers}) =>
     failures.isolate(`notify the workers of run ${run}`, () => notifyWorkers(deps, run, workers)),
   );

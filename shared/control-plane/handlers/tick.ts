@@ -1,4 +1,6 @@
 import {planBudgets, planTick} from '../../domain/tick/plan-tick.ts';
+import {endDueJobs} from '../jobs/end-jobs.ts';
+import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Deps} from '../state/deps.ts';
 import {Failures} from '../state/failures.ts';
 import {listNodes} from '../workers/list-nodes.ts';
@@ -12,6 +14,8 @@ import {readAccounts, readSnapshot} from './read-snapshot.ts';
 export async function tick(deps: Deps): Promise<void> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
+  await failures.isolate('take up pending jobs', () => schedulePending(deps));
+  await failures.isolate('end due jobs', () => endDueJobs(deps));
   const accounts = await readAccounts(deps, failures);
   const spent = await applyBudgets(deps, planBudgets(accounts, deps.config, deps.now()), failures);
   const snapshot = await readSnapshot(deps, accounts, listing, failures);

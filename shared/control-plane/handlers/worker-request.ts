@@ -1,12 +1,13 @@
 import {CallerRefused, Rejected} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {finishJob} from '../jobs/finish-job.ts';
 import type {Account, Deps} from '../state/deps.ts';
 import {ok, type WorkerAnswer} from '../state/worker-answers.ts';
-import {grantLease} from '../streams/grant-lease.ts';
 import {handleHeartbeat} from '../streams/heartbeat.ts';
 import {releaseStream} from '../streams/release-stream.ts';
 import {bindHost} from '../workers/bind-host.ts';
 import {storePing} from '../workers/service-proofs.ts';
+import {answerLease} from './lease-request.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
 export type Sender = {account: Account; secret_sha256: string | undefined};
@@ -33,12 +34,13 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
     case 'hello':
       return bindHost(deps, {...asked, secret_sha256});
     case 'lease':
-      return grantLease(deps, {...asked, secret_sha256});
+      return answerLease(deps, {...asked, secret_sha256});
     case 'heartbeat':
       return handleHeartbeat(deps, {...asked, secret_sha256});
     case 'release':
       return releaseStream(deps, {...asked, secret_sha256});
     case 'finish':
+      return finishJob(deps, {...asked, secret_sha256});
     case 'source':
     case 'exec':
     case 'exec-end':

@@ -8,11 +8,13 @@ import {eventRecords, MAX_TEXT} from './history-documents.ts';
 import type {Log} from './log.ts';
 
 export type TimelineEvent = {
-  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control';
+  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control' | 'job' | 'exec';
   text: string;
   run?: string;
   stream?: string;
   worker?: string;
+  job?: string;
+  exec?: string;
   /** Epoch of the lease that the event is about. */
   epoch?: number;
   /** Control message that the event is about. */

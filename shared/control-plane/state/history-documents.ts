@@ -30,7 +30,7 @@ export const shardRecords = kind(
 
 export const eventRecords = kind(
   z.looseObject({
-    kind: z.enum(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control']),
+    kind: z.enum(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec']),
     text: text.max(MAX_TEXT),
     at: instant,
     expire_at: instant,

@@ -5,6 +5,8 @@ import {jsonText} from '../../contracts/printable.ts';
 export const SIGNALS = [
   'budget-spent',
   'creates-stopped',
+  'job-failed',
+  'job-long',
   'orphans',
   'ping-failed',
   'run-failed',
@@ -31,7 +33,19 @@ export type Call = {
 };
 
 /** Fields that become labels: Cloud Logging indexes labels. */
-const IDS = ['function', 'run', 'stream', 'worker', 'incarnation', 'epoch', 'message_id', 'object', 'signal'];
+const IDS = [
+  'function',
+  'run',
+  'stream',
+  'job',
+  'exec',
+  'worker',
+  'incarnation',
+  'epoch',
+  'message_id',
+  'object',
+  'signal',
+];
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 const calls = new AsyncLocalStorage<Call>();

@@ -2,6 +2,7 @@
 import {hash} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from './deps.ts';
 
@@ -72,12 +73,21 @@ export function requesterOf(request: {worker: string; incarnation: number}) {
   return {worker: request.worker, incarnation: request.incarnation};
 }
 
+/** A worker by its request, or by its document. */
+type Named = {worker: string} | {name: string};
+
 export function unknown({worker}: {worker: string}): string {
   return `no document knows this incarnation of ${worker}: its database was lost or restored, and its node will be deleted`;
 }
 
-export function notWanted(request: {worker: string; incarnation: number}): string {
-  return `${request.worker}, incarnation ${request.incarnation}, is not wanted any more`;
+export function notWanted({incarnation, ...sender}: Named & {incarnation: number}): string {
+  const name = 'worker' in sender ? sender.worker : sender.name;
+  return `${name}, incarnation ${incarnation}, is not wanted any more`;
+}
+
+/** Interval of the heartbeats of a pool: short in a pool that people wait for. */
+export function heartbeatOf({config}: Pick<Deps, 'config'>, pool: Pool | undefined): number {
+  return Math.min(config.heartbeat_s, pool?.poll_s ?? config.heartbeat_s);
 }
 
 export function say(action: 'continue' | 'drain' | 'stop' | 'exit', reason: string) {

@@ -13,86 +13,50 @@ import {
   grantLease as leaseTo,
   loadingOf,
 } from '../../domain/stream/lease.ts';
-import {placeAmong, retryIn, shuffled, spreadOver} from '../../domain/stream/spread.ts';
+import {placeAmong, shuffled, spreadOver} from '../../domain/stream/spread.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {iso} from '../../domain/time.ts';
-import {askedForWork, heardFrom} from '../../domain/worker/heartbeat.ts';
+import {heardFrom} from '../../domain/worker/heartbeat.ts';
 import {isAlive, NO_WORK, type Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
+import {jobOf} from '../state/job-documents.ts';
 import {returnStream, workOf} from '../state/lease-documents.ts';
-import {poolOf, readPool} from '../state/pool.ts';
-import {
-  type Asked,
-  contradicts,
-  impostor,
-  isAhead,
-  isCurrent,
-  notWanted,
-  ok,
-  requesterOf,
-  speaksFor,
-  unknown,
-  type WorkerAnswer,
-} from '../state/worker-answers.ts';
+import {readPool} from '../state/pool.ts';
+import {type Asked, requesterOf} from '../state/worker-answers.ts';
 import {registerStream} from './register-stream.ts';
 
 type LeaseRequest = Asked<'lease'>;
 
-/** Limits of one request: streams to try, runs to search, then seconds until the worker asks again. Without a pending stream it waits `poll_s`. */
+/** Limits of one request: streams to try, and runs to search. */
 const MOST_TRIES = 5;
 const MOST_RUNS = 10;
-const SOON_S = [2, 5] as const;
 
-/** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. */
-export async function grantLease(deps: Deps, request: LeaseRequest): Promise<WorkerAnswer> {
-  const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
-  // Two requests of one worker start at two places: the documents at one place may be invalid.
-  const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
-  const wait = async (reason: string) => {
-    const {poll_s} = (await poolOf(deps, known?.pool ?? deps.config.pool.pool)) ?? deps.config.pool;
-    return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
-  };
-  const soon = {action: 'wait', retry_s: retryIn(...SOON_S, asker)};
-  if (contradicts(known, request)) return impostor(deps, 'lease a stream', request);
-  if (!known || isAhead(request, known)) return wait(unknown(request));
-  const worker = isCurrent(known, request) ? known : undefined;
-  if (worker && !speaksFor(worker, request)) return impostor(deps, 'lease a stream', request);
-  if (!worker || worker.phase === 'draining') return ok({action: 'exit', reason: notWanted(request)});
-  if (worker.recreate || worker.fault !== null)
-    return wait(`${worker.name} is being replaced`);
-  if (!isAlive(worker)) {
-    await recordRequest(deps, request);
-    return ok({...soon, reason: `${worker.name} counts as READY from now on: ask again`});
-  }
+/** Outcome of a search: the order of a stream, or the reason why the worker shall ask again soon. */
+export type Found = {order: object} | {soon: string};
+
+/** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. Undefined: no stream waits. */
+export async function grantStream(
+  deps: Deps,
+  request: LeaseRequest,
+  worker: Worker,
+  asker: string,
+): Promise<Found | undefined> {
   let tries = 0;
   const search = {worker, loaded: request.loaded ?? null, asker, left: MOST_RUNS, isCut: false};
   for await (const open of candidates(deps, search)) {
-    if (tries === MOST_TRIES) return ok({...soon, reason: `others took ${MOST_TRIES} streams: ask again`});
+    if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`};
     tries += 1;
     const {parent, stream} = open;
     await skipIfInvalid(deps.log, () => registerNewest(deps, parent, stream));
     const grant = () => deps.store.transaction(tx => tryGrant(deps, tx, request, stream));
-    const work = await skipIfInvalid(deps.log, grant);
-    if (work) return ok(work);
+    const order = await skipIfInvalid(deps.log, grant);
+    if (order) return {order};
   }
-  await recordRequest(deps, request);
-  if (tries > 0) return ok({...soon, reason: `others took ${tries} streams: ask again`});
-  if (search.isCut) return ok({...soon, reason: `${MOST_RUNS} runs had no stream: ask again`});
-  return wait('every stream is leased or finished');
-}
-
-/** Records that the worker lives and has no work. */
-function recordRequest(deps: Deps, request: LeaseRequest): Promise<void> {
-  return deps.store.transaction(async tx => {
-    const current = await workerRecords.get(tx, request.worker);
-    if (!isCurrent(current, request)) return;
-    // The worker has work: it has not heard of its lease yet, or this request is late.
-    if (await workOf(deps.log, tx, current)) return;
-    workerRecords.set(tx, askedForWork(current, deps.now()));
-  });
+  if (tries > 0) return {soon: `others took ${tries} streams: ask again`};
+  return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`} : undefined;
 }
 
 /** A stream that the worker may be granted, and its run. */
@@ -186,7 +150,7 @@ async function* pendingOf(deps: Deps, run: Run, asker: string): AsyncGenerator<O
     const found = isEnough ? behind : await read(WIDE_PAGE);
     const pending = streamRecords.parseAll(found, error => deps.log('ERROR', error.message));
     const others = pending.filter(({stream}) => !tried.has(stream));
-    for (const stream of shuffled(others, place)) {
+    for (const stream of shuffled(others, place, ({stream}) => stream)) {
       tried.add(stream.stream);
       yield {parent: run, stream};
     }
@@ -214,7 +178,8 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   if (whyNotCarried(parent, worker.usd_per_hour, isHolder) || !isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
-  if (worker.work !== work && (await workOf(deps.log, tx, worker))) return undefined;
+  const hasOther = (await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker));
+  if (worker.work !== work && hasOther) return undefined;
   // The worker restarted, and asks for its own stream.
   const free = isHolder ? freeFromLiving(current, worker, now) : current;
   if (!isClaimable(free)) {
@@ -248,6 +213,5 @@ function workOrder(deps: Deps, run: Run, stream: ReturnType<typeof leaseTo>) {
       spec: run.spec,
       spec_hash: run.spec_hash,
     },
-    heartbeat_s: deps.config.heartbeat_s,
   };
 }

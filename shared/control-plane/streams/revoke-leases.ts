@@ -1,5 +1,5 @@
 /** Leases that a tick revokes: expired leases, leases of ended runs, and leases without a worker. */
-import {parseWork, paths} from '../../domain/names.ts';
+import {parseJobWork, parseWork, paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/run/run.ts';
 import {
   freeFromLiving,
@@ -36,7 +36,8 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
     const freed = await deps.store.transaction(async tx => {
       const {lease_s} = deps.config;
       const worker = await workerRecords.get(tx, name);
-      if (!worker || !hasRunOut(worker, lease_s, served)) return undefined;
+      const isOfJob = parseJobWork(worker?.work ?? null) !== undefined;
+      if (!worker || isOfJob || !hasRunOut(worker, lease_s, served)) return undefined;
       const stream = await workOf(deps.log, tx, worker);
       if (!stream) {
         clearWork(tx, worker);

@@ -3,6 +3,7 @@ import {priceOf} from '../../domain/billing/budget.ts';
 import {allowance, askOf, fullUntil, rateOf, type Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../../domain/fleet/zone-changes.ts';
+import {endAttempt, endByDeath} from '../../domain/job/lifecycle.ts';
 import {chargeSuspect, freeFromDead} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {isOver, type Slot, type Terms} from '../../domain/tick/slots.ts';
@@ -15,6 +16,7 @@ import type {Deps} from '../state/deps.ts';
 import {createsRecords, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import type {Failures} from '../state/failures.ts';
+import {storeEnded} from '../state/job-documents.ts';
 import {returnStream} from '../state/lease-documents.ts';
 import {recordAttempt} from '../state/worker-history.ts';
 import {decideTurns, decideWithout, readSlot, type Turn} from './slot-turns.ts';
@@ -123,7 +125,7 @@ function termsOf(deps: Deps, pool: Pool, zone: Zone, {name}: Worker, {prices, pa
 }
 
 /**
- * Records the attempt, frees the worker's stream, and charges the stream that a silent worker lost earlier. `returned`: streams that an
+ * Records the attempt, frees the worker's stream or job, and charges the stream that a silent worker lost earlier. `returned`: streams that an
  * earlier turn of the transaction wrote. One worker may have lost a stream that another worker holds.
  */
 function endIncarnation(
@@ -141,6 +143,10 @@ function endIncarnation(
   recordAttempt(deps, tx, before, turn, now);
   if (death?.kind === 'unheard') countUnheard(deps, tx, shared, before, now);
   else if (before.hello_at === null) giveBootBack(shared, before);
+  if (turn.job) {
+    const ended = endAttempt(turn.job, endByDeath(before.name, death), before.usd_per_hour, now);
+    storeEnded(deps, tx, turn.job, ended, now);
+  }
   const free = stream && freeFromDead(stream, before.name, death, now);
   const charged =
     death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);

@@ -2,6 +2,7 @@
 import {accrue} from '../../domain/billing/cost.ts';
 import type {Verdict} from '../../domain/fleet/silence-brake.ts';
 import {type Change, changeOf, isEnding} from '../../domain/fleet/zone-changes.ts';
+import type {Job} from '../../domain/job/job.ts';
 import {paths} from '../../domain/names.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {decideSlot, isStillPlanned, type Slot, type Terms} from '../../domain/tick/slots.ts';
@@ -10,11 +11,12 @@ import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
+import {jobOf} from '../state/job-documents.ts';
 import {suspectedBy, workOf} from '../state/lease-documents.ts';
 import type {Log} from '../state/log.ts';
 
 /**
- * Decision about a slot, in the transaction that writes it. `stream`: leased to an incarnation that ends with this decision. `suspected`:
+ * Decision about a slot, in the transaction that writes it. `stream`, `job`: leased to an incarnation that ends with this decision. `suspected`:
  * the stream that the worker lost when it fell silent.
  */
 export type Turn = WorkerDecision & {
@@ -22,6 +24,7 @@ export type Turn = WorkerDecision & {
   before: Worker;
   change: Change | undefined;
   stream: Stream | undefined;
+  job: Job | undefined;
   suspected: Stream | undefined;
   verdict?: Verdict | undefined;
 };
@@ -70,6 +73,7 @@ export async function decideTurns(
         ...turn,
         change: changeOf(turn.before, turn),
         stream: isOver ? await workOf(deps.log, tx, turn.before) : undefined,
+        job: isOver ? await jobOf(deps, tx, turn.before) : undefined,
         suspected: turn.death?.kind === 'silent' ? await suspectedBy(deps.log, tx, turn.before) : undefined,
       };
     }),
@@ -92,6 +96,7 @@ export function decideWithout(
   const silence = what === 'silence' ? 'held' : 'ends';
   const decision = decideSlot(slot, before, plan, {...config.limits, ask_again_s}, now, silence);
   if (decision.worker === before) return undefined;
-  const stream = isEnding(before, decision.worker) ? turn.stream : undefined;
-  return {slot, before, ...decision, change: changeOf(before, decision), stream, suspected: undefined};
+  const isOver = isEnding(before, decision.worker);
+  const freed = {stream: isOver ? turn.stream : undefined, job: isOver ? turn.job : undefined};
+  return {slot, before, ...decision, change: changeOf(before, decision), ...freed, suspected: undefined};
 }

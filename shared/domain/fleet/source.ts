@@ -29,7 +29,7 @@ export const NO_ENVIRONMENT: Environment = {
 /** Why the source or the environment needs the internet, or undefined: a pool without a way out refuses it. */
 export function whyInternetNeeded(
   source: Source | null,
-  environment: Partial<Environment>,
+  environment: {[Key in keyof Environment]?: Environment[Key] | undefined},
 ): string | undefined {
   if (source && 'repo' in source) return `the repository ${source.repo}`;
   if (environment.jax_version) return `jax_version ${environment.jax_version}`;

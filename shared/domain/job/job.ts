@@ -99,6 +99,8 @@ export type Job = {
   log_path: string | null;
   artifacts_path: string | null;
   spent_usd: number;
+  /** The epoch of the attempt that was reported as long. */
+  long_epoch: number | null;
   said: Said;
   created_at: string;
   scheduled_at: string | null;

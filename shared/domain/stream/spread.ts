@@ -39,9 +39,9 @@ export function spreadOver<T extends {run: string; streams_pending: number}>(
   return placed.sort((a, b) => a.place - b.place).map(({found}) => found);
 }
 
-/** The streams in an order that belongs to the asker. */
-export function shuffled<T extends {stream: string}>(found: readonly T[], asker: string): T[] {
-  const place = ({stream}: T) => fractionOf(`${asker} ${stream}`);
+/** The documents in an order that belongs to the asker. */
+export function shuffled<T>(found: readonly T[], asker: string, idOf: (document: T) => string): T[] {
+  const place = (document: T) => fractionOf(`${asker} ${idOf(document)}`);
   return found.toSorted((a, b) => place(a) - place(b));
 }
 

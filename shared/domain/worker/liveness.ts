@@ -1,3 +1,4 @@
+import {parseJobWork} from '../names.ts';
 import {isOlderThan} from '../time.ts';
 import type {Limits} from './limits.ts';
 import type {Found, Observation} from './observation.ts';
@@ -107,6 +108,8 @@ function silence(worker: Worker, limits: Limits, {served}: Moment): Death | unde
 /** An agent that sends heartbeats without progress hangs. Compiling and loading have limits of their own. */
 function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
   const {activity, work} = worker;
+  // A job reports no progress. The time at which it is due bounds it.
+  if (parseJobWork(work) !== undefined) return undefined;
   const limit_s =
     activity === 'compiling' ? limits.compile_s : activity === 'loading' ? limits.load_s : limits.stall_s;
   if (!isServedFor(served, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;

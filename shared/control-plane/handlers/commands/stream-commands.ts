@@ -10,16 +10,29 @@ import type {Deps} from '../../state/deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../state/documents.ts';
 import {clearWork, holderOf} from '../../state/lease-documents.ts';
 import {command, type Moment, type Outcome} from './command.ts';
+import {cancelJob, retryJobs, whichJobs} from './job-commands.ts';
 
 /** Parked streams that one message revives. A repeated message revives more. */
 const MOST_AT_ONCE = 200;
 /** Streams that the recorded reason names. */
 const MOST_NAMED = 20;
 
-/** Tries one parked stream again, or every parked stream of the run. */
+/** Tries one parked stream again, or every parked stream of the run; or one ended job, or those that failed for a cause. */
 export const retry = command({
-  schema: z.strictObject({action: z.literal('retry'), run: runId, stream: streamText.optional()}),
-  decide: async (deps, tx, {run, stream}, moment) => {
+  schema: z
+    .strictObject({
+      action: z.literal('retry'),
+      run: runId.optional(),
+      stream: streamText.optional(),
+      ...whichJobs,
+    })
+    .refine(({run, job, where}) => [run, job, where].filter(given => given !== undefined).length === 1, {
+      message: 'name a run, a job, or where: {cause}',
+    })
+    .refine(({run, stream}) => stream === undefined || run !== undefined, 'a stream needs its run')
+    .meta({oneOf: [{required: ['run']}, {required: ['job']}, {required: ['where']}]}),
+  decide: async (deps, tx, {run, stream, job, where}, moment) => {
+    if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
     const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
     const decide = (found: Stream) => decideRetry(found, moment.said_at, moment.now);
@@ -28,13 +41,26 @@ export const retry = command({
   },
 });
 
-/** Parks the stream. Its worker hears so at its next heartbeat. */
+/** Parks a stream, or ends a job. Its worker hears so at its next heartbeat. */
 export const cancel = command({
-  schema: z.strictObject({action: z.literal('cancel'), run: runId, stream: streamText}),
-  decide: async (deps, tx, {run, stream}, moment) => {
+  schema: z
+    .strictObject({
+      action: z.literal('cancel'),
+      run: runId.optional(),
+      stream: streamText.optional(),
+      job: whichJobs.job,
+    })
+    .refine(
+      ({run, stream, job}) => (job === undefined) === (run !== undefined && stream !== undefined),
+      'name a run and its stream, or a job',
+    )
+    .meta({oneOf: [{required: ['run', 'stream']}, {required: ['job']}]}),
+  decide: async (deps, tx, {run, stream, job}, moment) => {
+    if (job !== undefined) return cancelJob(deps, tx, job, moment);
+    const which = {run: run ?? '', stream: stream ?? ''};
     const decide = (found: Stream) => decideCancel(found, moment.said_at, moment.now);
-    const which = {run, ids: [stream], nothing: noStream(run, stream)};
-    return {...(await onStreams(deps, tx, which, decide, moment)), about: {run, stream}};
+    const of = {run: which.run, ids: [which.stream], nothing: noStream(which.run, which.stream)};
+    return {...(await onStreams(deps, tx, of, decide, moment)), about: which};
   },
 });
 

@@ -1,5 +1,6 @@
 /** Table of commands. A new command is one row, with its schema, preparation, decision and after-effects. */
 import {z} from 'zod';
+import {clear, submit} from './job-commands.ts';
 import {scale} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
@@ -15,6 +16,8 @@ export const COMMANDS = {
   recreate,
   delete: deleteWorker,
   rebuild,
+  submit,
+  clear,
   configure,
   scale,
 };

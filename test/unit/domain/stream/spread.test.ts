@@ -51,7 +51,7 @@ describe('the spread of askers', () => {
     const page = Array.from({length: 20}, (_, index) => ({stream: String(index).padStart(3, '0')}));
     const firsts = new Map<string, number>();
     for (const asker of ASKERS) {
-      const first = shuffled(page, asker)[0]?.stream ?? '';
+      const first = shuffled(page, asker, ({stream}) => stream)[0]?.stream ?? '';
       firsts.set(first, (firsts.get(first) ?? 0) + 1);
     }
     assert.ok(firsts.size === 20 && Math.max(...firsts.values()) < 90, [...firsts.values()].join());

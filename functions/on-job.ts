@@ -1,0 +1,8 @@
+import type {CloudEvent} from '@google-cloud/functions-framework';
+import {handleJobEvent} from '../shared/control-plane/handlers/job-event.ts';
+import type {Deps} from '../shared/control-plane/state/deps.ts';
+
+/** Handles the event of a new document in the collection of jobs. The event names the document, and its data is not read. */
+export async function onJob(deps: Deps, event: CloudEvent<unknown>): Promise<void> {
+  await handleJobEvent(deps, event.subject);
+}

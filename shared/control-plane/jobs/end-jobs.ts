@@ -1,0 +1,81 @@
+/** Attempts that a tick ends: of due jobs, of leases that ran out, and of deleted jobs. Logs long attempts. */
+import {endAttempt, endOfDue} from '../../domain/job/lifecycle.ts';
+import {parseJobWork} from '../../domain/names.ts';
+import {hasRunOut} from '../../domain/stream/lease.ts';
+import {isOlderThan, iso} from '../../domain/time.ts';
+import type {Served} from '../../domain/worker/served-time.ts';
+import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
+import {forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {skipIfInvalid, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {jobOf, jobRecords, storeEnded, workerOf} from '../state/job-documents.ts';
+import {clearWork} from '../state/lease-documents.ts';
+
+/** Due jobs that one tick ends. The next tick ends the others. */
+const MOST_AT_ONCE = 200;
+
+/** Ends the jobs whose deadline, budget or timeout is over, whatever their workers say. */
+export async function endDueJobs(deps: Deps): Promise<void> {
+  const {config, log, store} = deps;
+  const due = {field: 'due_at', op: '<=' as const, value: iso(deps.now())};
+  const found = await store.query(config.jobs_collection, {
+    where: [due],
+    order_by: {field: 'due_at'},
+    limit: MOST_AT_ONCE,
+  });
+  const jobs = jobRecords.parseAll(found, error => log('ERROR', error.message));
+  await forEachConcurrently(jobs, ({job}) =>
+    skipIfInvalid(log, () =>
+      store.transaction(async tx => {
+        const now = deps.now();
+        const current = await jobRecords.get(deps, tx, job);
+        const holder = current && (await workerOf(deps, tx, current));
+        const price = holder?.usd_per_hour ?? null;
+        const end = current && endOfDue(current, price, now);
+        if (!current || !end) return;
+        storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
+        clearWork(tx, holder);
+      }),
+    ),
+  );
+}
+
+/** Ends the attempts of living workers that have not claimed their job for `lease_s`. */
+export async function endExpiredJobs(deps: Deps, names: readonly string[], served: Served): Promise<void> {
+  const {lease_s} = deps.config;
+  await forEachConcurrently(names, name =>
+    deps.store.transaction(async tx => {
+      const worker = await workerRecords.get(tx, name);
+      if (!worker || parseJobWork(worker.work) === undefined || !hasRunOut(worker, lease_s, served)) return;
+      const job = await jobOf(deps, tx, worker);
+      const now = deps.now();
+      workerRecords.set(tx, withoutWork(worker));
+      if (!job) return;
+      const error = `${name} has not claimed it for ${lease_s} s`;
+      const end = {outcome: 'failed', cause: 'machine', error} as const;
+      storeEnded(deps, tx, job, endAttempt(job, end, worker.usd_per_hour, now), now);
+    }),
+  );
+}
+
+/** Raises an alert for each attempt that has run for `long_job_s`, once. */
+export async function reportLongJobs(deps: Deps, workers: Iterable<Worker>): Promise<void> {
+  const {long_job_s} = deps.config;
+  const isLong = (worker: Worker) =>
+    parseJobWork(worker.work) !== undefined &&
+    worker.phase === 'working' &&
+    isOlderThan(worker.phase_since_at, long_job_s, deps.now());
+  await forEachConcurrently([...workers].filter(isLong), ({name}) =>
+    deps.store.transaction(async tx => {
+      const worker = await workerRecords.get(tx, name);
+      const job = worker && (await jobOf(deps, tx, worker));
+      if (!job?.started_at || !isOlderThan(job.started_at, long_job_s, deps.now())) return;
+      if (job.long_epoch === job.epoch) return;
+      const text = `Job ${job.job} has run for more than ${long_job_s} s on ${name}, since ${job.started_at}`;
+      deps.log('WARNING', text, {job: job.job, worker: name, signal: 'job-long'});
+      recordEvent(tx, {kind: 'job', job: job.job, worker: name, epoch: job.epoch, text}, deps.now());
+      jobRecords.set(deps, tx, {...job, long_epoch: job.epoch});
+    }),
+  );
+}

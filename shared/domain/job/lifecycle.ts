@@ -1,0 +1,200 @@
+/** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
+
+import type {Ran} from '../fleet/source.ts';
+import type {Holder} from '../stream/lease.ts';
+import type {Lease} from '../stream/stream.ts';
+import {iso, msOf} from '../time.ts';
+import {type Death, isMachineDeath} from '../worker/liveness.ts';
+import type {Cause, Job, JobAttempt} from './job.ts';
+import {queuePlace} from './queue.ts';
+
+/** Ends of machines that a job may have caused, before the job counts as their cause. */
+export const MAX_MACHINE_FAILURES = 5;
+/** Attempts that a document keeps: one that fails for ever must not outgrow it. */
+const MOST_ATTEMPTS = 50;
+/** Time after its timeout at which a tick ends a job, because its agent has not. */
+const GRACE_S = 120;
+/** Time for which the document of an ended job is kept. */
+const KEPT_DAYS = 30;
+
+/** Causes that count against `max_retries`. The other causes of the agent fail the job at once. */
+const OWN: readonly (Cause | null)[] = ['exit', 'timeout', 'memory', 'output', 'result'];
+
+export type JobLease = {job: string; epoch: number};
+
+/** The end of an attempt, as its worker reports it or as the control plane finds it. */
+export type JobEnd = {
+  outcome: JobAttempt['outcome'];
+  cause: Cause | null;
+  error: string | null;
+  exit_code?: number | null;
+  result?: string | null;
+  result_path?: string | null;
+  artifacts_path?: string | null;
+  ran?: Ran | null;
+};
+
+export function isFinal({status}: Pick<Job, 'status'>): boolean {
+  return status === 'completed' || status === 'failed' || status === 'cancelled';
+}
+
+/** True if this incarnation holds the lease, of any epoch. */
+export function isJobOf({lease}: Job, {worker, incarnation}: Holder): boolean {
+  return lease?.worker === worker && lease.incarnation === incarnation;
+}
+
+export function holdsJob(job: Job, claim: Holder & {epoch: number}): boolean {
+  return job.status === 'running' && isJobOf(job, claim) && job.lease?.epoch === claim.epoch;
+}
+
+/** A valid job that waits for a worker from now on. */
+export function scheduleJob(job: Job, now: number): Job {
+  return {
+    ...job,
+    status: 'scheduled',
+    queue: queuePlace(job),
+    lease: null,
+    due_at: job.deadline_at,
+    scheduled_at: job.scheduled_at ?? iso(now),
+    updated_at: iso(now),
+  };
+}
+
+/** The job as leased to a worker at this price. The new epoch makes every earlier lease worthless. */
+export function grantJob(
+  job: Job,
+  holder: Holder,
+  usd_per_hour: number | null,
+  now: number,
+): Job & {lease: Lease} {
+  const epoch = job.epoch + 1;
+  const lease = {...holder, epoch};
+  return {
+    ...job,
+    ...{status: 'running', queue: null, epoch, lease, started_at: iso(now), updated_at: iso(now)},
+    ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null},
+  };
+}
+
+/** The earliest end of an attempt that starts now: the deadline, the timeout with its grace, or the end of the budget. */
+function dueAt({deadline_at, timeout, budget_usd, spent_usd}: Job, usd_per_hour: number | null, now: number) {
+  const ends = [now + (timeout + GRACE_S) * 1000];
+  if (deadline_at !== null) ends.push(msOf(deadline_at));
+  if (budget_usd !== null && usd_per_hour)
+    ends.push(now + ((budget_usd - spent_usd) / usd_per_hour) * 3_600_000);
+  return iso(Math.max(now, Math.min(...ends)));
+}
+
+/** Why the job may not be granted to a worker of this price, or undefined. */
+export function whyNotGranted(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
+  const {budget_usd, spent_usd, deadline_at} = job;
+  const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cause, error});
+  if (deadline_at !== null && msOf(deadline_at) <= now)
+    return failed('deadline', `its deadline passed at ${deadline_at} before a worker was free`);
+  if (budget_usd === null) return undefined;
+  if (usd_per_hour === null) return failed('budget', 'the price of its worker is unknown; set prices/chips');
+  if (spent_usd < budget_usd) return undefined;
+  return failed('budget', `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`);
+}
+
+/**
+ * The job after the end of its attempt, or of its wait. Preemptions and drains cost it nothing. Its own failures count against
+ * `max_retries`. Machines that end with it count apart.
+ */
+export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
+  const ended = withAttempt(job, end, usd_per_hour, now);
+  const {cause} = end;
+  switch (end.outcome) {
+    case 'completed': {
+      const {result = null, result_path = null, exit_code = null, ran = null} = end;
+      return closed({...ended, result, result_path, exit_code, ran}, 'completed', end, now);
+    }
+    case 'cancelled':
+      return closed(ended, 'cancelled', end, now);
+    case 'preempted':
+    case 'drained':
+      return scheduleJob(ended, now);
+    case 'failed': {
+      const told = {
+        ...ended,
+        error: end.error,
+        cause,
+        exit_code: end.exit_code ?? null,
+        ran: end.ran ?? null,
+      };
+      if (cause === 'machine') {
+        const machine_failures = job.machine_failures + 1;
+        const next = {...told, machine_failures};
+        return machine_failures < MAX_MACHINE_FAILURES
+          ? scheduleJob(next, now)
+          : closed(next, 'failed', {...end, error: poisonText(end.error)}, now);
+      }
+      if (!OWN.includes(cause)) return closed(told, 'failed', end, now);
+      const failures = job.failures + 1;
+      const next = {...told, failures};
+      return failures <= job.max_retries ? scheduleJob(next, now) : closed(next, 'failed', end, now);
+    }
+    default:
+      return end.outcome satisfies never;
+  }
+}
+
+function poisonText(error: string | null): string {
+  return `${MAX_MACHINE_FAILURES} machines ended at work on it, the last one because ${error}`;
+}
+
+function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: JobEnd, now: number): Job {
+  const kept = iso(now + KEPT_DAYS * 86_400_000);
+  return {
+    ...job,
+    ...{status, queue: null, lease: null, due_at: null, error: end.error, cause: end.cause},
+    completed_at: iso(now),
+    updated_at: iso(now),
+    expire_at: job.expire_at !== null && job.expire_at > kept ? job.expire_at : kept,
+  };
+}
+
+/** Records the attempt of the lease, with the cost of its time. A job without a lease has no attempt. */
+function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
+  const {lease, started_at} = job;
+  if (!lease || started_at === null) return job;
+  const hours = Math.max(0, now - msOf(started_at)) / 3_600_000;
+  const cost_usd = usd_per_hour === null ? null : hours * usd_per_hour;
+  const {outcome, cause, error, exit_code = null, ran = null} = end;
+  const attempt = {
+    ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation},
+    ...{started_at, ended_at: iso(now), outcome, cause, error, exit_code, cost_usd, ran},
+  };
+  return {
+    ...job,
+    lease: null,
+    attempts: [...job.attempts, attempt].slice(-MOST_ATTEMPTS),
+    spent_usd: job.spent_usd + (cost_usd ?? 0),
+    ...(end.artifacts_path ? {artifacts_path: end.artifacts_path} : {}),
+  };
+}
+
+/** The end that the death of its worker means for a job: a preemption, or a machine that the job may have ended. */
+export function endByDeath(worker: string, death: Death | undefined): JobEnd {
+  const error = death ? `${worker} is lost: ${death.cause}` : `${worker} is not needed any more`;
+  return death && isMachineDeath(death)
+    ? {outcome: 'failed', cause: 'machine', error}
+    : {outcome: 'preempted', cause: 'preempted', error};
+}
+
+/** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
+export function endOfDue(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
+  if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
+  const {deadline_at, budget_usd, spent_usd, started_at, timeout} = job;
+  if (deadline_at !== null && msOf(deadline_at) <= now)
+    return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${deadline_at}`};
+  const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;
+  const cost = spent_usd + hours * (usd_per_hour ?? 0);
+  if (budget_usd !== null && cost >= budget_usd)
+    return {
+      outcome: 'failed',
+      cause: 'budget',
+      error: `$${cost.toFixed(2)} of $${budget_usd.toFixed(2)} are spent; submit it again with a larger budget_usd`,
+    };
+  return {outcome: 'failed', cause: 'timeout', error: `it ran longer than its timeout of ${timeout} s`};
+}

@@ -1,0 +1,29 @@
+/** Queue of a pool: waiting jobs in the order in which workers take them. One field has the whole order, so a query needs no composite index. */
+import type {Job} from './job.ts';
+
+/** Greatest priority of a job, and minus the least. */
+const MAX_PRIORITY = 1000;
+
+/** `POOL/PRIORITY/TIME/ID`, in text order: a higher priority first, then the older job. */
+export function queuePlace({
+  pool,
+  priority,
+  created_at,
+  job,
+}: Pick<Job, 'pool' | 'priority' | 'created_at' | 'job'>): string {
+  return `${pool}/${rankOf(priority)}/${created_at}/${job}`;
+}
+
+function rankOf(priority: number): string {
+  return String(MAX_PRIORITY - priority).padStart(4, '0');
+}
+
+/** The places of a pool: `first` and later, before `beyond`. `0` is the character after `/`. */
+export function placesOf(pool: string): {first: string; beyond: string} {
+  return {first: `${pool}/`, beyond: `${pool}0`};
+}
+
+/** Pool and priority of a place: jobs with an equal rank may be taken in any order. */
+export function rankIn(place: string): string {
+  return place.split('/', 2).join('/');
+}
