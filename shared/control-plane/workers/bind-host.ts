@@ -1,5 +1,6 @@
 /** The hello of a host: its secret is bound to its incarnation, and every later request of the host must have this secret. */
 import {hasHost} from '../../domain/worker/hosts.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
@@ -38,7 +39,11 @@ export async function bindHost(deps: Deps, request: Hello): Promise<WorkerAnswer
     if (contradicts(worker, request)) return impostor(deps, 'bind a secret', request);
     if (!worker || isAhead(request, worker)) return ok({...say('continue', unknown(request)), heartbeat_s});
     if (!isCurrent(worker, request)) return ok({...say('exit', notWanted(request)), heartbeat_s});
-    if (speaksFor(worker, request)) return ok({...say('continue', ''), heartbeat_s});
+    if (speaksFor(worker, request)) {
+      const named = withHostName(worker, request);
+      if (named !== worker) workerRecords.set(tx, named);
+      return ok({...say('continue', ''), heartbeat_s});
+    }
     const {host, secret_sha256} = request;
     const who = `host ${host} of ${worker.name}, incarnation ${worker.incarnation}`;
     if (!isTicketOf(identity, 'worker-api', worker, request.ticket)) {
@@ -52,12 +57,26 @@ export async function bindHost(deps: Deps, request: Hello): Promise<WorkerAnswer
       recordEvent(tx, {kind: 'worker', worker: worker.name, text: complaint}, now, hour);
       return refused(`another secret is bound to ${who}`);
     }
-    workerRecords.set(tx, {...worker, host_secrets: {...worker.host_secrets, [host]: secret_sha256}});
+    const bound = {...worker, host_secrets: {...worker.host_secrets, [host]: secret_sha256}};
+    workerRecords.set(tx, withHostName(bound, request));
     return ok({...say('continue', ''), heartbeat_s});
   });
   const {worker, incarnation, host} = request;
   if (complaint) deps.log('ERROR', complaint, {worker, incarnation, host});
   return answer;
+}
+
+/** The worker with the name and the address of the host. The same object if they are known, or if the host does not say them. */
+function withHostName(worker: Worker, {host, hostname, address}: Hello): Worker {
+  const known = worker.hosts[host];
+  const next = {
+    ...known,
+    hostname: hostname ?? known?.hostname ?? '',
+    address: address ?? known?.address ?? '',
+  };
+  if (known ? known.hostname === next.hostname && known.address === next.address : !hostname && !address)
+    return worker;
+  return {...worker, hosts: {...worker.hosts, [host]: next}};
 }
 
 /** A ticket is good for each host of its node: a number beyond them would bind a second secret with a stolen ticket. */
