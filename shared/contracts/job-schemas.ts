@@ -38,6 +38,15 @@ export const source = z.union([
 /** Longest text of a setup script or a config file. */
 export const MAX_FILE_CHARS = 65_536;
 
+/** A source as messages name it: without `repo`, the repository is that of the pool. */
+export const sourceChange = z.union([
+  z.strictObject({bundle: sha256}),
+  z.strictObject({repo: repo.optional(), branch}),
+  z.strictObject({repo: repo.optional(), pr}),
+  z.strictObject({repo: repo.optional(), commit}),
+]);
+export type SourceChange = z.infer<typeof sourceChange>;
+
 export const environment = z.strictObject({
   jax_version: z
     .string()
@@ -71,8 +80,16 @@ const code = text(MAX_CODE_BYTES).refine(
 const argument = z
   .string()
   .max(MAX_CODE_BYTES)
-  .regex(/^[^\0]*$/, 'a text without a zero byte');
-export const argv = z.array(argument).min(1).max(1000);
+  .regex(/^[^\0]*$/, 'a text without a zero byte')
+  .transform(given => given.toWellFormed());
+export const argv = z
+  .array(argument)
+  .min(1)
+  .max(1000)
+  .refine(
+    given => given.reduce((sum, each) => sum + Buffer.byteLength(each), 0) <= MAX_CODE_BYTES,
+    `at most ${MAX_CODE_BYTES} bytes; put longer texts in a source`,
+  );
 
 /** Fields of a job that people write. Unknown fields of a document are kept, and of a message refused. */
 export const jobFields = {
@@ -119,13 +136,18 @@ export const sourceReport = z.object({
 export const jobLease = z.object({job: jobId, epoch: z.number().int().min(0).max(1_000_000)});
 
 /** Message on topic `exec`: a command for every host of the target, as the job user. */
-export const execMessage = z.strictObject({
-  exec: jobId,
-  target: z.string().min(1).max(63),
-  argv,
-  /** True: `argv` has one text, for `bash -c`. */
-  shell: z.boolean().default(false),
-  timeout_s: z.number().positive().max(86_400).default(600),
-  requested_by: reported(200).nullable().default(null),
-});
+export const execMessage = z
+  .strictObject({
+    exec: jobId,
+    target: z.string().regex(/^[a-z0-9-]{1,63}$/, 'a pool, a worker, or all'),
+    argv,
+    /** True: `argv` has one text, for `bash -c`. */
+    shell: z.boolean().default(false),
+    timeout_s: z.number().min(1).max(86_400).default(600),
+    requested_by: reported(200).nullable().default(null),
+  })
+  .refine(({shell, argv}) => !shell || argv.length === 1, {
+    path: ['argv'],
+    message: 'expected one text beside shell',
+  });
 export type ExecMessage = z.infer<typeof execMessage>;

@@ -48,6 +48,7 @@ const ACTIONS = all<ControlMessage['action']>({
   scale: true,
   recreate: true,
   delete: true,
+  update: true,
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 

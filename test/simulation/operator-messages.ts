@@ -26,6 +26,7 @@ export function aCommand({chance, config, isWide, tpus}: Context): Document {
     {action: 'delete', worker},
     {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
     {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
+    {action: 'update', source: {bundle: 'b'.repeat(64)}},
   ]);
 }
 

@@ -7,6 +7,7 @@ import {handleHeartbeat} from '../streams/heartbeat.ts';
 import {releaseStream} from '../streams/release-stream.ts';
 import {bindHost} from '../workers/bind-host.ts';
 import {storePing} from '../workers/service-proofs.ts';
+import {answerSource} from '../workers/source-versions.ts';
 import {answerLease} from './lease-request.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
@@ -42,6 +43,7 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
     case 'finish':
       return finishJob(deps, {...asked, secret_sha256});
     case 'source':
+      return answerSource(deps, {...asked, secret_sha256});
     case 'exec':
     case 'exec-end':
       throw new Rejected(`${asked.action} is not served yet`);

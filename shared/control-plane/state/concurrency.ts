@@ -20,3 +20,10 @@ export async function forEachConcurrently<T>(
   await Promise.all(Array.from({length: Math.min(width, items.length)}, lane));
   if (failures.length > 0) throw failures.find(error => !(error instanceof Rejected)) ?? failures[0];
 }
+
+/** Divides the items into lists of at most `most`, for one transaction each. */
+export function batchesOf<T>(items: readonly T[], most: number): T[][] {
+  return Array.from({length: Math.ceil(items.length / most)}, (_, batch) =>
+    items.slice(batch * most, (batch + 1) * most),
+  );
+}

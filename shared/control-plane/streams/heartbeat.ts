@@ -63,11 +63,20 @@ export async function handleHeartbeat(deps: Deps, request: Heartbeat): Promise<W
     const parent = charged && (await runOfFailed(deps.log, tx, charged));
     const report = {...NO_WORK, ...request.progress, activity: request.phase, ...kept};
     const heard = heardFrom(worker, {...report, claimed_at: hasRestarted ? null : claimed_at}, now);
-    workerRecords.set(tx, heard);
+    workerRecords.set(tx, withReport(heard, request, now));
     if (charged && charged !== suspected) returnStream(deps.log, tx, charged, undefined, now, parent);
     const lease_expires_at = isHeld ? iso(now + lease_s * 1000) : null;
-    return ok({...verdict(claim, heard, isHeld, run), lease_expires_at, heartbeat_s});
+    const {execs, source_version} = heard;
+    return ok({
+      ...verdict(claim, heard, isHeld, run),
+      ...{lease_expires_at, heartbeat_s, execs, source_version},
+    });
   });
+}
+
+/** A heartbeat without a report leaves the last report. */
+function withReport(worker: Worker, {source_report}: Heartbeat, now: number): Worker {
+  return source_report ? {...worker, source_report: {...source_report, at: iso(now)}} : worker;
 }
 
 /** Pool of the worker, by its name: the document is read later, in the transaction. */

@@ -58,3 +58,15 @@ export type SourceReport = {
   error: string | null;
   at: string;
 };
+
+/**
+ * The worker with the version of its pool's source. The same object if it has this version or a later one: the pool may have been read
+ * before the last message.
+ */
+export function withSourceVersion<W extends {pool: string; source_version: number}>(
+  worker: W,
+  {pool, source_version}: {pool: string; source_version: number},
+): W {
+  if (worker.pool !== pool || worker.source_version >= source_version) return worker;
+  return {...worker, source_version};
+}

@@ -3,6 +3,7 @@ import {priceOf} from '../billing/budget.ts';
 import {pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
+import {withSourceVersion} from '../fleet/source.ts';
 import {changeOf} from '../fleet/zone-changes.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
 import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
@@ -10,7 +11,7 @@ import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {WorkerDecision} from '../worker/transitions.ts';
-import {newWorker, type Worker} from '../worker/worker.ts';
+import {hasEnded, newWorker, type Worker} from '../worker/worker.ts';
 
 /** `seen` is the worker of the snapshot. */
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
@@ -52,12 +53,13 @@ export function decideSlot(
   const moment = {now, served: terms.served};
   const decision = decideWorker(before, observe(terms.nodes, before), wanted, limits, moment, silence);
   const priced = pricedAt(decision.worker, () => priceOf(terms.prices, terms.pool, place.zone));
-  const worker = withPayer(priced, terms.payers.get(name) ?? null);
+  const paid = withPayer(priced, terms.payers.get(name) ?? null);
+  const worker = hasEnded(paid) ? paid : withSourceVersion(paid, terms.pool);
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
     events.push(`${name} costs $${priced.usd_per_hour} an hour, as is known now`);
-  if (worker !== priced)
+  if (paid !== priced)
     events.push(`${name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`);
   return {...decision, worker, events};
 }

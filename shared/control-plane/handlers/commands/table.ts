@@ -3,6 +3,7 @@ import {z} from 'zod';
 import {clear, submit} from './job-commands.ts';
 import {scale} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
+import {update} from './source-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
 import {deleteWorker, recreate} from './worker-commands.ts';
 
@@ -20,6 +21,7 @@ export const COMMANDS = {
   clear,
   configure,
   scale,
+  update,
 };
 
 type Rows = typeof COMMANDS;
