@@ -150,14 +150,18 @@ export const loadNextRelease = () => loadCopy('next release', NEXT_RELEASE_EDITS
 export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
 
 async function load(mark: string): Promise<Code> {
-  const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([
+  const [{onObject}, {onControl}, {onExec}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([
     import(`../../functions/on-object.ts${mark}`),
     import(`../../functions/on-control.ts${mark}`),
+    import(`../../functions/on-exec.ts${mark}`),
     import(`../../functions/on-tpu.ts${mark}`),
     import(`../../functions/on-tick.ts${mark}`),
     import(`../../functions/on-task.ts${mark}`),
     import(`../../functions/worker-api.ts${mark}`),
   ]);
-  const handlers = {object: onObject, control: onControl, tpu: onTpu, tick: onTick, tasks: onTask};
+  const handlers = {
+    ...{object: onObject, control: onControl, exec: onExec},
+    ...{tpu: onTpu, tick: onTick, tasks: onTask},
+  };
   return {handlers, workerApi};
 }

@@ -3,7 +3,7 @@ import {hash} from 'node:crypto';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 
-export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks';
+export type Topic = 'object' | 'control' | 'exec' | 'tpu' | 'tick' | 'tasks';
 export type Handlers = Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
 export type WorkerApi = (deps: Deps, request: Request, response: Response) => Promise<void>;
 

@@ -1,6 +1,7 @@
 /** The real functions over a store, a bucket and TPUs in memory. A test steps the clock and delivers each message. */
 import assert from 'node:assert/strict';
 import {onControl} from '../../functions/on-control.ts';
+import {onExec} from '../../functions/on-exec.ts';
 import {onObject} from '../../functions/on-object.ts';
 import {onTask} from '../../functions/on-task.ts';
 import {onTick} from '../../functions/on-tick.ts';
@@ -35,7 +36,10 @@ import {calm} from './tpu-faults.ts';
 
 export type Message = {id: string; topic: Topic; data: unknown};
 
-const handlers: Handlers = {object: onObject, control: onControl, tpu: onTpu, tick: onTick, tasks: onTask};
+const handlers: Handlers = {
+  ...{object: onObject, control: onControl, exec: onExec},
+  ...{tpu: onTpu, tick: onTick, tasks: onTask},
+};
 
 /** Short limits: each runs out within a few minutes of the world's time. */
 const QUICK = {
@@ -141,6 +145,11 @@ export class FunctionWorld {
   /** Publishes any text on topic `control`, as a person does. */
   control(text: string | object): string {
     return this.#publish('control', typeof text === 'string' ? text : JSON.stringify(text));
+  }
+
+  /** Publishes any text on topic `exec`, as a person does. */
+  exec(text: string | object): string {
+    return this.#publish('exec', typeof text === 'string' ? text : JSON.stringify(text));
   }
 
   #enqueue(topic: Topic, dataOf: (id: string) => unknown): string {

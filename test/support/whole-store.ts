@@ -4,7 +4,7 @@ import type {Stored} from '../../shared/ports.ts';
 import type {FunctionWorld} from './function-world.ts';
 
 const COLLECTIONS = [
-  ...['control', 'events', 'pools', 'prices', 'runs', 'system', 'tasks', 'workers', 'zones'],
+  ...['control', 'events', 'execs', 'pools', 'prices', 'runs', 'system', 'tasks', 'workers', 'zones'],
   ...['runs/my-run/system', paths.streams('my-run')],
 ];
 
@@ -16,6 +16,7 @@ export async function wholeStore({store}: FunctionWorld): Promise<Stored[]> {
     found.push(...documents);
     for (const {path} of documents) {
       if (collection === paths.streams('my-run')) found.push(...(await store.query(`${path}/shards`)));
+      if (collection === 'execs') found.push(...(await store.query(`${path}/hosts`)));
       if (collection === 'workers') found.push(...(await store.query(`${path}/attempts`)));
     }
   }

@@ -14,7 +14,11 @@ type Imports = Map<string, string[]>;
 type Order = string[][];
 
 const ORDER_OF_REPOSITORY: Order = [['shared'], ['functions', 'emulator'], ['cli']];
-const ORDER_OF_CONTROL_PLANE: Order = [['state'], ['streams', 'runs', 'workers', 'jobs'], ['handlers']];
+const ORDER_OF_CONTROL_PLANE: Order = [
+  ['state'],
+  ['streams', 'runs', 'workers', 'jobs', 'execs'],
+  ['handlers'],
+];
 
 const ORDER_OF_SHARED: Order = [
   ['domain'],

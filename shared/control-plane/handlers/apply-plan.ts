@@ -7,6 +7,7 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import {endLostExecs} from '../execs/end-exec.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {FINISHING, sumUp} from '../runs/summarize-run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
@@ -81,6 +82,7 @@ export async function applyPlan(
     each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
+  await failures.isolate('end lost commands', () => endLostExecs(deps));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
 

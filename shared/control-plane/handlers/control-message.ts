@@ -1,23 +1,13 @@
-import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {Rejected} from '../../contracts/errors.ts';
 import {pushId, rawText, readPush} from '../../contracts/push.ts';
 import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
 import {parseJson} from '../../contracts/schemas.ts';
-import {paths} from '../../domain/names.ts';
-import {iso} from '../../domain/time.ts';
-import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {controlRecords, MAX_TEXT} from '../state/history-documents.ts';
 import {wake} from '../state/wake.ts';
 import type {Command, Outcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
-
-/** A published message. `published_at` is undefined if the push lacks the publish time. */
-type Published = {text: string; published_at: string | undefined};
-
-const KEPT_DAYS = 90;
+import {type Published, recordMessage, recordPath, recordRejected} from './message-records.ts';
 
 /**
  * Applies a message on topic `control` once. The transaction of the change also writes a record under the message id, so a redelivered
@@ -27,7 +17,7 @@ const KEPT_DAYS = 90;
 export async function handleControlMessage(deps: Deps, event: unknown): Promise<void> {
   const {store, log, bus} = deps;
   const message_id = pushId(event);
-  const path = paths.control(documentId(message_id));
+  const path = recordPath(message_id);
   let published: Published = {text: rawText(event), published_at: undefined};
   try {
     published = readPush(event, 'The control event');
@@ -43,7 +33,7 @@ export async function handleControlMessage(deps: Deps, event: unknown): Promise<
       if (before) return {outcome: before.outcome as Outcome['outcome'], reason: 'done before'};
       const now = deps.now();
       const decided = await row.decide(deps, tx, message, {said_at, now});
-      record(tx, path, published, decided, now);
+      recordMessage(tx, path, published, decided, now);
       return decided;
     });
     log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
@@ -52,11 +42,8 @@ export async function handleControlMessage(deps: Deps, event: unknown): Promise<
     await wake(bus);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    const refusal: Outcome = {outcome: 'rejected', reason: error.message, about: {}};
-    await store.transaction(async tx => {
-      if (!(await tx.get(path))) record(tx, path, published, refusal, deps.now());
-    });
-    log('WARNING', refusal.reason, {message_id});
+    await recordRejected(deps, path, published, error.message);
+    log('WARNING', error.message, {message_id});
   }
 }
 
@@ -65,33 +52,4 @@ function publishTimeOf({published_at}: Published): string {
   throw new Rejected(
     'The message has no publishTime, so its order is unknown: publish the message through Pub/Sub',
   );
-}
-
-function record(
-  tx: Transaction,
-  path: string,
-  {text, published_at}: Published,
-  {outcome, reason, about}: Outcome,
-  now: number,
-): void {
-  controlRecords.set(tx, path, {
-    ...{outcome, reason, ...about},
-    message: text.slice(0, MAX_TEXT).toWellFormed(),
-    published_at: published_at ?? null,
-    at: iso(now),
-    expire_at: iso(now + KEPT_DAYS * 86_400_000),
-  });
-  const message_id = path.slice(path.indexOf('/') + 1);
-  recordEvent(
-    tx,
-    {kind: 'control', ...about, message_id, text: `Control message ${outcome}: ${reason}`},
-    now,
-  );
-}
-
-/** Returns an id that Firestore accepts. Ids of Pub/Sub are digits and stay as they are. */
-function documentId(message_id: string): string {
-  return /^[A-Za-z0-9-]{1,128}$/.test(message_id)
-    ? message_id
-    : createHash('sha256').update(message_id).digest('hex');
 }

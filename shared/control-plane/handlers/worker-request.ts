@@ -1,5 +1,6 @@
-import {CallerRefused, Rejected} from '../../contracts/errors.ts';
+import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {reportExec, takeExec} from '../execs/host-requests.ts';
 import {finishJob} from '../jobs/finish-job.ts';
 import type {Account, Deps} from '../state/deps.ts';
 import {ok, type WorkerAnswer} from '../state/worker-answers.ts';
@@ -45,8 +46,9 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
     case 'source':
       return answerSource(deps, {...asked, secret_sha256});
     case 'exec':
+      return takeExec(deps, {...asked, secret_sha256});
     case 'exec-end':
-      throw new Rejected(`${asked.action} is not served yet`);
+      return reportExec(deps, {...asked, secret_sha256});
     default:
       return asked satisfies never;
   }

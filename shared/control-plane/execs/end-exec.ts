@@ -1,0 +1,91 @@
+/** Ends commands: with the last of their hosts, or with a tick after their deadline. */
+import {
+  type Exec,
+  type ExecHost,
+  hasHostEnded,
+  isOverdue,
+  whyLost,
+  withoutExec,
+} from '../../domain/exec/exec.ts';
+import {paths} from '../../domain/names.ts';
+import {iso} from '../../domain/time.ts';
+import {batchesOf, forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {skipIfInvalid, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../state/exec-documents.ts';
+
+/**
+ * Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction: an ended host stays ended.
+ */
+export async function concludeExec({store, log, now}: Deps, exec: string, anyway = false): Promise<void> {
+  const known = await execRecords.get(store, exec);
+  if (known?.status !== 'running' || !(known.is_assigned || anyway)) return;
+  const collection = paths.execHosts(exec);
+  const open = await store.count(collection, [OPEN_HOSTS]);
+  if (open > 0 && !anyway) return;
+  const [hosts, succeeded] = await Promise.all([store.count(collection), store.count(collection, SUCCEEDED)]);
+  await store.transaction(async tx => {
+    const current = await execRecords.get(tx, exec);
+    if (current?.status !== 'running') return;
+    const at = now();
+    const hosts_failed = hosts - succeeded;
+    const counts = {hosts, hosts_done: hosts - open, hosts_failed};
+    const ended: Exec = {...current, ...counts, status: 'done', completed_at: iso(at)};
+    const isEmpty = hosts === 0;
+    const reason = `the workers of ${current.target} ended before they had the command`;
+    execRecords.set(tx, isEmpty ? {...ended, status: 'rejected', reason} : ended);
+    const text = isEmpty
+      ? `Command ${exec} is rejected: ${reason}`
+      : `Command ${exec} has ended on ${hosts} hosts, and failed on ${hosts_failed}`;
+    log('INFO', text);
+    recordEvent(tx, {kind: 'control', message_id: current.message_id, text}, at);
+  });
+}
+
+/** Commands and their hosts that one tick reads. A later tick reads the rest. */
+const MOST_EXECS = 20;
+const MOST_HOSTS = 500;
+/** Hosts that one transaction ends. */
+const HOSTS_AT_ONCE = 50;
+
+/** Ends the hosts that give no answer any more, and then the commands without an open host. */
+export async function endLostExecs(deps: Deps): Promise<void> {
+  const {store, log} = deps;
+  const stored = await store.query('execs', {where: [RUNNING], limit: MOST_EXECS});
+  const running = execRecords.parseAll(stored, error => log('ERROR', error.message));
+  await forEachConcurrently(running, async exec => {
+    const open = await store.query(paths.execHosts(exec.exec), {where: [OPEN_HOSTS], limit: MOST_HOSTS});
+    const hosts = execHostRecords.parseAll(open, error => log('ERROR', error.message));
+    await forEachConcurrently(batchesOf(hosts, HOSTS_AT_ONCE), batch => endLostHosts(deps, exec, batch));
+    // No report follows for a host whose document is invalid.
+    const hasMore = open.length === MOST_HOSTS;
+    await concludeExec(deps, exec.exec, isOverdue(exec, deps.now()) && !hasMore);
+  });
+}
+
+async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {
+  const names = [...new Set(batch.map(({worker}) => worker))];
+  await store.transaction(async tx => {
+    const found = await Promise.all(names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))));
+    const hosts = await Promise.all(
+      batch.map(({worker, host}) => execHostRecords.get(tx, exec.exec, worker, host)),
+    );
+    const at = now();
+    const workers = new Map(found.flatMap(worker => (worker ? [[worker.name, worker] as const] : [])));
+    const freed = new Set<string>();
+    for (const host of hosts) {
+      if (!host || hasHostEnded(host)) continue;
+      const worker = workers.get(host.worker);
+      const error = whyLost(host, exec, worker, at);
+      if (error === undefined) continue;
+      execHostRecords.set(tx, exec.exec, {...host, status: 'lost', error, ended_at: iso(at)});
+      if (worker?.incarnation === host.incarnation) freed.add(worker.name);
+    }
+    for (const name of freed) {
+      const worker = workers.get(name);
+      const next = worker && withoutExec(worker, exec.exec);
+      if (next && next !== worker) workerRecords.set(tx, next);
+    }
+  });
+}

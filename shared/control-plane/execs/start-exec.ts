@@ -1,0 +1,139 @@
+/** Starts a command: its document, then the documents of its hosts, worker by worker. */
+import type {ExecMessage} from '../../contracts/job-schemas.ts';
+import {
+  type Exec,
+  execTimes,
+  parseTarget,
+  type Target,
+  whyNoHost,
+  whyWorkerRefused,
+  withExec,
+} from '../../domain/exec/exec.ts';
+import {execFolder, paths} from '../../domain/names.ts';
+import {iso} from '../../domain/time.ts';
+import {hostsOf} from '../../domain/worker/hosts.ts';
+import {isAlive, type Worker} from '../../domain/worker/worker.ts';
+import type {Filter, Transaction} from '../../ports.ts';
+import {batchesOf, forEachConcurrently} from '../state/concurrency.ts';
+import type {Deps} from '../state/deps.ts';
+import {LIVING, skipIfInvalid, workerRecords} from '../state/documents.ts';
+import {recordEvent} from '../state/event-log.ts';
+import {execHostRecords, execRecords} from '../state/exec-documents.ts';
+import {readPool} from '../state/pool.ts';
+import {concludeExec} from './end-exec.ts';
+
+/** Workers that one transaction assigns. */
+const MOST_ASSIGNED = 50;
+
+/**
+ * Starts the command once. A delivery after a crash continues: a host with a document is left as it is. Returns why nothing was
+ * started, if another message has used the id.
+ */
+export async function startExec(
+  deps: Deps,
+  message: ExecMessage,
+  message_id: string,
+): Promise<string | undefined> {
+  const known = await execRecords.get(deps.store, message.exec);
+  const found = known && known.status !== 'running' ? [] : await workersOf(deps, message.target);
+  const reason = typeof found === 'string' ? found : whyNoHost(parseTarget(message.target), found);
+  const exec = await createExec(deps, message, message_id, reason);
+  if (exec.message_id !== message_id)
+    return `the id ${message.exec} belongs to another command: publish the command with an id of its own`;
+  if (exec.status !== 'running') return undefined;
+  const living = typeof found === 'string' ? [] : found.filter(isAlive).map(({name}) => name);
+  if (!exec.is_assigned) {
+    await forEachConcurrently(batchesOf(living, MOST_ASSIGNED), names => assign(deps, exec, names));
+    await closeAssignment(deps, exec.exec);
+  }
+  await concludeExec(deps, exec.exec);
+  return undefined;
+}
+
+/** Workers of the target, or the reason why it has none. */
+async function workersOf(deps: Deps, text: string): Promise<Worker[] | string> {
+  const target: Target = parseTarget(text);
+  const {store, log} = deps;
+  if (target.kind === 'worker') {
+    const worker = await skipIfInvalid(log, () => workerRecords.get(store, target.worker));
+    return worker ? [worker] : [];
+  }
+  if (target.kind === 'pool' && !(await readPool(deps, target.pool)))
+    return `there is no pool "${target.pool}"`;
+  const ofPool: Filter[] = target.kind === 'pool' ? [{field: 'pool', op: '==', value: target.pool}] : [];
+  const stored = await store.query('workers', {where: [LIVING, ...ofPool]});
+  return workerRecords.parseAll(stored, error => log('ERROR', error.message));
+}
+
+/** Creates the document, running or rejected, or returns the document of an earlier message or delivery. */
+function createExec(
+  {store, objects, log, now}: Deps,
+  {exec, target, argv, shell, timeout_s, requested_by}: ExecMessage,
+  message_id: string,
+  reason: string | undefined,
+): Promise<Exec> {
+  return store.transaction(async tx => {
+    const known = await execRecords.get(tx, exec);
+    if (known) return known;
+    const at = now();
+    const created: Exec = {
+      ...{exec, target, argv, shell, timeout_s, requested_by, message_id},
+      status: reason === undefined ? 'running' : 'rejected',
+      reason: reason ?? null,
+      is_assigned: false,
+      ...{hosts: 0, hosts_done: 0, hosts_failed: 0},
+      ...execTimes(timeout_s, at),
+      completed_at: reason === undefined ? null : iso(at),
+      output_path: `gs://${objects.bucket}/execs/${exec}/`,
+    };
+    execRecords.set(tx, created);
+    const who = `${requested_by ?? 'someone'} (message ${message_id})`;
+    const text =
+      reason === undefined
+        ? `Command ${exec} of ${who} runs on ${target}: ${argv.join(' ')}`
+        : `Command ${exec} of ${who} on ${target} is rejected: ${reason}`;
+    log(reason === undefined ? 'INFO' : 'WARNING', text, {message_id});
+    recordEvent(tx, {kind: 'control', message_id, text}, at);
+    return created;
+  });
+}
+
+/** Gives the command to the hosts of each worker that is still alive. A worker with too many commands refuses it. */
+async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec, names: readonly string[]) {
+  const hostOf = (tx: Transaction, name: string, host: number) => execHostRecords.get(tx, exec, name, host);
+  await store.transaction(async tx => {
+    const found = await Promise.all(names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))));
+    const workers = found.flatMap(worker => (worker && isAlive(worker) ? worker : []));
+    const known = await Promise.all(
+      workers.map(worker => Promise.all(hostsOf(worker).map(host => hostOf(tx, worker.name, host)))),
+    );
+    const at = iso(now());
+    for (const [index, worker] of workers.entries()) {
+      const missing = hostsOf(worker).filter(host => known[index]?.[host] === undefined);
+      if (missing.length === 0) continue;
+      const refused = whyWorkerRefused(worker);
+      for (const host of missing)
+        execHostRecords.set(tx, exec, {
+          ...{worker: worker.name, incarnation: worker.incarnation, host},
+          hostname: worker.hosts[host]?.hostname ?? null,
+          status: refused ? 'refused' : 'waiting',
+          exit_code: null,
+          error: refused ?? null,
+          started_at: null,
+          ended_at: refused ? at : null,
+          expire_at,
+          output_path: `gs://${objects.bucket}/${execFolder(exec, worker.name, host)}`,
+        });
+      if (!refused) workerRecords.set(tx, withExec(worker, exec));
+    }
+  });
+}
+
+/** No further host follows: the command may end with its last host. */
+async function closeAssignment({store}: Deps, exec: string): Promise<void> {
+  const hosts = await store.count(paths.execHosts(exec));
+  await store.transaction(async tx => {
+    const current = await execRecords.get(tx, exec);
+    if (current && !current.is_assigned) execRecords.set(tx, {...current, is_assigned: true, hosts});
+  });
+}

@@ -1,0 +1,135 @@
+/** Commands on hosts: a command runs once on each host of the living workers of its target. */
+import {parseWorkerName} from '../names.ts';
+import {isOlderThan, iso, msOf} from '../time.ts';
+import {isAlive, type Worker} from '../worker/worker.ts';
+
+export type ExecStatus = 'running' | 'done' | 'rejected';
+
+/** The document of a command. */
+export type Exec = {
+  exec: string;
+  /** A pool, a worker, or `all`. */
+  target: string;
+  argv: string[];
+  /** True: `argv` has one text, for `bash -c`. */
+  shell: boolean;
+  timeout_s: number;
+  /** Sender, in the words of the message, and the id of the message. */
+  requested_by: string | null;
+  message_id: string;
+  status: ExecStatus;
+  /** Why the command was rejected. */
+  reason: string | null;
+  /** True if every host of the target has its document. */
+  is_assigned: boolean;
+  /** Hosts of the target; ended hosts; hosts without exit code 0. The last two are counted at the end. */
+  hosts: number;
+  hosts_done: number;
+  hosts_failed: number;
+  created_at: string;
+  /** Time at which the last host must have ended. */
+  deadline_at: string;
+  completed_at: string | null;
+  expire_at: string;
+  /** Address of the folder with the output of all hosts. */
+  output_path: string;
+};
+
+/** `refused`: the host did not start the command. `lost`: the host gave no answer before the deadline, or its worker ended. */
+export type ExecHostStatus = 'waiting' | 'running' | 'exited' | 'timeout' | 'refused' | 'lost';
+
+/** The document of a command on one host. */
+export type ExecHost = {
+  worker: string;
+  incarnation: number;
+  host: number;
+  hostname: string | null;
+  status: ExecHostStatus;
+  exit_code: number | null;
+  error: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  expire_at: string;
+  output_path: string;
+};
+
+/** Time until a host must have asked for its command: heartbeats name it, and a booting host sends the first one late. */
+const START_S = 300;
+/** Time after the deadline for the report of a host. */
+export const REPORT_S = 60;
+const KEPT_DAYS = 30;
+
+/** Most commands that a worker has at once: a heartbeat names all of them. */
+export const MOST_OPEN_EXECS = 20;
+
+/** Timestamps of a new command. */
+export function execTimes(timeout_s: number, now: number) {
+  return {
+    created_at: iso(now),
+    deadline_at: iso(now + (START_S + timeout_s) * 1000),
+    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+  };
+}
+
+/** Seconds that the command may run on a host that starts it now. Zero or less: it is too late to start. */
+export function secondsLeft({deadline_at, timeout_s}: Exec, now: number): number {
+  return Math.min(timeout_s, Math.floor((msOf(deadline_at) - now) / 1000));
+}
+
+export function isOverdue({deadline_at}: Exec, now: number): boolean {
+  return isOlderThan(deadline_at, REPORT_S, now);
+}
+
+export function hasHostEnded({status}: Pick<ExecHost, 'status'>): boolean {
+  return status !== 'waiting' && status !== 'running';
+}
+
+export type Target = {kind: 'all'} | {kind: 'worker'; worker: string} | {kind: 'pool'; pool: string};
+
+export function parseTarget(target: string): Target {
+  if (target === 'all') return {kind: 'all'};
+  return parseWorkerName(target) ? {kind: 'worker', worker: target} : {kind: 'pool', pool: target};
+}
+
+/** Why no host can run the command, or undefined. `found`: workers of the target, living or not. */
+export function whyNoHost(target: Target, found: readonly Worker[]): string | undefined {
+  if (found.some(isAlive)) return undefined;
+  if (target.kind === 'all') return 'no worker is running: workers are created when there is work';
+  if (target.kind === 'pool')
+    return `pool "${target.pool}" has no running worker: workers are created when there is work`;
+  const [worker] = found;
+  return worker
+    ? `worker "${target.worker}" is ${worker.phase}, not running`
+    : `there is no worker "${target.worker}"`;
+}
+
+/** A worker that shall run the command on its hosts, and why it cannot, if it has too many commands. */
+export function whyWorkerRefused({name, execs}: Worker): string | undefined {
+  if (execs.length < MOST_OPEN_EXECS) return undefined;
+  return `${name} has ${execs.length} commands that have not ended: wait for them`;
+}
+
+export function withExec(worker: Worker, exec: string): Worker {
+  return worker.execs.includes(exec) ? worker : {...worker, execs: [...worker.execs, exec]};
+}
+
+/** The same object if the worker does not have the command. */
+export function withoutExec(worker: Worker, exec: string): Worker {
+  if (!worker.execs.includes(exec)) return worker;
+  return {...worker, execs: worker.execs.filter(id => id !== exec)};
+}
+
+/** Why a host that has not ended gives no answer any more, or undefined. `worker`: the present document. */
+export function whyLost(
+  host: ExecHost,
+  exec: Exec,
+  worker: Worker | undefined,
+  now: number,
+): string | undefined {
+  if (isOverdue(exec, now)) return 'the host gave no answer before the deadline';
+  if (!worker || worker.incarnation !== host.incarnation || !isAlive(worker))
+    return `${host.worker}, incarnation ${host.incarnation}, is not running any more`;
+  if (!worker.execs.includes(exec.exec))
+    return `the document of ${host.worker} was mended and names no command`;
+  return undefined;
+}
