@@ -8,6 +8,7 @@ import {
   workerRecords,
   zoneRecords,
 } from '../shared/control-plane/state/documents.ts';
+import type {Zone} from '../shared/domain/fleet/placement.ts';
 import {manifestObject, paths} from '../shared/domain/names.ts';
 import type {RunResult} from '../shared/domain/run/result.ts';
 import type {Run} from '../shared/domain/run/run.ts';
@@ -104,17 +105,21 @@ function text(data: Document, field: string): string {
   return typeof value === 'string' ? value : '';
 }
 
+function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
+  return pool === null ? zone : `${zone}, for pool ${pool},`;
+}
+
 /** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
 export async function listAlerts(store: Store): Promise<string[]> {
   const zones = zoneRecords.parseAll(await store.query('zones'), ignore);
   const pools = poolRecords.parseAll(await store.query('pools'), ignore);
-  const held = zones.flatMap(({zone, brake}) => {
+  const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
     const usd =
       brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
-    return `${zone} holds ${brake.held} silent workers for ${usd} an hour until a new worker speaks`;
+    return `${nameOf({zone, pool})} holds ${brake.held} silent workers for ${usd} an hour until a new worker speaks`;
   });
-  const names = [...zones, ...pools].map(each => ('zone' in each ? each.zone : `pool ${each.pool}`));
+  const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
   const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
     boots.stopped_at === null
       ? []

@@ -34,7 +34,7 @@ export async function estimate(target: string, options: EstimateOptions): Promis
       pool: {pool: poolOf(connection?.deployment ?? DEFAULT_DEPLOYMENT)},
     });
     const {like, accelerator} = options;
-    const prices = store ? await readPrices({store, log: warn}, {accelerator}) : LIST_PRICES;
+    const prices = store ? await readPrices({store, log: warn}, [{accelerator}]) : LIST_PRICES;
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     const sampled = await sample(spec, args, connection);

@@ -22,6 +22,17 @@ export function poolOf(deployment: string): string {
   return nameIn(deployment, 'tpu');
 }
 
+/** As in the names of nodes. */
+const POOL = /^[a-z][a-z0-9-]{0,30}$/;
+
+/** Why the deployment has no pool of this name, or undefined. Pools of other deployments have other names. */
+export function whyNotPoolName(name: string, deployment: string): string | undefined {
+  if (!POOL.test(name))
+    return `"${name}" is no name of a pool: use 1 to 31 lower-case letters, digits and dashes`;
+  const prefix = nameIn(deployment, '');
+  return name.startsWith(prefix) ? undefined : `names of pools of this deployment start with ${prefix}`;
+}
+
 /** Name of the Scheduler job that asks for ticks. */
 export function tickJobOf(deployment: string): string {
   return `${deployment}-tick`;

@@ -216,7 +216,8 @@ export const paths = {
   shard: (run: string, stream: string, shard: number) =>
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,
   pool: (pool: string) => `pools/${pool}`,
-  zone: (zone: string) => `zones/${zone}`,
+  /** A zone as the deployment's own pool knows it (null), or as another pool does. No name of a pool has a dot. */
+  zone: (zone: string, pool: string | null = null) => `zones/${pool === null ? '' : `${pool}.`}${zone}`,
   prices: () => 'prices/chips',
   spending: () => 'system/spending',
   creates: () => 'system/creates',

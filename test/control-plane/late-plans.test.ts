@@ -5,7 +5,7 @@ import {readAccounts} from '../../shared/control-plane/handlers/read-snapshot.ts
 import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {Failures} from '../../shared/control-plane/state/failures.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
-import {planBudgets} from '../../shared/domain/tick/plan-tick.ts';
+import {planAllBudgets} from '../../shared/domain/tick/pools.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {NO_WORK} from '../../shared/domain/worker/worker.ts';
 import {aRun} from '../support/builders.ts';
@@ -62,7 +62,8 @@ describe('a late plan', () => {
     const write = (changes: Partial<Run>) =>
       store.transaction(async tx => runRecords.set(tx, aRun({spent_usd: 1, ...changes})));
     await write({budget_usd: 1, version: 0});
-    const plan = planBudgets(await readAccounts(deps, failures), deps.config, deps.now());
+    const [plan] = planAllBudgets(await readAccounts(deps, failures), deps.config, deps.now());
+    assert.ok(plan);
     assert.deepEqual(
       plan.pauses.map(({run}) => run),
       ['my-run'],

@@ -50,7 +50,11 @@ describe('run.json', () => {
 
   const bad: {name: string; text: string; says: RegExp}[] = [
     {name: 'no JSON', text: 'model: tiny', says: /is not JSON/},
-    {name: 'an unknown pool', text: '{"pool": "big"}', says: /there is no pool "big", only "tpu"/},
+    {
+      name: 'an unknown pool',
+      text: '{"pool": "big"}',
+      says: /there is no pool "big"; the pools are tpu\. Create one/,
+    },
     {name: 'too many bytes', text: ' '.repeat(65 * 1024), says: /the most is 65536/},
     {name: 'half a character', text: '{"model": \u{1F600}}', says: /is not JSON/},
     {

@@ -88,7 +88,9 @@ describe('a zone without capacity', () => {
       const found = await query(collection, options);
       if (collection === 'zones') {
         const asked_at = iso(world.now);
-        const zone = await world.deps.store.transaction(tx => zoneOf(world.deps.log, tx, ZONE, world.now));
+        const zone = await world.deps.store.transaction(tx =>
+          zoneOf(world.deps, tx, {zone: ZONE, pool: 'tpu'}, world.now),
+        );
         const creates = Array.from({length: 3}, () => ({asked_at}));
         await world.deps.store.transaction(async tx => zoneRecords.set(tx, {...zone, creates}));
       }

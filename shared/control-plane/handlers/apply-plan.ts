@@ -7,6 +7,7 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {FINISHING, sumUp} from '../runs/summarize-run.ts';
@@ -27,7 +28,7 @@ import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 /** Runs to sum up at once. */
 const RUNS_AT_ONCE = 8;
 
-/** Pauses the runs over their budget, and deletes their workers. */
+/** Pauses the runs of a pool over their budget, and deletes their workers. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Outcome> {
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
@@ -48,26 +49,48 @@ async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Pr
   });
 }
 
-/** Applies the plan: deletes, then creates, then leases, runs and tasks. `spent`: outcome of the budget plan of this tick. */
-export async function applyPlan(
+/** A pool's part of the snapshot, and its plan. */
+type Part = {snapshot: Snapshot; plan: TickPlan};
+
+/** Applies the plans of all pools: deletes and creates of each, then leases and runs of each, then tasks. `spent`: outcomes of the budget plans. */
+export async function applyPlans(
   deps: Deps,
-  snapshot: Snapshot,
-  plan: TickPlan,
-  spent: Outcome,
+  parts: readonly Part[],
+  spent: readonly Outcome[],
   failures: Failures,
 ): Promise<void> {
+  const outcomes: Outcome[] = [];
+  for (const part of parts) outcomes.push(await applyToSlots(deps, part, failures));
+  const freed = [...spent, ...outcomes].flatMap(outcome => outcome.freed);
+  await countFreed(deps, freed, failures);
+  for (const [index, part] of parts.entries())
+    await applyToRuns(deps, part, outcomes[index]?.held ?? [], failures);
+  await failures.isolate('end lost commands', () => endLostExecs(deps));
+  await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
+}
+
+/** First heartbeats, deletes, then creates. */
+async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failures): Promise<Outcome> {
   const {terms} = plan;
   await failures.isolate('apply first heartbeats', () => applyHellos(deps, plan.hellos, snapshot));
   await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, terms));
   const deleted = await reconcileWorkers(deps, plan.deletes, terms, failures);
   const others = await reconcileWorkers(deps, plan.others, terms, failures);
   const found = await reconcileMissing(deps, plan, failures);
-  const freed = [spent, deleted, others, found].flatMap(outcome => outcome.freed);
-  await countFreed(deps, freed, failures);
+  const outcomes = [deleted, others, found];
+  return {held: outcomes.flatMap(({held}) => held), freed: outcomes.flatMap(({freed}) => freed)};
+}
+
+/** Nodes without a slot, held workers, leases and runs. */
+async function applyToRuns(
+  deps: Deps,
+  {snapshot, plan}: Part,
+  held: readonly Worker[],
+  failures: Failures,
+): Promise<void> {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('mend invalid workers', () => mendInvalidWorkers(deps, plan.invalid));
-  const held = [deleted, others, found].flatMap(outcome => outcome.held);
-  await failures.isolate('report held workers', () => reportHeld(deps, snapshot.zones ?? [], held));
+  await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
   const {served, workers} = snapshot;
   const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
   const {jobs = [], streams = []} = Object.groupBy(plan.expired, name => (hasJob(name) ? 'jobs' : 'streams'));
@@ -82,8 +105,6 @@ export async function applyPlan(
     each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
-  await failures.isolate('end lost commands', () => endLostExecs(deps));
-  await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
 
 /** Reads each node that the list omits, and decides with the answers. */

@@ -6,7 +6,7 @@ import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
-import type {Accounts, Month, Snapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
+import type {AllAccounts, AllSnapshot, Month, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso, msOf} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
@@ -27,24 +27,28 @@ import {
   zoneRecords,
 } from '../state/documents.ts';
 import type {Failures} from '../state/failures.ts';
-import {readPool} from '../state/pool.ts';
+import {readPools} from '../state/pool.ts';
 import {readPrices} from '../state/prices.ts';
 import {openRuns} from '../state/runs.ts';
+import {countWaiting} from '../state/waiting-jobs.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';
 
 /** Runs to count at once: each needs a handful of counts and sums. */
 const RUNS_AT_ONCE = 8;
 
-export async function readAccounts(deps: Deps, failures: Failures): Promise<Accounts> {
+export async function readAccounts(deps: Deps, failures: Failures): Promise<AllAccounts> {
   const {store, log} = deps;
   const read_at_ms = deps.now();
-  const pool = (await readPool(deps, deps.config.pool.pool)) ?? deps.config.pool;
-  const prices = await failures.isolate('read the prices', () => readPrices(deps, pool));
+  const {pools, unreadable: unreadable_pools} = await readPools(deps);
+  const prices = await failures.isolate('read the prices', () => readPrices(deps, pools));
   const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
   const creates = counted?.creates;
   const {runs, unreadable: unreadable_runs} = await openRuns(deps);
-  const {workers, unreadable} = await readWorkers(deps, runs.some(isRunnable));
+  // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
+  const jobs = await countWaiting(deps, pools, failures);
+  const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool) !== 0);
+  const {workers, unreadable} = await readWorkers(deps, mayCreate);
   const ended: Run[] = [];
   const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));
   await forEachConcurrently(others, async name => {
@@ -55,7 +59,8 @@ export async function readAccounts(deps: Deps, failures: Failures): Promise<Acco
     if (!answer) unreadable_runs.add(name);
     else if (answer.run) ended.push(answer.run);
   });
-  return {...{read_at_ms, pool, prices, month, creates, runs, ended}, unreadable_runs, workers, unreadable};
+  const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, runs, ended};
+  return {...named, unreadable_runs, workers, unreadable};
 }
 
 /** Reads the spending of the month. A deployment without a ceiling needs no document. */
@@ -89,10 +94,10 @@ function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log'
 /** Reads the rest of the snapshot. `listing` started before the accounts were read. */
 export async function readSnapshot(
   deps: Deps,
-  accounts: Accounts,
+  accounts: AllAccounts,
   listing: Promise<Nodes | undefined>,
   failures: Failures,
-): Promise<Snapshot> {
+): Promise<AllSnapshot> {
   const {store, log} = deps;
   const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
   const streams = await countAll(deps, accounts, failures);
@@ -105,7 +110,7 @@ export async function readSnapshot(
     deps,
     accounts,
     nodes,
-    markedSlots(accounts.pool, zones ?? []),
+    markedSlots(accounts.pools, zones ?? []),
   );
   const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
   return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
@@ -113,7 +118,7 @@ export async function readSnapshot(
 
 async function countAll(
   deps: Deps,
-  accounts: Accounts,
+  accounts: AllAccounts,
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();
@@ -122,7 +127,11 @@ async function countAll(
     async run => {
       const count = async () =>
         (await mayHaveChanged(deps, run, accounts))
-          ? countStreams(deps.store, run, accounts.pool)
+          ? countStreams(
+              deps.store,
+              run,
+              accounts.pools.find(({pool}) => pool === run.pool),
+            )
           : undefined;
       const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
       if (counts) counted.set(run.run, counts);
@@ -142,7 +151,7 @@ const RECOUNT_MINUTES = 15;
 async function mayHaveChanged(
   {store}: Deps,
   {run, status, streams_pending, streams_in_progress, updated_at}: Run,
-  {workers, read_at_ms}: Accounts,
+  {workers, read_at_ms}: AllAccounts,
 ): Promise<boolean> {
   if (status === 'active' || streams_pending === 0 || streams_in_progress > 0) return true;
   if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
@@ -154,9 +163,12 @@ async function mayHaveChanged(
 }
 
 /** Slots of zones with many orphans: only its document proves that such a slot is empty. */
-function markedSlots(pool: Pool, zones: readonly Zone[]): string[] {
-  const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
-  return slotsOf(pool).flatMap(({name, zone}) => (marked.has(zone) ? name : []));
+function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]): string[] {
+  const [own] = pools;
+  const marked = new Set(
+    zones.flatMap(({zone, pool, orphans}) => (orphans ? `${pool ?? own.pool} ${zone}` : [])),
+  );
+  return pools.flatMap(slotsOf).flatMap(({name, pool, zone}) => (marked.has(`${pool} ${zone}`) ? name : []));
 }
 
 /**
@@ -165,10 +177,10 @@ function markedSlots(pool: Pool, zones: readonly Zone[]): string[] {
  */
 async function withListed(
   {store, log}: Deps,
-  accounts: Accounts,
+  accounts: AllAccounts,
   nodes: Nodes = NOT_LISTED,
   marked: readonly string[],
-): Promise<Pick<Accounts, 'workers' | 'unreadable'>> {
+): Promise<Pick<AllAccounts, 'workers' | 'unreadable'>> {
   const workers = new Map(accounts.workers);
   const unreadable = new Set(accounts.unreadable);
   const isNewer = (name: string) => {

@@ -3,6 +3,7 @@ import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/schemas.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/run/run.ts';
+import {snapshotsByPool} from '../../domain/tick/pools.ts';
 import {isAnyUnfinished} from '../runs/count-streams.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
@@ -151,10 +152,14 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   const accounts = await readAccounts(deps, failures);
   const snapshot = await readSnapshot(deps, accounts, listing, failures);
-  const {left, freed} = await deleteOrphans(deps, snapshot, failures);
-  for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
+  const remaining: string[] = [];
+  for (const part of snapshotsByPool(snapshot)) {
+    const {left, freed} = await deleteOrphans(deps, part, failures);
+    for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
+    remaining.push(...left);
+  }
   failures.rethrow();
-  return left;
+  return remaining;
 }
 
 /** The end of a run keeps its own cursor, in the document of its fold. */

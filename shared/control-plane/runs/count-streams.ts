@@ -12,11 +12,12 @@ import {pagesOf} from '../state/pages.ts';
  * Counts the streams of a run. For a run of `affinity: any` it reads a single stream: not all unfinished documents may be invalid. A
  * single count covers both unfinished statuses: two counts could both miss a stream that changes its status between them.
  */
-export async function countStreams(store: Store, of: Run, pool: Pool): Promise<StreamCounts> {
+export async function countStreams(store: Store, of: Run, pool: Pool | undefined): Promise<StreamCounts> {
   const {run} = of;
   const {streams, unfinished, totals} = await totalsOf(store, run);
   const areAllOver = unfinished === 0 ? streams > 0 : !(await isAnyUnfinished(store, run));
-  const slots = of.affinity === 'any' || !isRunnable(of) ? [] : await boundSlots(store, of, pool);
+  const isBound = of.affinity === 'fixed' && isRunnable(of) && pool !== undefined;
+  const slots = isBound ? await boundSlots(store, of, pool) : [];
   const invalid = isRunnable(of) ? await invalidAmongFew(store, run, totals.streams_pending) : 0;
   return {streams, unfinished: unfinished - invalid, totals, areAllOver, slots};
 }

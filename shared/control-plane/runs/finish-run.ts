@@ -5,7 +5,7 @@ import type {Deps} from '../state/deps.ts';
 import {FAILED, runRecords} from '../state/documents.ts';
 import {requestTotals} from '../state/late-totals.ts';
 import {reopenRun} from '../state/runs.ts';
-import {countStreams, isAnyUnfinished} from './count-streams.ts';
+import {isAnyUnfinished, totalsOf} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
 import {FINISHING, sumUp} from './summarize-run.ts';
 
@@ -28,7 +28,7 @@ export async function finishRun(
     return ending.kind;
   }
   const read = ending.kind === 'later' ? ending.streams : 0;
-  const {totals, streams} = await countStreams(deps.store, run, deps.config.pool);
+  const {totals, streams} = await totalsOf(deps.store, run.run);
   await sumUp(deps, run, totals, run.cost_usd, `${FINISHING}: ${read} of ${streams} streams are read`);
   return ending.kind;
 }

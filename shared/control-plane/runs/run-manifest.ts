@@ -17,6 +17,7 @@ import type {Run} from '../../domain/run/run.ts';
 import type {Objects} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid} from '../state/documents.ts';
+import {readPool, readPools} from '../state/pool.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
@@ -34,13 +35,12 @@ export async function freezeSpec(
     requireAllowedModel(deps, frozen.spec, manifestObject(run));
     const frozen_at = (await deps.objects.head(manifestObject(run)))?.created_at ?? null;
     const placement = frozen.placement ?? (await readPlacement(deps, run));
-    return {...frozen, placement: {...placement, pool: deps.config.pool.pool}, frozen_at};
+    // Another deployment may have written the manifest, or the documents of pools were lost.
+    const pool = (await readPool(deps, placement.pool))?.pool ?? deps.config.pool.pool;
+    return {...frozen, placement: {...placement, pool}, frozen_at};
   }
   const {spec, placement} = completeSpec(await readSpec(deps, run), deps.config);
-  if (placement.pool !== deps.config.pool.pool)
-    throw new Rejected(
-      `${specObject(run)}: there is no pool "${placement.pool}", only "${deps.config.pool.pool}"`,
-    );
+  if (!(await readPool(deps, placement.pool))) throw new Rejected(await noPool(deps, run, placement.pool));
   requireAllowedModel(deps, spec, specObject(run));
   const spec_hash = specHash(spec);
   const outcome = await deps.objects.create(
@@ -50,6 +50,13 @@ export async function freezeSpec(
   );
   const first = outcome === 'exists' ? await readManifest(deps, run) : undefined;
   return {spec, spec_hash, placement, ...first, frozen_at: null};
+}
+
+async function noPool(deps: Deps, run: string, name: string): Promise<string> {
+  const {pools, unreadable} = await readPools(deps);
+  if (unreadable.has(name)) return `${specObject(run)}: the document of pool "${name}" is invalid: mend it`;
+  const names = pools.map(({pool}) => pool).join(', ');
+  return `${specObject(run)}: there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
 }
 
 /** Rejects a model that the ceilings forbid: the workers' account may read more than the author of the spec. */

@@ -173,6 +173,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
 
 export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   zone: text,
+  pool: text.nullable().default(null),
   blocked_until_at: instant.nullable(),
   blocked_reason: text.nullable(),
   sold_out_at: instant.nullable().default(null),

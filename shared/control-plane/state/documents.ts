@@ -96,8 +96,9 @@ export const createsRecords = {
 
 export const zoneRecords = {
   ...zones,
-  get: (from: Store | Transaction, zone: string) => zones.get(from, paths.zone(zone)),
-  set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone), zone),
+  get: (from: Store | Transaction, zone: string, pool: string | null = null) =>
+    zones.get(from, paths.zone(zone, pool)),
+  set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone, zone.pool), zone),
 };
 
 /** Reads the deployment's own pool. The deployment sets the fields that no message has changed or can change. */

@@ -1,9 +1,10 @@
 /** Reads of pools by name, and the cache of pools that many requests of workers share. */
 import type {Config} from '../../contracts/config.ts';
 import {clipPool} from '../../domain/ceilings.ts';
+import {whyNotPoolName} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Now, Store} from '../../ports.ts';
-import {poolRecords, skipIfInvalid} from './documents.ts';
+import {poolRecords, skipIfInvalid, withDeployed} from './documents.ts';
 import type {Log} from './log.ts';
 
 type Reader = {store: Store; config: Config; log: Log};
@@ -16,6 +17,31 @@ export async function readPool({store, config, log}: Reader, name: string): Prom
   const found = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
   const pool = found ?? (name === config.pool.pool ? config.pool : undefined);
   return pool && clipPool(pool, config.ceilings);
+}
+
+/** Every pool, the deployment's own first. `unreadable`: names of pools with an invalid document. */
+export async function readPools({
+  store,
+  config,
+  log,
+}: Reader): Promise<{pools: [Pool, ...Pool[]]; unreadable: Set<string>}> {
+  let own = config.pool;
+  const others: Pool[] = [];
+  const unreadable = new Set<string>();
+  for (const stored of await store.query('pools')) {
+    const name = stored.id;
+    const why = name === own.pool ? undefined : whyNotPoolName(name, config.deployment);
+    if (why) log('ERROR', `pools/${name} is no pool: ${why}`);
+    const parsed = poolRecords.parseAll(why ? [] : [stored], error => {
+      if (name !== own.pool) unreadable.add(name);
+      log('ERROR', error.message);
+    });
+    for (const found of parsed)
+      if (name === own.pool) own = withDeployed(found, config.pool);
+      else others.push({...found, pool: name});
+  }
+  const [first, ...more] = [own, ...others].map(pool => clipPool(pool, config.ceilings));
+  return {pools: [first ?? own, ...more], unreadable};
 }
 
 /** Age up to which requests of workers share what was read of a pool. */

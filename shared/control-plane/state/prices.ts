@@ -16,11 +16,11 @@ const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
  */
 export async function readPrices(
   {store, log}: {store: Store; log: Log},
-  {accelerator}: Pick<Pool, 'accelerator'>,
+  pools: readonly Pick<Pool, 'accelerator'>[],
 ): Promise<Prices> {
   const given: Prices = {};
   for (const [key, value] of Object.entries((await store.get(paths.prices())) ?? {})) {
-    if (!isPriceKey(key, accelerator)) {
+    if (!pools.some(({accelerator}) => isPriceKey(key, accelerator))) {
       const known = `a generation (${GENERATIONS.join(', ')}; v5e is v5litepod), a type such as v6e-8`;
       log('ERROR', `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`);
       continue;

@@ -120,10 +120,8 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
     if (run.affinity === 'fixed') {
       const pool = await readPool(deps, run.pool);
       const id = pool && streamFor(pool, run, worker.name);
-      const its =
-        id === undefined
-          ? undefined
-          : await skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, streamId(id)));
+      if (id === undefined) continue;
+      const its = await skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, streamId(id)));
       if (its && isClaimable(its)) yield {parent: run, stream: its};
     } else if (search.left > 0) {
       search.left -= 1;

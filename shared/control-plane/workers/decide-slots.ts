@@ -59,7 +59,7 @@ export async function decideSlots(
     const counted = isAnyAsked ? await createsRecords.read(deps.log, tx) : undefined;
     let creates = counted?.creates ?? 0;
     const over = turns.filter(turn => isOver(turn.before, turn.worker)).map(({worker}) => worker);
-    const before = await readShared(deps, tx, turns, over, now);
+    const before = await readShared(deps, tx, plan.pool.pool, turns, over, now);
     const shared = {...before, zones: new Map(before.zones), runs: new Map(before.runs)};
 
     const actions = current.flatMap(({worker}) => lostAction(worker, plan));

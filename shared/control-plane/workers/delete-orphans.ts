@@ -8,7 +8,7 @@ import type {Outcome} from './decide-slots.ts';
 import {reconcileWorkers} from './reconcile-workers.ts';
 
 /**
- * Deletes every orphan, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. A worker of the
+ * Deletes every orphan of a pool, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. A worker of the
  * lost database must not store a shard while epochs are read from the bucket.
  */
 export async function deleteOrphans(
@@ -30,8 +30,8 @@ export async function deleteOrphans(
   return {...(await reconcileWorkers(deps, deletes, terms, failures)), left: orphansLeft(nodes, workers)};
 }
 
-/** True for a zone of the pool, and for a zone that was ever asked for a node. */
+/** True for a zone of the pool, and for a zone that was ever asked for a node of it. */
 function isOurs({pool, zones = []}: Snapshot, {config}: Deps, zone: string): boolean {
-  const ours = [...pool.zones, ...config.pool.zones, ...zones.map(({zone}) => zone)];
-  return ours.includes(zone);
+  const deployed = pool.pool === config.pool.pool ? config.pool.zones : [];
+  return [...pool.zones, ...deployed, ...zones.map(({zone}) => zone)].includes(zone);
 }

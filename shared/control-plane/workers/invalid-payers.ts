@@ -1,6 +1,6 @@
 /** Bills of payers whose document is invalid: after an operator has mended the document, it lacks no cost. */
 import {checkDocument} from '../../contracts/document-limits.ts';
-import {totalOf} from '../../domain/billing/cost.ts';
+import {runsAmong, totalOf} from '../../domain/billing/cost.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';
 import {paths} from '../../domain/names.ts';
 import type {Document, Transaction, Value} from '../../ports.ts';
@@ -24,7 +24,7 @@ export async function billInvalidPayers(
   if (total === 0) return [];
   const shares = new Map<string, number>();
   for (const {costs} of lives)
-    for (const [run, usd] of Object.entries(costs)) shares.set(run, (shares.get(run) ?? 0) + usd);
+    for (const run of runsAmong(costs)) shares.set(run, (shares.get(run) ?? 0) + (costs[run] ?? 0));
   const spent = (path: string, usd: number) => ({path, usd, add: (data: Document) => addSpent(data, usd)});
   const months = addLives({}, lives);
   const accounts: Account[] = [

@@ -64,7 +64,7 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
 /** Creates the node. If its pool is gone, or its price changed since the decision, the next tick decides again. */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const pool = await readPool(deps, worker.pool);
-  const usd_per_hour = pool ? priceOf(await readPrices(deps, pool), pool, worker.zone) : null;
+  const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
   if (pool && usd_per_hour === worker.usd_per_hour) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     return;
@@ -77,7 +77,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const cause = pool
       ? `its price an hour is ${is} now, and was ${was} when it was decided`
       : `pool "${worker.pool}" has no valid document`;
-    const zone = await zoneOf(deps.log, tx, worker.zone, now);
+    const zone = await zoneOf(deps, tx, worker, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
@@ -110,7 +110,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const zone = await zoneOf(deps.log, tx, worker.zone, now);
+    const zone = await zoneOf(deps, tx, worker, now);
     const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
     await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
     const text = `${error.message}; ${worker.zone} gets no create before ${blocked.blocked_until_at}; other zones do`;

@@ -2,7 +2,7 @@
  * Documents that decisions about several slots share: zones, the pool and runs. The transaction of the decisions reads them first, changes
  * them in memory, and writes each once.
  */
-import {runAtWork} from '../../domain/billing/cost.ts';
+import {runAtWork, runsAmong} from '../../domain/billing/cost.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {
   afterMachineDeath,
@@ -49,12 +49,14 @@ export type Shared = {
 };
 
 export async function readShared(
-  {config, log}: Deps,
+  deps: Deps,
   tx: Transaction,
+  pool: string,
   turns: readonly Turn[],
   over: readonly Worker[],
   now: number,
 ): Promise<Shared> {
+  const {config, log} = deps;
   const zones = new Set(
     turns.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),
   );
@@ -66,7 +68,7 @@ export async function readShared(
     );
   const deaths = turns.filter(({death}) => death && isMachineDeath(death));
   const runs = new Set([
-    ...over.flatMap(({costs}) => Object.keys(costs)),
+    ...over.flatMap(({costs}) => runsAmong(costs)),
     ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
   ]);
   const payers = {
@@ -75,16 +77,18 @@ export async function readShared(
         run => (run ? [[run.run, run] as const] : []),
       ),
     ),
-    pool: isPoolNeeded ? await skipIfInvalid(log, () => poolRecords.get(tx, config.pool)) : undefined,
+    pool: isPoolNeeded ? await skipIfInvalid(log, () => poolRecords.find(tx, pool, config.pool)) : undefined,
     spending: over.length > 0 ? await skipIfInvalid(log, () => spendingRecords.get(tx)) : undefined,
     bill: await readBill(log, tx, over),
   };
   return {
     ...payers,
     zones: new Map(
-      await Promise.all([...zones].map(async name => [name, await zoneOf(log, tx, name, now)] as const)),
+      await Promise.all(
+        [...zones].map(async zone => [zone, await zoneOf(deps, tx, {zone, pool}, now)] as const),
+      ),
     ),
-    invalidPayers: await billInvalidPayers(log, tx, payers, config.pool.pool),
+    invalidPayers: await billInvalidPayers(log, tx, payers, pool),
   };
 }
 

@@ -3,6 +3,7 @@ import {priceOf} from '../../domain/billing/budget.ts';
 import {afterHello} from '../../domain/fleet/breakers.ts';
 import {endOfWait, markAfter, type OrphanCount} from '../../domain/fleet/orphans.ts';
 import type {Zone} from '../../domain/fleet/placement.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
 import {withHeld} from '../../domain/fleet/silence-brake.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {Terms} from '../../domain/tick/slots.ts';
@@ -18,16 +19,18 @@ import {changeZone} from '../state/zones.ts';
 export async function applyHellos(
   deps: Deps,
   {zones, pool_at}: TickPlan['hellos'],
-  {workers, served}: {workers: ReadonlyMap<string, Worker>; served: Terms['served']},
+  {pool: {pool}, workers, served}: Pick<Terms, 'pool' | 'served'> & {workers: ReadonlyMap<string, Worker>},
 ): Promise<void> {
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   await forEachConcurrently(zones, name =>
-    changeZone(deps, name, (zone, _, now) => zoneAfterHellos(zone, byZone.get(name) ?? [], {now, served})),
+    changeZone(deps, {zone: name, pool}, (zone, _, now) =>
+      zoneAfterHellos(zone, byZone.get(name) ?? [], {now, served}),
+    ),
   );
   if (pool_at === undefined) return;
   await deps.store.transaction(async tx => {
-    const pool = await poolRecords.get(tx, deps.config.pool);
-    poolRecords.set(tx, {...pool, boots: afterHello(pool.boots, pool_at)});
+    const found = await poolRecords.find(tx, pool, deps.config.pool);
+    if (found) poolRecords.set(tx, {...found, boots: afterHello(found.boots, pool_at)});
   });
 }
 
@@ -38,7 +41,7 @@ export async function markOrphans(
   {pool, prices}: Terms,
 ): Promise<void> {
   await forEachConcurrently(counts, count =>
-    changeZone(deps, count.zone, (zone, tx, now) => {
+    changeZone(deps, {zone: count.zone, pool: pool.pool}, (zone, tx, now) => {
       const orphans = markAfter(zone.orphans, count, now);
       if (orphans === zone.orphans) return zone;
       if (orphans !== null && orphans.since_at !== zone.orphans?.since_at) {
@@ -55,14 +58,18 @@ export async function markOrphans(
 }
 
 /** Stores which silent workers each zone holds, and raises an alert with their cost. */
-export async function reportHeld(deps: Deps, zones: readonly Zone[], held: readonly Worker[]): Promise<void> {
+export async function reportHeld(
+  deps: Deps,
+  {pool: {pool}, zones = []}: {pool: Pool; zones: readonly Zone[] | undefined},
+  held: readonly Worker[],
+): Promise<void> {
   const byZone = Map.groupBy(held, ({zone}) => zone);
   const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
   await forEachConcurrently([...names], async name => {
     const workers = byZone.get(name) ?? [];
     const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
     if (workers.length > 0) deps.log('ERROR', text, {zone: name, signal: 'silence-brake'});
-    await changeZone(deps, name, (zone, tx, now) => {
+    await changeZone(deps, {zone: name, pool}, (zone, tx, now) => {
       if (!zone.brake) return zone;
       const brake = withHeld(zone.brake, workers);
       if (brake.held === zone.brake.held && brake.held_usd_per_hour === zone.brake.held_usd_per_hour)

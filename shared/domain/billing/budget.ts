@@ -9,6 +9,7 @@ import {
   costOfDeleting,
   costOfDeletingAll,
   costOfLiving,
+  JOBS,
   overspent,
   type ReserveBudget,
   runAtWork,
@@ -21,6 +22,8 @@ export type Pause = {run: string; version: number; why: string};
 
 export type Budgets = {
   pauses: Pause[];
+  /** True if the budget of the pool or of the month allows no more: jobs have no other. */
+  isWholeOver: boolean;
   /** Runs without money, paused or ended before. */
   over: ReadonlySet<string>;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
@@ -43,10 +46,10 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
   // Prices that were not read prove nothing: only known costs end a budget then.
   const isKnown = !prices || !found.includes(null);
   // A run without a TPU needs the money for one: less would create a node only to delete it.
-  const one = costOfDeleting(Math.max(...found.map(price => price ?? 0)));
+  const one = costOfDeleting(Math.max(0, ...found.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
   const whole = wholeBudget(accounts, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
-  const left = {runs: new Map<string, number>(), pool: whole.left_usd - leaving.total};
+  const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
   const over = new Set<string>();
   for (const run of [...runs, ...ended]) {
@@ -64,6 +67,7 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     pauses,
+    isWholeOver: whole.why !== undefined,
     over,
     dismissed: new Set(dismissed.map(({name}) => name)),
     left_usd: left.pool,
@@ -73,19 +77,20 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
 
 /** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */
 function wholeBudget(
-  {pool, month, workers}: Accounts,
+  {pool, month, workers, others}: Accounts,
   {max_budget_usd}: Ceilings,
   {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
   now: number,
 ): {why: string | undefined; left_usd: number} {
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
+  const leavingElsewhere_usd = costOfDeletingAll(others.workers).total;
   const of_month = {
     // Without a ceiling the sum over all workers is not needed.
     spent_usd:
       max_budget_usd === null || !month
         ? 0
-        : (month.spent_usd ?? 0) + livingInMonth(month.name, workers.values(), now),
-    leaving_usd,
+        : (month.spent_usd ?? 0) + livingInMonth(month.name, [...workers.values(), ...others.workers], now),
+    leaving_usd: leaving_usd + leavingElsewhere_usd,
   };
   const why =
     overspent('pool', pool.budget_usd, of_pool, isKnown) ??
@@ -96,7 +101,10 @@ function wholeBudget(
     (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
   return {
     why,
-    left_usd: Math.min(left(pool.budget_usd, of_pool), left(month ? max_budget_usd : null, of_month)),
+    left_usd: Math.min(
+      left(pool.budget_usd, of_pool),
+      left(month ? max_budget_usd : null, of_month) - leavingElsewhere_usd - others.reserved_usd,
+    ),
   };
 }
 

@@ -1,9 +1,11 @@
-import {parseWork} from '../names.ts';
+import {parseJobWork, parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 
 const IDLE = '_idle';
+/** The payer of nodes for jobs. It has no document and no budget of its own: those of the pool and of the month hold. */
+export const JOBS = '_jobs';
 const HOUR_MS = 3_600_000;
 
 /**
@@ -32,7 +34,7 @@ export function accrue(worker: Worker, now: number): Worker {
 
 /**
  * Assigns a paying run to each empty slot, and to each idle worker that its own run does not need. Runs are served in order, at most one
- * slot per unfinished stream. The run also pays while the node boots, and if the boot fails. Null: a run has a stream for the slot, and
+ * slot per unfinished stream or job. The run also pays while the node boots, and if the boot fails. Null: a run has a stream for the slot, and
  * no budget covers the node.
  */
 export function assignPayers(
@@ -46,7 +48,7 @@ export function assignPayers(
   const served = new Set(left.keys());
   const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
-  for (const {work} of living) if (work !== null) take(parseWork(work)?.run ?? '');
+  for (const {work} of living) if (work !== null) take(payerOfWork(work) ?? '');
   const kept = new Set<string>();
   for (const worker of living) {
     const run = worker.charged_to ?? '';
@@ -129,9 +131,18 @@ export function runAtWork(worker: Worker): string | undefined {
   return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
 }
 
-/** The run that pays for the worker now. */
+/** The run that pays for the worker now, or `JOBS`. */
 export function payerOf({work, charged_to}: Worker): string | null {
-  return parseWork(work)?.run ?? charged_to;
+  return payerOfWork(work) ?? charged_to;
+}
+
+function payerOfWork(work: string | null): string | undefined {
+  return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
+}
+
+/** The payers among these that are runs. No run id starts with an underscore. */
+export function runsAmong(costs: Costs): string[] {
+  return Object.keys(costs).filter(payer => !payer.startsWith('_'));
 }
 
 export function totalOf(costs: Costs): number {

@@ -1,6 +1,7 @@
 /** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
-import type {Budgets} from '../billing/budget.ts';
-import {assignPayers, payerOf, runAtWork} from '../billing/cost.ts';
+import {type Budgets, priceOf} from '../billing/budget.ts';
+import {assignPayers, costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
+import {parseJobWork, parseWorkerName} from '../names.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/lease.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
@@ -19,6 +20,9 @@ export type FleetPlan = {
   payers: ReadonlyMap<string, string | null>;
   /** Limit of the count of all creates, this plan's included: another tick may create nodes at the same time. */
   mostCreates: number;
+  /** Creates of this plan, and the dollars that are set aside for them: later pools of the tick have the rest. */
+  creates: number;
+  reserved_usd: number;
 };
 
 export function planFleet(
@@ -28,11 +32,13 @@ export function planFleet(
   config: TickConfig,
   now: number,
 ): FleetPlan {
-  const {pool, workers, unreadable, runs, nodes, zones} = snapshot;
+  const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
   const work = remainingWork(snapshot, budgets);
   // Without the counts no node is created, and none is deleted because it has no work.
-  if (!work || !zones)
-    return {wanted: livingNames(workers), payers: new Map(), mostCreates: snapshot.creates ?? 0};
+  if (!work || !zones) {
+    const kept = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
+    return {...kept, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0};
+  }
   const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
   const kept = workersOfUnreadableRuns(snapshot);
   const out = new Set([
@@ -45,7 +51,8 @@ export function planFleet(
   ]);
   const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
   const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
-  const most = config.ceilings.max_workers - unreadable.size - orphans.length;
+  const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
+  const most = config.ceilings.max_workers - unreadable.size - orphans.length - elsewhere;
   const wanted = wantedSlots(pool, workers, streams, now, {
     broken: out,
     allowances: createsPerZone(snapshot, zone => free.has(zone), config, now),
@@ -62,22 +69,33 @@ export function planFleet(
   const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
   const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
   // A budget pays for the creates of this plan alone: creates of another tick take their place.
-  const creates = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone').length;
+  const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
+  const creates = empty.length;
   // No node is created from prices, a month or a count of creates that were not read.
   if (!snapshot.prices || !snapshot.month || snapshot.creates === undefined)
-    return {wanted, payers, mostCreates: 0};
-  return {wanted, payers, mostCreates: snapshot.creates + (isBounded ? Math.min(room, creates) : room)};
+    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0};
+  const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
+  const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
+  const mostCreates = snapshot.creates + (isBounded ? Math.min(room, creates) : room);
+  return {wanted, payers, mostCreates, creates, reserved_usd};
 }
 
-/** `open`: unfinished streams for any slot, by run in the order of service. `fixed`: the run of each slot with a bound stream. */
+/** `open`: jobs and unfinished streams for any slot, by payer in the order of service: a person waits for a job. `fixed`: the run of each slot with a bound stream. */
 type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
 
-/** Undefined if the streams of a run within its budget could not be counted. */
-function remainingWork({pool, runs, streams}: Snapshot, {over}: Budgets): Work | undefined {
+/** Undefined if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
+function remainingWork(
+  {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
+  {over, isWholeOver}: Budgets,
+): Work | undefined {
+  if (isUnreadable || !jobs) return undefined;
+
   const served = runs
     .filter(run => isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
     .sort(byPreference(null));
+  const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};
+  if (!isWholeOver && jobs.waiting + atJobs > 0) work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
   for (const {run, affinity} of served) {
     const counts = streams.get(run);
     if (!counts) return undefined;
@@ -106,13 +124,14 @@ function silentWorkers({workers, served}: Snapshot, {limits}: TickConfig): Set<s
   return new Set([...workers.values()].flatMap(worker => (isSilent(worker) ? worker.name : [])));
 }
 
-/** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. */
+/** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. A job has no such run. */
 function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return [...workers.values()].flatMap(worker => {
     const isSilent = isAlive(worker) && worker.suspect !== null;
     const isLate = isServedFor(served, worker.heartbeat_at, limits.drain_s);
-    return isSilent && isLate && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
+    const isAtJob = parseJobWork(worker.suspect?.work ?? null) !== undefined;
+    return isSilent && isLate && !isAtJob && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
   });
 }
 

@@ -6,9 +6,11 @@ import type {Brake} from './silence-brake.ts';
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 export type OrphansMark = {since_at: string; unseen_since_at: string | null};
 
-/** Recent history of a zone: its refusals, the requests for nodes, and the lifetimes of lost nodes. */
+/** Recent history of a zone for one pool: its refusals, the requests for nodes, and the lifetimes of lost nodes. */
 export type Zone = {
   zone: string;
+  /** Null: the deployment's own pool. A stock-out of one accelerator says nothing about another. */
+  pool: string | null;
   /** No new node before this time, because the zone refused a node. */
   blocked_until_at: string | null;
   blocked_reason: string | null;
@@ -66,9 +68,10 @@ const FEWEST_LOSSES = 3;
 /** Seconds between two requests to a churning zone. */
 const EVERY_S: Record<Rate, number> = {full: 0, half: 120, tenth: 600, stopped: Number.POSITIVE_INFINITY};
 
-export function newZone(zone: string, now: number): Zone {
+export function newZone(zone: string, now: number, pool: string | null = null): Zone {
   return {
     zone,
+    pool,
     blocked_until_at: null,
     blocked_reason: null,
     sold_out_at: null,

@@ -46,6 +46,8 @@ export type TickPlan = {
   /** Workers that have not heard yet that their run was paused, resumed or ended. */
   notices: readonly {run: string; workers: readonly string[]}[];
   runs: readonly RunPlan[];
+  /** Nodes and dollars that the plan takes from the other pools. */
+  taken: {creates: number; usd: number};
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
@@ -87,7 +89,8 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
   const fleet = planFleet(snapshot, budgets, orphans, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
-  const terms = {...termsOf(snapshot), ...fleet, nodes, served, lost, stored};
+  const {payers, mostCreates} = fleet;
+  const terms = {...termsOf(snapshot), payers, mostCreates, nodes, served, lost, stored};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
   const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
   const slots: Slot[] = [];
@@ -111,6 +114,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
     runs: planRuns(snapshot, now),
+    taken: {creates: fleet.creates, usd: fleet.reserved_usd},
   };
 }
 

@@ -21,17 +21,34 @@ export type TickConfig = {
 /** Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is invalid. */
 export type Month = {name: string; spent_usd: number | undefined};
 
+/** Nodes and money that a pool shares with the other pools of the deployment. */
+export type Others = {
+  /** The workers of the other pools. */
+  workers: readonly Worker[];
+  /** Their nodes without a valid document, and the creates of the pools that were planned before. */
+  nodes: number;
+  /** Dollars of the month that both need. */
+  reserved_usd: number;
+};
+
+export const NO_OTHERS: Others = {workers: [], nodes: 0, reserved_usd: 0};
+
 /**
- * Facts that a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two
+ * Facts about one pool that a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two
  * reads counts once.
  */
 export type Accounts = {
   /** Time of the first read: a run or a worker may be younger. */
   read_at_ms: number;
   pool: Pool;
+  /** True if the document of the pool could not be read: its nodes stay, and it gets no other. */
+  isUnreadable: boolean;
+  /** Jobs of the pool that wait for a worker; undefined if they could not be counted. */
+  jobs: {waiting: number} | undefined;
+  others: Others;
   prices: Prices | undefined;
   month: Month | undefined;
-  /** Count of all creates that were ever requested. */
+  /** Count of all creates that were ever requested, and of those that earlier pools of the tick plan. */
   creates: number | undefined;
   /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
   runs: readonly Run[];
@@ -65,3 +82,14 @@ export type Snapshot = Accounts & {
   /** Workers that have been silent for six hours and stored no shard in that time. */
   lost: ReadonlySet<string>;
 };
+
+/** Facts about every pool of the deployment, each read once. The deployment's own pool is the first of `pools`. */
+export type AllAccounts = Omit<Accounts, 'pool' | 'isUnreadable' | 'jobs' | 'others'> & {
+  pools: readonly [Pool, ...Pool[]];
+  /** Names of pools whose documents could not be read. */
+  unreadable_pools: ReadonlySet<string>;
+  /** Waiting jobs by pool; a pool whose jobs could not be counted is missing. */
+  jobs: ReadonlyMap<string, number>;
+};
+
+export type AllSnapshot = AllAccounts & Omit<Snapshot, keyof Accounts>;

@@ -32,7 +32,7 @@ export async function resumePool(
   {said_at, now}: Moment,
 ): Promise<Outcome> {
   const pool = await existing(deps, tx, name);
-  const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps.log, tx, zone, now)));
+  const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
     const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= said_at;

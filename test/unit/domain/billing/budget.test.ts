@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
-import type {Accounts} from '../../../../shared/domain/tick/snapshot.ts';
+import {type Accounts, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
@@ -12,6 +12,9 @@ function accountsOf(changes: Partial<Accounts>): Accounts {
   return {
     read_at_ms: T0,
     pool,
+    isUnreadable: false,
+    jobs: {waiting: 0},
+    others: NO_OTHERS,
     prices: {},
     month: {name: '2026-01', spent_usd: 0},
     creates: 0,

@@ -10,7 +10,7 @@ import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {planBudgets, planTick, type TickPlan} from '../../../../shared/domain/tick/plan-tick.ts';
 import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
-import type {Snapshot, StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
+import {NO_OTHERS, type Snapshot, type StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newWorker, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
@@ -72,6 +72,9 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
   }));
   return {
     pool: aPool({budget_usd: pool_usd, spent_usd}),
+    isUnreadable: false,
+    jobs: {waiting: 0},
+    others: NO_OTHERS,
     prices: LIST_PRICES,
     month: {name: '2026-01', spent_usd},
     creates: 7,

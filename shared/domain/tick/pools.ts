@@ -1,0 +1,137 @@
+/**
+ * Parts of a snapshot, one for each pool: a pool is planned alone, from its own part. Pools share the ceilings of the deployment in
+ * sequence, so each part also says what the other pools have, and what earlier pools of the tick are about to take.
+ */
+import {NO_BOOTS} from '../fleet/breakers.ts';
+import {costOfOrphans, orphansIn} from '../fleet/orphans.ts';
+import type {Pool} from '../fleet/pool.ts';
+import {NO_ENVIRONMENT} from '../fleet/source.ts';
+import {parseWorkerName} from '../names.ts';
+import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
+import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
+import type {Accounts, AllAccounts, AllSnapshot, Snapshot, TickConfig} from './snapshot.ts';
+
+/**
+ * Stands for a pool without a valid document: it has no zone, so no node of it is wanted, and its workers, runs and orphans have a
+ * part like all others.
+ */
+function withoutDocument(pool: string): Pool {
+  return {
+    ...{pool, accelerator: '', runtime_version: '', spot: false, provisioning: 'node'},
+    ...{
+      zones: [],
+      workers_per_zone: 0,
+      version: 0,
+      said: {},
+      budget_usd: null,
+      spent_usd: 0,
+      boots: NO_BOOTS,
+    },
+    ...{poll_s: 60, source: null, environment: NO_ENVIRONMENT, source_version: 0},
+  };
+}
+
+/** The pool of a slot, by its name alone: node and document of a slot are always in one part. */
+function poolOfSlot(name: string, own: string): string {
+  return parseWorkerName(name)?.pool ?? own;
+}
+
+/** The pools of a tick, in the order in which they are planned: those with a document, and all others that a fact names. */
+function poolsOf(all: AllAccounts, others: Iterable<string> = []): Pool[] {
+  const {pools, unreadable_pools, runs, ended, workers, unreadable} = all;
+  const [{pool: own}] = pools;
+  const named = [
+    ...unreadable_pools,
+    ...[...runs, ...ended].map(({pool}) => pool),
+    ...[...workers.keys(), ...unreadable, ...others].map(name => poolOfSlot(name, own)),
+  ];
+  const known = new Map(pools.map(pool => [pool.pool, pool]));
+  for (const name of named.toSorted()) if (!known.has(name)) known.set(name, withoutDocument(name));
+  return [...known.values()];
+}
+
+/** The accounts of each pool, for its budgets. */
+export function accountsByPool(all: AllAccounts): Accounts[] {
+  return poolsOf(all).map(pool => accountsOf(all, pool));
+}
+
+function accountsOf(all: AllAccounts, pool: Pool): Accounts {
+  const {pools, unreadable_pools, jobs, ...shared} = all;
+  const isOf = (name: string) => poolOfSlot(name, pools[0].pool) === pool.pool;
+  const workers = Map.groupBy(all.workers.values(), ({name}) => isOf(name));
+  const own = new Set([...all.unreadable].filter(isOf));
+  const hasDocument = pools.some(each => each.pool === pool.pool);
+  const waiting = hasDocument ? jobs.get(pool.pool) : 0;
+  return {
+    ...shared,
+    pool,
+    isUnreadable: unreadable_pools.has(pool.pool) && !hasDocument,
+    jobs: waiting === undefined ? undefined : {waiting},
+    others: {workers: workers.get(false) ?? [], nodes: all.unreadable.size - own.size, reserved_usd: 0},
+    runs: all.runs.filter(run => run.pool === pool.pool),
+    ended: all.ended.filter(run => run.pool === pool.pool),
+    workers: new Map((workers.get(true) ?? []).map(worker => [worker.name, worker])),
+    unreadable: own,
+  };
+}
+
+/** The snapshot of each pool. Nodes that fit no slot belong to the part of the deployment's own pool. */
+export function snapshotsByPool(all: AllSnapshot): Snapshot[] {
+  const [{pool: own}] = all.pools;
+  const {nodes, zones} = all;
+  const marked = (zones ?? []).flatMap(({pool, orphans, brake}) => (pool && (orphans || brake) ? pool : []));
+  const named = poolsOf(all, managedIn(nodes ?? NOT_LISTED));
+  const missing = new Set(marked.filter(name => !named.some(({pool}) => pool === name)));
+  return [...named, ...[...missing].map(withoutDocument)].map(pool => ({
+    ...all,
+    ...accountsOf(all, pool),
+    nodes: nodes && nodesOf(nodes, pool.pool, own),
+    zones: zones?.filter(zone => (zone.pool ?? own) === pool.pool),
+  }));
+}
+
+function nodesOf(nodes: Nodes, pool: string, own: string): Nodes {
+  const tpus = new Map([...nodes.tpus].filter(([name]) => poolOfSlot(name, own) === pool));
+  return {...nodes, tpus, strays: pool === own ? nodes.strays : []};
+}
+
+/** Plans of the budgets of each pool, before any list of nodes arrives. */
+export function planAllBudgets(all: AllAccounts, config: TickConfig, now: number): BudgetPlan[] {
+  return accountsByPool(all).map(part => planBudgets(part, config, now));
+}
+
+/** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. */
+export function planPools(
+  all: AllSnapshot,
+  config: TickConfig,
+  now: number,
+): {snapshot: Snapshot; plan: TickPlan}[] {
+  const parts = snapshotsByPool(all);
+  const orphans = parts.map(part => {
+    const nodes = part.nodes ?? NOT_LISTED;
+    const names = orphansIn(nodes, part.workers).filter(name => !part.unreadable.has(name));
+    return {nodes: names.length, usd: costOfOrphans(part, nodes, names, now)};
+  });
+  const all_orphans = orphans.reduce(
+    (sum, {nodes, usd}) => ({nodes: sum.nodes + nodes, usd: sum.usd + usd}),
+    {
+      nodes: 0,
+      usd: 0,
+    },
+  );
+  const taken = {creates: 0, usd: 0};
+  return parts.map((part, index) => {
+    const own = orphans[index] ?? {nodes: 0, usd: 0};
+    const others = {
+      ...part.others,
+      nodes: part.others.nodes + all_orphans.nodes - own.nodes + taken.creates,
+      reserved_usd: all_orphans.usd - own.usd + taken.usd,
+    };
+    const creates = part.creates === undefined ? undefined : part.creates + taken.creates;
+    const snapshot = {...part, others, creates};
+    const plan = planTick(snapshot, config, now);
+    taken.creates += plan.taken.creates;
+    taken.usd += plan.taken.usd;
+    return {snapshot, plan};
+  });
+}
