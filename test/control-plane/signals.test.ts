@@ -25,6 +25,21 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await wait(world, 50);
     return world;
   },
+  'job-failed': async () => {
+    const world = new World();
+    await world.writeJob('no-code', {timeout: '5m'});
+    await world.deliverAll();
+    return world;
+  },
+  'job-long': async () => {
+    const world = new World({GLEANER_LONG_JOB_S: '60'});
+    world.onAgent = agent => {
+      agent.jobEnd = null;
+    };
+    await world.writeJob('long', {code: 'result = 1', timeout: 3600});
+    await world.minutes(10);
+    return world;
+  },
   orphans: async () => {
     const world = await aStoringFleet(20);
     await world.wipe();

@@ -1,6 +1,7 @@
 /** The loop of an agent in virtual time: it boots, leases, stores shards, and sends heartbeats during its work. */
-import type {Answer, Failure, FakeAgent} from '../support/fake-agent.ts';
+import type {Answer, Failure, FakeAgent, JobInHand} from '../support/fake-agent.ts';
 import type {Plan} from '../support/shard-plan.ts';
+import {resultOf} from './invariants/jobs.ts';
 
 /** The machine of an agent. */
 export type Machine = {
@@ -12,10 +13,14 @@ export type Machine = {
   fault: () => string | null;
   /** True if the agent reports a stream as completed too early. */
   isLying: () => boolean;
+  /** Stops the machine: a job has killed it. */
+  die: () => void;
 };
 
 export const RETRY_MS = 5_000;
 const HEARTBEAT_MS = 30_000;
+/** Time between two looks of a job at the orders of its agent. */
+const JOB_STEP_S = 10;
 
 type End = 'lost' | 'completed' | 'drained' | Failure;
 
@@ -35,9 +40,11 @@ export class AgentLoop {
     void this.#sendHeartbeats();
     await sleep(setup_s * 1000);
     this.#agent.phase = 'idle';
-    while (!this.#agent.hasEnded) {
-      const {status, body} = await this.#agent.ask();
+    const agent = this.#agent;
+    while (!agent.hasEnded) {
+      const {status, body} = await agent.ask();
       if (status === 200 && body.action === 'work') await this.#work();
+      else if (status === 200 && body.action === 'job' && agent.job) await this.#runJob(agent.job);
       else if (status !== 200 || body.action !== 'exit') await sleep(retryDelayOf({status, body}));
     }
   }
@@ -47,6 +54,24 @@ export class AgentLoop {
       await this.#agent.heartbeat(this.#progress());
       await this.#machine.sleep(HEARTBEAT_MS);
     }
+  }
+
+  /** Runs a job. Its code says its course and the seconds that it takes. */
+  async #runJob({lease, order}: JobInHand): Promise<void> {
+    const [agent, {sleep, die}] = [this.#agent, this.#machine];
+    const [course, seconds] = (order.code ?? '').split(' ');
+    const ends_s = course === 'endless' ? order.timeout_s : Math.min(Number(seconds), order.timeout_s);
+    for (let run_s = 0; run_s < ends_s && !this.#isLost(); run_s += JOB_STEP_S)
+      await sleep(JOB_STEP_S * 1000);
+    if (course === 'deadly' && !this.#isLost()) return die();
+    const isLate = course === 'endless' || Number(seconds) > order.timeout_s;
+    const end = isLate
+      ? ({outcome: 'failed', cause: 'timeout'} as const)
+      : course === 'fails'
+        ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1'} as const)
+        : ({outcome: 'completed', result: resultOf(lease.job, lease.epoch)} as const);
+    while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
+    agent.giveUp();
   }
 
   async #work(): Promise<void> {

@@ -150,18 +150,25 @@ export const loadNextRelease = () => loadCopy('next release', NEXT_RELEASE_EDITS
 export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
 
 async function load(mark: string): Promise<Code> {
-  const [{onObject}, {onControl}, {onExec}, {onTpu}, {onTick}, {onTask}, {workerApi}] = await Promise.all([
-    import(`../../functions/on-object.ts${mark}`),
-    import(`../../functions/on-control.ts${mark}`),
-    import(`../../functions/on-exec.ts${mark}`),
-    import(`../../functions/on-tpu.ts${mark}`),
-    import(`../../functions/on-tick.ts${mark}`),
-    import(`../../functions/on-task.ts${mark}`),
-    import(`../../functions/worker-api.ts${mark}`),
-  ]);
+  const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {onJob}, {onExec}, {workerApi}] =
+    await Promise.all([
+      import(`../../functions/on-object.ts${mark}`),
+      import(`../../functions/on-control.ts${mark}`),
+      import(`../../functions/on-tpu.ts${mark}`),
+      import(`../../functions/on-tick.ts${mark}`),
+      import(`../../functions/on-task.ts${mark}`),
+      import(`../../functions/on-job.ts${mark}`),
+      import(`../../functions/on-exec.ts${mark}`),
+      import(`../../functions/worker-api.ts${mark}`),
+    ]);
   const handlers = {
-    ...{object: onObject, control: onControl, exec: onExec},
-    ...{tpu: onTpu, tick: onTick, tasks: onTask},
+    object: onObject,
+    control: onControl,
+    tpu: onTpu,
+    tick: onTick,
+    tasks: onTask,
+    job: onJob,
+    exec: onExec,
   };
   return {handlers, workerApi};
 }

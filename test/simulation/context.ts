@@ -9,6 +9,7 @@ import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
+import type {Submitted} from './jobs.ts';
 import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
@@ -49,6 +50,7 @@ export const SIMPLER = [
   'second run',
   'second stream',
   'long storm',
+  'jobs',
 ];
 
 export type Options = {
@@ -81,6 +83,8 @@ export class Context {
   readonly streams = new Map<string, string[]>();
   /** Contents of stream objects, by name and checksum. */
   readonly contents = new Map<string, string>();
+  /** Jobs that people submitted, by id. */
+  readonly submitted = new Map<string, Submitted>();
   /** Counts of faults, states and messages. See coverage.ts. */
   readonly seen = new Map<string, number>();
   readonly trace: string[] = [];

@@ -1,5 +1,6 @@
 /** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
+import type {JobStatus} from '../../shared/domain/job/job.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';
 import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
@@ -24,6 +25,13 @@ const PHASES = all<Phase>({
   gone: true,
 });
 const STREAMS = all<StreamStatus>({pending: true, in_progress: true, completed: true, failed: true});
+const JOBS = all<Exclude<JobStatus, 'pending'>>({
+  scheduled: true,
+  running: true,
+  completed: true,
+  failed: true,
+  cancelled: true,
+});
 const RUNS = all<RunStatus>({active: true, paused: true, completed: true, failed: true, cancelled: true});
 const DEATHS = all<Death['kind'] | 'not-needed'>({
   taken: true,
@@ -36,7 +44,7 @@ const DEATHS = all<Death['kind'] | 'not-needed'>({
   'not-needed': true,
   asked: true,
 });
-const ACTIONS = all<ControlMessage['action']>({
+const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update' | 'pool'>>({
   start: true,
   pause: true,
   resume: true,
@@ -48,17 +56,18 @@ const ACTIONS = all<ControlMessage['action']>({
   scale: true,
   recreate: true,
   delete: true,
-  update: true,
+  submit: true,
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 
 /** The names that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {
   fault: KINDS,
-  'a forged request is refused': ['hello', 'lease', 'heartbeat', 'release'],
+  'a forged request is refused': ['hello', 'lease', 'heartbeat', 'release', 'finish'],
   'a worker is': PHASES,
   'a stream is': STREAMS,
   'a run is': RUNS,
+  'a job is': JOBS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
   'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
@@ -78,7 +87,8 @@ export const EXPECTED: Record<string, string[]> = {
     'an invalid message (rejected)',
     'an older message after a later one',
   ],
-  'lease is answered': ['work', 'wait', 'exit'],
+  'lease is answered': ['work', 'job', 'wait', 'exit'],
+  'finish is answered': ['completed: continue', 'failed: continue', 'preempted: continue'],
   'heartbeat is answered': ['continue', 'drain', 'stop', 'exit'],
   'release is answered': [
     ...OUTCOMES.map(outcome => `${outcome}: continue`),

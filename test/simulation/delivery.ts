@@ -2,7 +2,7 @@
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
-import {eventOf, messageData, notificationData, type Topic} from '../support/function-calls.ts';
+import {eventOf, jobEvent, messageData, notificationData, type Topic} from '../support/function-calls.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {type Process, Processes} from './processes.ts';
@@ -55,13 +55,12 @@ export class Delivery {
       const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
       this.#context.note(() => `${process.name} receives ${topic} ${id}, attempt ${attempt}`);
       const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
+      const event = topic === 'job' ? jobEvent(id, String(content.job)) : eventOf(id, topic, data);
       this.#handle(
         process,
-        process.code.handlers[topic](this.processes.deps(process, actor), eventOf(id, topic, data)).then(
-          () => {
-            if (topic === 'control') this.#context.invariants.onHandled(id, content);
-          },
-        ),
+        process.code.handlers[topic](this.processes.deps(process, actor), event).then(() => {
+          if (topic === 'control') this.#context.invariants.onHandled(id, content);
+        }),
         isCounted,
         again_ms => {
           if (again_ms !== undefined)

@@ -1,7 +1,15 @@
 /** A machine that a stranger has taken over: it sends requests in the name of other workers, with its own secret and ticket. */
+import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Context} from './context.ts';
 import type {WorkerRequest} from './invariants/violations.ts';
+
+/** A report that the job of another worker is completed. */
+const FINISH = {
+  action: 'finish' as const,
+  ...{outcome: 'completed', cause: null, error: null, exit_code: null},
+  ...{result: 'forged', result_object: null, has_artifacts: false, ran: null},
+};
 
 /** A request in the name of another worker; undefined without another worker. */
 export function forgedBy(context: Context, name: string, ticket: string): WorkerRequest | undefined {
@@ -13,7 +21,8 @@ export function forgedBy(context: Context, name: string, ticket: string): Worker
   if (others.length === 0) return undefined;
   const victim = chance.pick(others);
   const from = {worker: victim.name, incarnation: victim.incarnation, host: 0};
-  const [run = 'my-run', stream = '000'] = victim.work?.split('/') ?? [];
+  const job = parseJobWork(victim.work);
+  const {run, stream} = parseWork(victim.work) ?? {run: 'my-run', stream: '000'};
   const lease = {run, stream, epoch: victim.epoch ?? 1};
   const isBound = victim.host_secrets[0] !== undefined;
   // A reader of the node knows its ticket, which is worth nothing after the hello of the host.
@@ -32,5 +41,6 @@ export function forgedBy(context: Context, name: string, ticket: string): Worker
       failure: {kind: 'infrastructure', reason: 'forged'},
     },
     {action: 'release', ...from, lease, outcome: 'drained', failure: null},
+    ...(job === undefined ? [] : [{...FINISH, ...from, lease: {job, epoch: victim.epoch ?? 1}}]),
   ]);
 }

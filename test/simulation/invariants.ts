@@ -4,6 +4,7 @@ import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts'
 import type {Context} from './context.ts';
 import {Documents} from './invariants/documents.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
+import {Jobs} from './invariants/jobs.ts';
 import {Leases} from './invariants/leases.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
@@ -25,6 +26,7 @@ export class Invariants {
   readonly #violations = new Violations();
   readonly #documents: Documents;
   readonly #leases: Leases;
+  readonly #jobs: Jobs;
   readonly #failureAttribution: FailureAttribution;
   readonly #progress: Progress;
   readonly #nodes: Nodes;
@@ -41,6 +43,7 @@ export class Invariants {
     this.#context = context;
     this.#documents = new Documents(context, this.#violations);
     this.#leases = new Leases(context, this.#violations);
+    this.#jobs = new Jobs(context, this.#violations);
     this.#failureAttribution = new FailureAttribution(context, this.#violations);
     this.#progress = new Progress(context, this.#violations);
     this.#nodes = new Nodes(context, this.#violations);
@@ -66,9 +69,12 @@ export class Invariants {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A changed run deletes the state of its fold.
-    this.#violations.check(after !== undefined || kind === 'runs/system', () => `${path} was deleted`);
+    const isJob = kind === this.#context.config.jobs_collection;
+    const mayEnd = kind === 'runs/system' || (isJob && this.#jobs.mayBeDeleted);
+    this.#violations.check(after !== undefined || mayEnd, () => `${path} was deleted`);
     this.#speakers.onCommit(path);
     if (!after) return;
+    if (isJob) this.#jobs.onJob(path, before, after);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
       this.#context.isDangerous = true;
@@ -140,6 +146,7 @@ export class Invariants {
   /** Called after all documents of a commit are written. */
   onCommitted(paths: readonly string[]): void {
     this.#leases.onCommitted(paths);
+    this.#jobs.onCommitted(paths);
     this.#zones.onCommitted();
   }
 
@@ -232,6 +239,7 @@ export class Invariants {
 
   atTheEnd(underway: number): void {
     this.#progress.atTheEnd();
+    this.#jobs.atTheEnd();
     this.#ticks.atTheEnd();
     this.#tasks.atTheEnd();
     this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);

@@ -8,6 +8,7 @@ import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import type {Jobs} from './jobs.ts';
 import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
 
 const MAX_MESSAGES = 10;
@@ -15,10 +16,12 @@ const MAX_MESSAGES = 10;
 export class Operators {
   readonly #context: Context;
   readonly #delivery: Delivery;
+  readonly #jobs: Jobs;
   readonly #retries = new Map<string, number>();
 
-  constructor(context: Context, delivery: Delivery) {
+  constructor(context: Context, delivery: Delivery, jobs: Jobs) {
     this.#context = context;
+    this.#jobs = jobs;
     this.#delivery = delivery;
   }
 
@@ -166,7 +169,7 @@ export class Operators {
   /** Sends the messages that unfinished streams need: a budget, slots, a resume, or a retry. */
   intervene(): void {
     const unfinished = this.unfinished();
-    if (unfinished.length === 0) return;
+    if (unfinished.length === 0 && this.#jobs.unfinished().length === 0) return;
     const {config, store, tpus} = this.#context;
     const pool = (store.peek(paths.pool(config.pool.pool)) as Pool | undefined) ?? config.pool;
     // A stream with fixed affinity needs a pool that has its slot.

@@ -87,6 +87,10 @@ export class Vms {
         return context.strikes('machine_fault') ? 'the disk is full' : null;
       },
       isLying: () => context.strikes('lie'),
+      die: () => {
+        context.see('a job kills its machine');
+        process.isDead = true;
+      },
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
       context.see('at the same time: a second machine of a slot');

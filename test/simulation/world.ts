@@ -9,6 +9,7 @@ import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
+import {Jobs} from './jobs.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
 import type {SimStore} from './store.ts';
@@ -64,7 +65,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
-  const operators = new Operators(context, delivery);
+  const jobs = new Jobs(context, delivery, seed);
+  const operators = new Operators(context, delivery, jobs);
   objects.onFinalized = info => {
     invariants.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
@@ -92,6 +94,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     isLost = true;
     context.note(() => 'the database is lost');
     store.wipe();
+    context.submitted.clear();
     invariants.onWipe();
     // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
     if (chance.happens(0.25)) delivery.processes.killAll();
@@ -126,6 +129,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     delivery.underway === 0 &&
     tpus.names().length === 0 &&
     operators.unfinished().length === 0 &&
+    jobs.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
   const isOver = () => {

@@ -18,6 +18,9 @@ export class World extends FunctionWorld {
   /** Names the workers whose agents never speak. */
   isStillborn: (name: string, incarnation: number) => boolean = () => false;
 
+  /** Called for each agent that boots. */
+  onAgent: (agent: FakeAgent) => void = () => {};
+
   /** Drops a stream as a person does, and returns the name of its object. */
   drop(run: string, index: number, text: string, suffix = ''): string {
     const name = `datasets/${run === 'default' ? '' : `${run}/`}stream_${streamId(index)}.jsonl${suffix}`;
@@ -59,6 +62,7 @@ export class World extends FunctionWorld {
     const ticket = String(metadata['gleaner-ticket']);
     const agent = new FakeAgent(worker, incarnation, ticket, body => this.api(body), this.deps.objects);
     agent.silent = this.isStillborn(name, incarnation);
+    this.onAgent(agent);
     this.agents.set(name, agent);
     return agent;
   }

@@ -8,6 +8,16 @@ type Api = (request: object) => Promise<Answer>;
 export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
 
 type Lease = {run: string; stream: string; epoch: number};
+type JobLease = {job: string; epoch: number};
+/** The report of the end of a job. */
+export type JobEnd = {
+  outcome: 'completed' | 'failed' | 'preempted' | 'drained';
+  cause?: string;
+  error?: string;
+  result?: string;
+};
+/** A job in hand: its lease, and the order of worker-api. */
+export type JobInHand = {lease: JobLease; order: {code: string | null; timeout_s: number}};
 type Work = Source & {dataset: {object: string; generation: string; crc32c: string}};
 
 export class FakeAgent {
@@ -23,6 +33,9 @@ export class FakeAgent {
   hasEnded = false;
   orders: 'continue' | 'drain' | 'stop' = 'continue';
   lease: Lease | null = null;
+  job: JobInHand | null = null;
+  /** The end that the next step reports of its job; null: the job goes on. */
+  jobEnd: JobEnd | null = {outcome: 'completed', result: 'done'};
   #work: Work | undefined;
   #text = '';
   /** Shards that may be missing; undefined until the stream was read. */
@@ -43,7 +56,7 @@ export class FakeAgent {
 
   get state(): 'setup' | 'asking' | 'working' | 'ended' {
     if (this.hasEnded) return 'ended';
-    if (this.lease) return 'working';
+    if (this.lease || this.job) return 'working';
     return this.phase === 'setup' ? 'setup' : 'asking';
   }
 
@@ -59,6 +72,9 @@ export class FakeAgent {
     if (this.silent || this.hasEnded) return;
     if (this.phase === 'setup') {
       if (await this.heartbeat()) this.phase = 'idle';
+    } else if (this.job) {
+      if (this.orders === 'stop') this.giveUp();
+      else if (this.jobEnd) await this.finish(this.jobEnd);
     } else if (!this.lease) {
       await this.ask();
       if (this.lease) await this.#read();
@@ -71,6 +87,7 @@ export class FakeAgent {
   async preempted(): Promise<void> {
     this.hasEnded = true;
     if (this.lease) await this.release('preempted');
+    if (this.job) await this.finish({outcome: 'preempted'});
   }
 
   async ask(): Promise<Answer> {
@@ -84,15 +101,23 @@ export class FakeAgent {
       this.orders = 'continue';
       this.phase = 'loading';
     }
+    if (status === 200 && body.action === 'job') {
+      const {job, epoch} = body.lease as JobLease;
+      this.job = {lease: {job, epoch}, order: body.job as JobInHand['order']};
+      this.orders = 'continue';
+      this.phase = 'running';
+    }
     return answer;
   }
 
   /** False when worker-api did not answer or the agent ends. */
   async heartbeat(progress: object | null = null): Promise<boolean> {
-    const {lease, phase} = this;
+    const {phase} = this;
+    const lease = this.lease ?? this.job?.lease ?? null;
     const {status, body} = await this.#post({action: 'heartbeat', phase, lease, progress});
     if (status !== 200) return false;
-    if (lease === this.lease && (body.action === 'stop' || body.action === 'drain')) {
+    const isCurrent = lease === (this.lease ?? this.job?.lease ?? null);
+    if (isCurrent && (body.action === 'stop' || body.action === 'drain')) {
       this.told.push(body.action);
       this.orders = body.action;
     }
@@ -140,8 +165,23 @@ export class FakeAgent {
     return true;
   }
 
+  /** Reports the end of the job in hand. False when worker-api did not answer. */
+  async finish(end: JobEnd): Promise<boolean> {
+    const {outcome, cause = null, error = null, result = null} = end;
+    const report = {outcome, cause, error, result, result_object: null, exit_code: null};
+    const {status} = await this.#post({
+      ...{action: 'finish', lease: this.job?.lease, ...report},
+      ...{has_artifacts: false, ran: null},
+    });
+    if (status >= 500) return false;
+    if (status === 409) this.told.push('409');
+    this.giveUp();
+    return true;
+  }
+
   giveUp(): void {
     this.lease = null;
+    this.job = null;
     this.phase = 'idle';
   }
 

@@ -3,12 +3,19 @@ import {hash} from 'node:crypto';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
 import type {Deps} from '../../shared/control-plane/state/deps.ts';
 
-export type Topic = 'object' | 'control' | 'exec' | 'tpu' | 'tick' | 'tasks';
+export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks' | 'job' | 'exec';
 export type Handlers = Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;
 export type WorkerApi = (deps: Deps, request: Request, response: Response) => Promise<void>;
 
 export function eventOf(id: string, topic: Topic, data: unknown): CloudEvent<unknown> {
   return {id, type: topic, source: 'test', specversion: '1.0', data};
+}
+
+/** The event of a new document of a job, as Eventarc sends it. Nobody reads its data. */
+export function jobEvent(id: string, job: string, collection = 'jobs'): CloudEvent<unknown> {
+  const type = 'google.cloud.firestore.document.v1.created';
+  const subject = `documents/${collection}/${job}`;
+  return {id, type, source: '//firestore.googleapis.com/test', specversion: '1.0', subject, data: undefined};
 }
 
 /** The data of the event of a message. */

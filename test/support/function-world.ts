@@ -1,7 +1,9 @@
 /** The real functions over a store, a bucket and TPUs in memory. A test steps the clock and delivers each message. */
 import assert from 'node:assert/strict';
+import type {CloudEvent} from '@google-cloud/functions-framework';
 import {onControl} from '../../functions/on-control.ts';
 import {onExec} from '../../functions/on-exec.ts';
+import {onJob} from '../../functions/on-job.ts';
 import {onObject} from '../../functions/on-object.ts';
 import {onTask} from '../../functions/on-task.ts';
 import {onTick} from '../../functions/on-tick.ts';
@@ -12,7 +14,7 @@ import type {Deps} from '../../shared/control-plane/state/deps.ts';
 import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports.ts';
 import {aConfig, T0} from './builders.ts';
 import type {Call} from './call.ts';
 import {depsOf, newMemory} from './deps.ts';
@@ -25,6 +27,7 @@ import {
   askWorkerApi,
   eventOf,
   type Handlers,
+  jobEvent,
   messageData,
   notificationData,
   secretOf,
@@ -37,7 +40,7 @@ import {calm} from './tpu-faults.ts';
 export type Message = {id: string; topic: Topic; data: unknown};
 
 const handlers: Handlers = {
-  ...{object: onObject, control: onControl, exec: onExec},
+  ...{object: onObject, control: onControl, exec: onExec, job: onJob},
   ...{tpu: onTpu, tick: onTick, tasks: onTask},
 };
 
@@ -147,6 +150,13 @@ export class FunctionWorld {
     return this.#publish('control', typeof text === 'string' ? text : JSON.stringify(text));
   }
 
+  /** Writes the document of a job as a client library does. Its event is under way. */
+  async writeJob(job: string, document: Document): Promise<void> {
+    const {jobs_collection} = this.deps.config;
+    await this.store.transaction(async tx => tx.create(`${jobs_collection}/${job}`, document));
+    this.#enqueue('job', id => jobEvent(id, job, jobs_collection));
+  }
+
   /** Publishes any text on topic `exec`, as a person does. */
   exec(text: string | object): string {
     return this.#publish('exec', typeof text === 'string' ? text : JSON.stringify(text));
@@ -188,7 +198,8 @@ export class FunctionWorld {
   /** Hands a message to its function, as the framework does; false when the message will come again. */
   async handle({id, topic, data}: Message): Promise<boolean> {
     try {
-      await handlers[topic](this.deps, eventOf(id, topic, data));
+      const event = topic === 'job' ? (data as CloudEvent<unknown>) : eventOf(id, topic, data);
+      await handlers[topic](this.deps, event);
       return true;
     } catch (error) {
       this.logs.push({severity: 'ERROR', message: `${topic}: ${(error as Error).message}`});

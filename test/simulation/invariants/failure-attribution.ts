@@ -5,7 +5,7 @@ import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
-import type {Violations, WorkerRequest} from './violations.ts';
+import {streamLeaseOf, type Violations, type WorkerRequest} from './violations.ts';
 
 /** The limits in the README, repeated here so that a changed limit in the code is a violation. */
 const OWN_FAILURES = 3;
@@ -23,8 +23,8 @@ export class FailureAttribution {
   }
 
   onRequest(request: WorkerRequest): void {
-    const stream =
-      request.lease && this.#context.store.peek(paths.stream(request.lease.run, request.lease.stream));
+    const lease = streamLeaseOf(request);
+    const stream = lease && this.#context.store.peek(paths.stream(lease.run, lease.stream));
     if (stream && isWhole(this.#context, stream)) this.#ofWholeStreams.add(request);
   }
 

@@ -7,7 +7,7 @@ import type {Document, Stored} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
-import type {Violations, WorkerRequest} from './violations.ts';
+import {streamLeaseOf, type Violations, type WorkerRequest} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
@@ -73,12 +73,13 @@ export class Leases {
   #checkActor(path: string, held: Lease, after: Document): void {
     const {request} = this.#violations;
     // Any request that finds the final shard, or a shard of other content, ends the stream.
-    if (!request?.lease || request.action === 'lease' || after.status === 'completed') return;
+    const claim = streamLeaseOf(request);
+    if (!request || !claim || request.action === 'lease' || after.status === 'completed') return;
     const isOwn =
       request.worker === held.worker &&
       request.incarnation === held.incarnation &&
-      request.lease.epoch === held.epoch &&
-      path === paths.stream(request.lease.run, request.lease.stream);
+      claim.epoch === held.epoch &&
+      path === paths.stream(claim.run, claim.stream);
     this.#violations.check(
       isOwn || /another|other content/.test(String(after.last_error)),
       () =>
@@ -176,7 +177,8 @@ export class Leases {
   onWorker(name: string, before: Document | undefined, after: Document): void {
     const {request} = this.#violations;
     // Any request that finds a shard of other content revokes the lease of the stream.
-    const same = request?.lease && `${request.lease.run}/${request.lease.stream}`;
+    const claim = streamLeaseOf(request);
+    const same = claim && `${claim.run}/${claim.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
     this.#violations.check(
       !request || losesSame || (request.worker === name && request.incarnation === after.incarnation),
@@ -199,7 +201,9 @@ export class Leases {
   }
 
   /** No worker continues under a lease that has ended: the answer to a worker agrees with the document of its stream. */
-  onAnswer({action, lease, worker, incarnation}: WorkerRequest, answer: Document): void {
+  onAnswer(request: WorkerRequest, answer: Document): void {
+    const {action, worker, incarnation} = request;
+    const lease = streamLeaseOf(request);
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
     const {store} = this.#context;

@@ -3,17 +3,30 @@ import type {Topic} from '../../support/function-calls.ts';
 
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
-  action: 'hello' | 'lease' | 'heartbeat' | 'release';
+  action: 'hello' | 'lease' | 'heartbeat' | 'release' | 'finish';
   worker: string;
   incarnation: number;
   host?: number;
   ticket?: string;
   phase?: string;
   progress?: null;
-  lease?: {run: string; stream: string; epoch: number} | null;
+  lease?: {run: string; stream: string; epoch: number} | {job: string; epoch: number} | null;
   outcome?: string;
   failure?: {kind: string; reason: string} | null;
+  /** The end of a job. */
+  cause?: null;
+  error?: null;
+  exit_code?: null;
+  result?: string | null;
+  result_object?: null;
+  has_artifacts?: boolean;
+  ran?: null;
 };
+
+/** The lease of a stream that a request names. */
+export function streamLeaseOf(request: Pick<WorkerRequest, 'lease'> | undefined) {
+  return request?.lease && 'run' in request.lease ? request.lease : undefined;
+}
 
 /** The cause of a call: the request of a worker, or a message. */
 export type Actor =

@@ -1,0 +1,95 @@
+/** People submit jobs by a document or by a message, and cancel, retry, delete and clear them. */
+import {paths} from '../../shared/domain/names.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Document} from '../../shared/ports.ts';
+import {Chance} from '../support/kernel.ts';
+import type {Context} from './context.ts';
+import type {Delivery} from './delivery.ts';
+
+/** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
+const JOBS_EVERY = 3;
+const MOST_JOBS = 8;
+
+/**
+ * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `deadly` kills its machine.
+ * `invalid` is no valid document.
+ */
+export type Course = 'works' | 'fails' | 'endless' | 'deadly' | 'invalid';
+
+export type Submitted = {course: Course; max_retries: number; isDeleted: boolean};
+
+export class Jobs {
+  readonly #context: Context;
+  readonly #delivery: Delivery;
+  readonly #chance: Chance;
+
+  constructor(context: Context, delivery: Delivery, seed: number) {
+    this.#context = context;
+    this.#delivery = delivery;
+    this.#chance = new Chance(seed * 7919 + 1);
+    const {options} = context;
+    if (seed % JOBS_EVERY !== 1 || options.plan || options.without?.has('jobs')) return;
+    const count = this.#chance.integer(1, MOST_JOBS);
+    for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
+  }
+
+  #planJob(id: string): void {
+    const [context, chance] = [this.#context, this.#chance];
+    const course = chance.pick<Course>([
+      ...(['works', 'works', 'works', 'works', 'fails', 'endless', 'deadly', 'invalid'] as const),
+    ]);
+    const fields = {
+      code: `${course} ${chance.integer(5, 400)}`,
+      timeout: course === 'invalid' ? -1 : chance.pick([60, 300, 600]),
+      priority: chance.integer(-1, 1),
+      max_retries: chance.pick([0, 0, 1, 2]),
+    };
+    const [isMessage, isDeleted, isCancelled, isRetried] = [0.3, 0.1, 0.15, 0.2].map(p => chance.happens(p));
+    const submit_ms = chance.between(0, 20) * 60_000;
+    const later_ms = submit_ms + chance.between(0, 15) * 60_000;
+    context.after(submit_ms, () => {
+      context.note(() => `a person submits ${id}: ${JSON.stringify(fields)}`);
+      context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
+      if (isMessage && course !== 'invalid') this.#send({action: 'submit', job: id, ...fields});
+      else this.#write(id, {...fields, status: 'pending', created_at: iso(context.clockwork.now)});
+    });
+    if (isDeleted) context.after(later_ms, () => this.#delete(id));
+    else if (isCancelled) context.after(later_ms, () => this.#send({action: 'cancel', job: id}));
+    else if (isRetried) context.after(later_ms, () => this.#send({action: 'retry', job: id}));
+  }
+
+  #send(message: Document): void {
+    if (this.#context.isCalm && message.action !== 'submit') return;
+    this.#context.note(() => `a person sends ${JSON.stringify(message)}`);
+    this.#context.invariants.expectRecord(this.#delivery.send('control', message), undefined);
+  }
+
+  /** Writes as a client library of Firestore does. The event of the document may be lost. */
+  #write(id: string, document: Document): void {
+    const {config, store} = this.#context;
+    const path = paths.job(config.jobs_collection, id);
+    void store
+      .through(async (_, effect) => effect())
+      .transaction(async tx => tx.create(path, document))
+      .then(() => this.#delivery.send('job', {job: id}));
+  }
+
+  #delete(id: string): void {
+    const {config, isCalm, store, submitted} = this.#context;
+    const path = paths.job(config.jobs_collection, id);
+    const job = submitted.get(id);
+    if (isCalm || !job || !store.peek(path)) return;
+    this.#context.see('a person deletes a job');
+    job.isDeleted = true;
+    void store.through(async (_, effect) => effect()).transaction(async tx => tx.delete(path));
+  }
+
+  /** Submitted jobs that have not ended. */
+  unfinished(): string[] {
+    const {config, store, submitted} = this.#context;
+    return [...submitted].flatMap(([id, {isDeleted}]) => {
+      const status = store.peek(paths.job(config.jobs_collection, id))?.status;
+      return isDeleted || ['completed', 'failed', 'cancelled'].includes(String(status)) ? [] : [id];
+    });
+  }
+}
