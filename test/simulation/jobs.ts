@@ -40,7 +40,7 @@ export class Jobs {
     ]);
     const fields = {
       code: `${course} ${chance.integer(5, 400)}`,
-      timeout: course === 'invalid' ? -1 : chance.pick([60, 300, 600]),
+      timeout: course === 'invalid' ? -1 : course === 'endless' ? chance.pick([60, 300]) : 600,
       priority: chance.integer(-1, 1),
       max_retries: chance.pick([0, 0, 1, 2]),
     };

@@ -37,6 +37,8 @@ export class Jobs {
     if (this.#violations.actor === undefined) return; // a person
     this.#context.see(`a job is: ${job.status}`);
     this.#violations.check(before !== undefined || this.#isMessage, () => `${path} was created by nobody`);
+    // A message writes the document as people do, and its handler completes it.
+    if (job.epoch === undefined) return;
     this.#checkShape(path, job);
     if (!before || before.epoch === undefined) return;
     const was = before as unknown as Job;
@@ -76,8 +78,11 @@ export class Jobs {
       was.status === job.status || STEPS[was.status].includes(job.status) || (isReopened && isRetry),
       () => `${path} went from ${was.status} to ${job.status}`,
     );
+    // A worker that asks again for its job gets it again, in a new epoch.
+    const isAgain = was.lease?.worker === job.lease?.worker && this.#violations.request?.action === 'lease';
+    const isGranted = job.status === 'running' && (was.status === 'scheduled' || isAgain);
     this.#violations.check(
-      job.epoch === was.epoch + (was.status === 'scheduled' && job.status === 'running' ? 1 : 0),
+      job.epoch === was.epoch + (isGranted ? 1 : 0),
       () => `${path} went from epoch ${was.epoch} to ${job.epoch}, ${was.status} to ${job.status}`,
     );
     const isPreemption = ['preempted', 'drained'].includes(String(job.attempts.at(-1)?.cause));
@@ -142,7 +147,7 @@ export class Jobs {
           () => `${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`,
         );
       }
-      const id = path.startsWith('workers/') ? parseJobWork((document?.work as string) ?? null) : undefined;
+      const id = /^workers\/[^/]+$/.test(path) ? parseJobWork((document?.work as string) ?? null) : undefined;
       const job = id === undefined ? undefined : store.peek(paths.job(config.jobs_collection, id));
       const lease = job?.lease as Lease | null | undefined;
       // A person may have deleted the job.

@@ -69,7 +69,18 @@ export class OperatorIntent {
   #onMessage({message, outcome, reason, published_at}: Document): void {
     const isProcessed = outcome === 'applied' || /^outdated/.test(String(reason));
     if (!isProcessed || typeof published_at !== 'string') return;
-    const {action, run, worker, stream, if_version: _, pool: __, ...settings} = JSON.parse(String(message));
+    const {
+      action,
+      run,
+      worker,
+      stream,
+      job,
+      if_version: _,
+      pool: __,
+      ...settings
+    } = JSON.parse(String(message));
+    // The invariants of jobs check the effect of such a message.
+    if (job !== undefined) return;
     const path = worker
       ? paths.worker(worker)
       : run

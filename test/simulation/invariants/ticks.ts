@@ -142,9 +142,12 @@ export class Ticks {
     return this.#hasWork(status => status !== 'cancelled' && status !== 'paused');
   }
 
-  /** True if a run with such a status has an unfinished stream. */
+  /** True if a job has not ended, or a run with such a status has an unfinished stream. */
   #hasWork(isOpenStatus: (status: unknown) => boolean): boolean {
-    const {store} = this.#context;
+    const {config, store} = this.#context;
+    const isOver = ['completed', 'failed', 'cancelled'];
+    if (store.collection(config.jobs_collection).some(({data}) => !isOver.includes(String(data.status))))
+      return true;
     const isOpen = ({data}: Stored) => data.status === 'pending' || data.status === 'in_progress';
     return store
       .collection('runs')
