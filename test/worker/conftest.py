@@ -17,6 +17,7 @@ from device_batches import capture_models  # noqa: F401
 from hub_models import hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
 from interruption import clean  # noqa: F401
+from job_attempts import compiled, jobs  # noqa: F401
 from model_folders import model_folder  # noqa: F401
 from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
 from startup_script import home  # noqa: F401

@@ -35,6 +35,7 @@ def main() -> None:
     _close_output()
     status, has_agent = _wait(pid)
     _kill_descendants()
+    _reap_descendants()
     if not has_agent and order["uid"] is not None:
         kill_user(order["uid"])
     code = os.waitstatus_to_exitcode(status)
@@ -44,7 +45,7 @@ def main() -> None:
 
 def kill_user(uid: int) -> None:
     """Kills every process of the user, in one call that no fork escapes. Needs root, and gives it up."""
-    # The real uid belongs to nobody: the user may send no signal to this process, and kill(-1) reaches the user alone.
+    # The real uid is unused: the user may send no signal to this process, and kill(-1) reaches the user alone.
     os.setresuid(_UNUSED_UID, uid, 0)
     try:
         for _ in range(100):
@@ -136,7 +137,7 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def _wait(pid: int) -> tuple[int, bool]:
-    """(status of the process, whether the agent lives). Follows the lifeline meanwhile, and reaps orphans."""
+    """(status of the process, whether the agent lives). Follows the lifeline, and reaps orphans."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(woken, False)
@@ -188,6 +189,17 @@ def _kill_descendants() -> None:
         stopped |= new
     for pid in descendants(os.getpid()):
         _send(pid, signal.SIGKILL)
+
+
+def _reap_descendants() -> None:
+    """Returns when none is left, so that the end of the guard is the end of them all."""
+    give_up = time.monotonic() + 10
+    try:
+        while time.monotonic() < give_up:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.005)
+    except ChildProcessError:
+        pass
 
 
 def _send(pid: int, number: int) -> None:

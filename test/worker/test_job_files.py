@@ -1,0 +1,133 @@
+"""Files that a job leaves: its artifacts, its result, and those that no reader may trust."""
+
+import os
+
+import pytest
+
+from build import BUCKET
+from gleaner_worker.jobs import upload
+from job_attempts import FOLDER, needs_root
+
+pytestmark = [needs_root, pytest.mark.slow]
+
+
+def run(jobs, script, **order):
+    return jobs.run(command=["bash", "-c", script], **order)
+
+
+def artifacts(jobs):
+    return [name.removeprefix(f"{FOLDER}artifacts/") for name in jobs.storage.names(BUCKET, f"{FOLDER}artifacts/")]
+
+
+def test_the_result_of_a_command_is_the_text_of_its_file(jobs):
+    ending = run(jobs, 'echo hello; echo -n "done: $JOB_ID" > "$JOB_RESULT"')
+    assert (ending["outcome"], ending["result"], ending["has_artifacts"]) == ("completed", "done: j1", False)
+    assert jobs.output == "hello\n"
+    assert run(jobs, "printf 'a\\xffb' > $JOB_RESULT")["result"] == "a\ufffdb"
+    assert run(jobs, "true")["result"] is None
+
+
+def test_a_command_as_text_runs_in_bash_and_its_failure_names_the_last_line(jobs):
+    ending = jobs.run(command="echo one && { echo two; exit 9; }")
+    assert (ending["cause"], ending["exit_code"], ending["error"]) == ("exit", 9, "The process exited with 9: two")
+
+
+def test_artifacts_are_stored_below_the_folder_of_the_attempt(jobs):
+    ending = run(jobs, "cd $JOB_ARTIFACTS; mkdir -p a/b; echo 1 > x; echo 2 > a/b/y.txt; : > empty")
+    assert (ending["outcome"], ending["has_artifacts"]) == ("completed", True)
+    assert artifacts(jobs) == ["a/b/y.txt", "empty", "x"]
+    assert jobs.storage.data(BUCKET, f"{FOLDER}artifacts/a/b/y.txt") == b"2\n"
+
+
+def test_a_failed_job_keeps_its_artifacts(jobs):
+    ending = run(jobs, "echo 1 > $JOB_ARTIFACTS/x; exit 1")
+    assert (ending["outcome"], ending["has_artifacts"], artifacts(jobs)) == ("failed", True, ["x"])
+
+
+HOSTILE = {
+    "a link to a file": "ln -s /etc/passwd $JOB_ARTIFACTS/bad",
+    "a link to a folder": "ln -s /etc $JOB_ARTIFACTS/bad",
+    "a pipe": "mkfifo $JOB_ARTIFACTS/bad",
+    "a socket": "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).bind(\"bad\")'",
+    "a name with a line break": "echo 1 > $JOB_ARTIFACTS/$'bad\\nname'",
+    "a name that is no text": "echo 1 > $JOB_ARTIFACTS/$'bad\\xff'",
+    "a deep tree": "for _ in {1..60}; do mkdir bad; cd bad; done; echo 1 > x",
+}
+
+
+@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
+def test_an_artifact_that_is_no_regular_file_is_left_out_and_named(jobs, script):
+    ending = run(jobs, f"cd $JOB_ARTIFACTS; {script}; cd $JOB_ARTIFACTS; echo 1 > a")
+    assert ending["outcome"] == "completed"
+    assert set(artifacts(jobs)) <= {"a"}
+    assert "[gleaner] artifact left out: " in jobs.output and "bad" in jobs.output
+
+
+def test_more_artifacts_than_the_limits_are_left_out(jobs, monkeypatch):
+    monkeypatch.setattr(upload, "_MOST_ARTIFACTS", 3)
+    run(jobs, "cd $JOB_ARTIFACTS; touch {1..9}")
+    assert len(artifacts(jobs)) == 3 and "more than 3 files" in jobs.output
+    monkeypatch.setattr(upload, "_MOST_ARTIFACT_BYTES", 10)
+    run(jobs, "cd $JOB_ARTIFACTS; echo 12345678901 > big")
+    assert artifacts(jobs) == [] and "more than 10 bytes" in jobs.output
+
+
+def test_a_file_of_another_user_is_no_artifact_of_the_job(jobs, monkeypatch):
+    """A hard link to a file of the agent, where the kernel permits it."""
+    runner = jobs.runner(command=["true"])
+    store = upload.store_artifacts
+
+    def plant(path, *arguments):
+        os.link(jobs.home / "host-secret", f"{path}/planted")
+        return store(path, *arguments)
+
+    monkeypatch.setattr("gleaner_worker.jobs.runner.store_artifacts", plant)
+    runner.run()
+    assert artifacts(jobs) == [] and "'planted': it belongs to another user" in jobs.output
+
+
+RESULTS = {
+    "a link": ("ln -s /etc/passwd $JOB_RESULT", "it is not a regular file"),
+    "a link to the secret": ("ln -s ../../host-secret $JOB_RESULT", "it is not a regular file"),
+    "a pipe": ("mkfifo $JOB_RESULT", "it is not a regular file"),
+    "a folder": ("mkdir $JOB_RESULT", "it is not a regular file"),
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), RESULTS.values(), ids=RESULTS)
+def test_a_result_that_is_no_regular_file_fails_the_job(jobs, script, reason):
+    ending = run(jobs, script)
+    assert (ending["outcome"], ending["cause"]) == ("failed", "result")
+    assert ending["error"].startswith(f"Failed to read the result: {reason}")
+
+
+def test_a_huge_result_goes_to_the_bucket_up_to_its_limit(jobs, monkeypatch):
+    ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
+    assert ending["result_object"] == f"{FOLDER}result.txt"
+    assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 20_000_000
+    monkeypatch.setattr(upload, "_MOST_STORED_RESULT_BYTES", 10_000_000)
+    ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
+    assert (ending["cause"], ending["error"]) == ("result", "The result has 20000000 bytes; the limit is 10000000")
+
+
+REPORTS = ["ln -s /etc/passwd report", "echo '[' > report", 'echo \'{"cause": "budget", "error": "x"}\' > report']
+
+
+@pytest.mark.parametrize("script", REPORTS)
+def test_a_forged_report_is_no_cause(jobs, script):
+    ending = run(jobs, f"{script}; exit 2")
+    assert (ending["cause"], ending["error"]) == ("exit", "The process exited with 2")
+
+
+def test_the_folder_of_a_job_is_removed_whatever_it_holds(jobs):
+    script = "cd $TMPDIR; mkdir locked; touch locked/x; chmod 0 locked; mkdir -p $(printf 'd/%.0s' {1..900})"
+    assert run(jobs, script)["outcome"] == "completed"
+    assert [name for name in os.listdir(jobs.home / "jobs") if name.startswith("j1")] == []
+
+
+def test_the_config_file_of_the_environment_lies_in_the_folder_of_the_job(jobs):
+    environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
+    ending = run(jobs, 'cat "$JOB_CONFIG"; basename $JOB_CONFIG; pwd; echo $HOME', environment=environment)
+    assert ending["outcome"] == "completed"
+    folder = f"{jobs.home}/jobs/j1-e2"
+    assert jobs.output == f"steps: 3\nrun.yaml\n{folder}\n{folder}/home\n"

@@ -1,0 +1,105 @@
+"""The output of a job: parts in the bucket, in order, while it runs."""
+
+import threading
+import time
+
+import pytest
+
+from build import BUCKET
+from gleaner_worker import objects
+from gleaner_worker.failures import LeaseLost
+from gleaner_worker.jobs.output import OutputParts
+from gleaner_worker.objects import Bucket
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def bucket(storage):
+    return Bucket(objects.make_client("local"), BUCKET)
+
+
+def parts(storage):
+    return [storage.data(BUCKET, name) for name in storage.names(BUCKET, "out/")]
+
+
+def test_parts_are_stored_in_order_while_the_process_runs(storage, bucket):
+    output = OutputParts(bucket, "out", every_s=0.1)
+    output.write(b"one\n")
+    give_up = time.monotonic() + 10
+    while not parts(storage) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    assert storage.names(BUCKET, "out/") == ["out/000001.txt"]
+    output.write(b"two\n")
+    output.close()
+    assert parts(storage) == [b"one\n", b"two\n"]
+
+
+def test_no_output_leaves_no_object(storage, bucket):
+    OutputParts(bucket, "out").close()
+    assert parts(storage) == []
+
+
+def test_a_megabyte_is_stored_at_once_and_the_rest_at_the_end(storage, bucket):
+    output = OutputParts(bucket, "out", every_s=1000)
+    output.write(b"x" * ((2 << 20) + 5))
+    output.close()
+    assert [len(part) for part in parts(storage)] == [1 << 20, 1 << 20, 5]
+
+
+def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage, bucket):
+    output = OutputParts(bucket, "out", most_bytes=10)
+    for _ in range(1000):
+        output.write(b"12345678")
+    output.close()
+    assert b"".join(parts(storage)) == (
+        b"1234567812\n[gleaner] 7990 bytes of output are left out here: the limit is 10 bytes\n"
+    )
+
+
+def test_a_failed_upload_is_repeated_and_no_part_is_lost_or_doubled(storage, bucket):
+    faults = [503, ("after", 503), 503]
+    storage.faults = lambda request: faults.pop() if faults and request.startswith("POST") else None
+    output = OutputParts(bucket, "out", every_s=0.05)
+    output.write(b"one\n")
+    time.sleep(0.2)
+    output.write(b"two\n")
+    output.close()
+    assert b"".join(parts(storage)) == b"one\ntwo\n" and faults == []
+
+
+def test_a_bucket_that_is_away_bounds_memory_and_never_holds_up_the_process(storage, bucket):
+    gate = threading.Event()
+    storage.before_create = lambda name: gate.wait(60)
+    output = OutputParts(bucket, "out", every_s=0.01, most_bytes=1 << 30)
+    began = time.monotonic()
+    for _ in range(100):
+        output.write(bytes(1 << 20))
+    assert time.monotonic() - began < 5
+    gate.set()
+    output.close()
+    total = sum(map(len, parts(storage)))
+    assert 16 << 20 <= total < 20 << 20
+    assert parts(storage)[-1].endswith(b"bytes of output are left out here: the bucket was away\n")
+
+
+def test_a_lost_lease_ends_the_uploads(storage, bucket):
+    lost = threading.Event()
+
+    def check():
+        if lost.is_set():
+            raise LeaseLost
+
+    output = OutputParts(bucket.checked(check), "out", every_s=0.05)
+    lost.set()
+    output.write(b"one\n")
+    output.close(5)
+    assert parts(storage) == []
+
+
+def test_a_bucket_that_refuses_costs_the_part_alone(storage, bucket, caplog):
+    storage.faults = lambda request: 400 if request.startswith("POST") else None
+    output = OutputParts(bucket, "out", every_s=0.05)
+    output.write(b"one\n")
+    output.close(20)
+    assert "the output of this part is lost" in caplog.text

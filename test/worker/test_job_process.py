@@ -1,0 +1,234 @@
+"""Processes of the job user: what they see, the limits that hold, and the end of each."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from job_attempts import UID, needs_root, processes_of
+
+pytestmark = [needs_root, pytest.mark.slow]
+
+PYTHON = (sys.executable, "-c")
+
+
+def collected():
+    pieces = []
+    return pieces, pieces.append
+
+
+def say(jobs, *argv, **more):
+    pieces, write = collected()
+    ended = jobs.process(*argv, write=write, **more)
+    return ended, b"".join(pieces).decode()
+
+
+def test_a_process_is_the_job_user_with_nothing_of_the_agent(jobs, monkeypatch):
+    monkeypatch.setenv("A_SECRET_OF_THE_AGENT", "x")
+    code = """
+import os, resource
+print(os.getresuid(), os.getresgid(), os.getgroups(), os.umask(0o022), os.getsid(0) == os.getpid())
+print(sorted(os.environ), os.read(0, 1), sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')))
+status = open('/proc/self/status').read()
+print('NoNewPrivs:\\t1' in status, 'CapEff:\\t0000000000000000' in status)
+print(open('/proc/self/oom_score_adj').read().strip())
+print(resource.getrlimit(resource.RLIMIT_NPROC), resource.getrlimit(resource.RLIMIT_CORE))
+"""
+    with open(jobs.home / "host-secret", "rb") as left_open:
+        os.set_inheritable(left_open.fileno(), True)
+        ended, text = say(jobs, *PYTHON, code)
+    assert (ended.exit_code, ended.cause) == (0, None), text
+    assert text.splitlines() == [
+        f"({UID}, {UID}, {UID}) ({UID}, {UID}, {UID}) [] 63 True",
+        "['LC_CTYPE', 'PATH'] b'' ['0', '1', '2'] 4",
+        "True True",
+        "1000",
+        "(500, 500) (0, 0)",
+    ]
+
+
+def test_the_folder_of_the_agent_and_the_home_of_root_are_hidden(jobs):
+    (jobs.home / "work").mkdir()
+    (jobs.home / "work" / "stream").write_text("x")
+    script = f"cat {jobs.home}/host-secret; ls {jobs.home} {jobs.home}/jobs /root/.ssh; echo x > {jobs.home}/new"
+    ended, text = say(jobs, "bash", "-c", script)
+    assert ended.exit_code == 1
+    assert "host-secret: No such file" in text and "/root/.ssh" in text and "new: " in text
+    assert "work" not in text and os.listdir(jobs.home / "work") == ["stream"]
+
+
+@pytest.mark.parametrize("target", ["/proc/1/environ", "/proc/{agent}/environ", "/proc/{agent}/root/etc/shadow"])
+def test_a_process_cannot_read_other_processes(jobs, target):
+    ended, text = say(jobs, "cat", target.format(agent=os.getpid()))
+    assert ended.exit_code == 1 and "Permission denied" in text
+
+
+def test_temporary_files_and_shared_memory_are_private(jobs):
+    mark = f"mark-{os.getpid()}"
+    script = f"for f in /tmp /var/tmp /dev/shm; do echo x > $f/{mark} || exit 1; done"
+    assert say(jobs, "bash", "-c", script)[0].exit_code == 0
+    assert [f for f in ("/tmp", "/var/tmp", "/dev/shm") if os.path.exists(f"{f}/{mark}")] == []
+
+
+def test_a_program_that_cannot_start_ends_as_in_a_shell(jobs):
+    assert say(jobs, "no-such-program")[1] == "Failed to run no-such-program: No such file or directory\n"
+    assert say(jobs, "no-such-program")[0].exit_code == 127
+    assert say(jobs, "/etc/passwd")[0].exit_code == 126
+
+
+def test_an_endless_process_ends_with_term_at_its_timeout(jobs):
+    began = time.monotonic()
+    ended = jobs.process("sleep", "100", wall_s=1)
+    assert (ended.exit_code, ended.signal, ended.cause) == (None, signal.SIGTERM, "timeout")
+    assert time.monotonic() - began < 9
+
+
+def test_a_process_that_ignores_term_is_killed_ten_seconds_later(jobs):
+    began = time.monotonic()
+    ended = jobs.process("bash", "-c", "trap '' TERM; while :; do sleep 1; done", wall_s=1)
+    assert (ended.signal, ended.cause) == (signal.SIGKILL, "timeout")
+    assert 10 < time.monotonic() - began < 20
+
+
+def test_a_process_can_end_well_after_term(jobs):
+    stop = threading.Event()
+    pieces = []
+
+    def write(data):
+        pieces.append(data)
+        stop.set()
+
+    code = """
+import signal, time
+def save(*_):
+    print('saved', flush=True)
+    raise SystemExit(5)
+signal.signal(signal.SIGTERM, save)
+print('ready', flush=True)
+time.sleep(100)
+"""
+    ended = jobs.process(*PYTHON, code, stop=stop, write=write)
+    assert (ended.exit_code, ended.cause, b"".join(pieces)) == (5, "stopped", b"ready\nsaved\n")
+
+
+def test_a_fork_bomb_stays_below_its_limit_and_ends_with_its_timeout(jobs):
+    seen, stop = [], threading.Event()
+
+    def look():
+        while not stop.wait(0.1):
+            seen.append(len(processes_of(UID)))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    ended = jobs.process("bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 100", wall_s=3, processes=100)
+    stop.set()
+    watcher.join()
+    assert ended.cause == "timeout" and 50 < max(seen) <= 100
+    assert processes_of(UID) == []
+
+
+def test_a_process_that_kills_its_group_its_parent_and_everything_kills_itself_alone(jobs):
+    code = """
+import os, signal
+for kill in (lambda: os.killpg(os.getpgid(os.getppid()), 9), lambda: os.kill(os.getppid(), 9)):
+    try:
+        kill()
+    except PermissionError:
+        print('refused', flush=True)
+os.kill(-1, 9)
+os.killpg(0, 9)
+"""
+    ended, text = say(jobs, *PYTHON, code)
+    assert (ended.signal, ended.cause, text) == (signal.SIGKILL, None, "refused\nrefused\n")
+
+
+def test_a_daemon_that_left_its_session_ends_with_the_process(jobs):
+    script = "(setsid setsid sleep 1000 & ) ; sleep 0.3; echo left"
+    ended, text = say(jobs, "bash", "-c", script)
+    assert (ended.exit_code, text) == (0, "left\n")
+    assert processes_of(UID) == []
+
+
+HOGS = {
+    "memory of its own": "x = bytearray(2 << 30)",
+    "memory of its children": "for _ in range(4):\n    if os.fork() == 0: x = bytearray(400 << 20); time.sleep(100)",
+    "files in shared memory": "open('/dev/shm/x', 'wb').write(bytes(600 << 20)); x = bytearray(600 << 20)",
+}
+
+
+@pytest.mark.parametrize("hog", HOGS.values(), ids=HOGS)
+def test_a_process_over_its_memory_ends(jobs, hog):
+    code = f"import os, time\n{hog}\ntime.sleep(100)"
+    ended = jobs.process(*PYTHON, code, memory_bytes=1 << 30, file_bytes=1 << 30)
+    assert ended.cause == "memory"
+
+
+def test_pages_that_children_share_count_once(jobs):
+    code = """
+import os, time
+x = bytes(range(256)) * (1 << 20)
+for _ in range(6):
+    if os.fork() == 0: time.sleep(2); os._exit(0)
+time.sleep(2)
+"""
+    assert jobs.process(*PYTHON, code, memory_bytes=700 << 20).cause is None
+
+
+def test_a_file_over_its_limit_and_too_many_open_files_are_refused(jobs):
+    ended, text = say(jobs, "bash", "-c", "head -c 100000000 /dev/zero > big; stat -c %s big", file_bytes=1 << 20)
+    assert "File too large" in text and text.endswith("\n1048576\n")
+    ended, text = say(jobs, *PYTHON, "files = [open('/dev/null') for _ in range(100)]", open_files=64)
+    assert ended.exit_code == 1 and "Too many open files" in text
+
+
+def test_a_gigabyte_of_output_passes_in_seconds(jobs):
+    size = [0]
+
+    def write(data):
+        size[0] += len(data)
+
+    began = time.monotonic()
+    assert jobs.process("head", "-c", "1000000000", "/dev/zero", write=write).exit_code == 0
+    assert size[0] == 1_000_000_000 and time.monotonic() - began < 20
+
+
+def test_two_processes_of_one_user_end_apart(jobs):
+    stop, ended = threading.Event(), {}
+    first = threading.Thread(target=lambda: ended.update(first=jobs.process("sleep", "100", stop=stop)))
+    first.start()
+    while not processes_of(UID):
+        time.sleep(0.05)
+    assert jobs.process("true").exit_code == 0
+    time.sleep(0.3)
+    assert processes_of(UID) and first.is_alive()
+    stop.set()
+    first.join()
+    assert ended["first"].cause == "stopped" and processes_of(UID) == []
+
+
+def test_a_killed_agent_leaves_no_process(jobs, tmp_path):
+    script = tmp_path / "agent.py"
+    script.write_text(f"""
+import os, sys, threading
+from gleaner_worker.jobs.process import Limits, run_process
+from gleaner_worker.jobs.user import find_job_user, make_folder
+user = find_job_user({jobs.env!r})
+folder = make_folder({str(jobs.home / "jobs" / "killed")!r}, user)
+run_process(['bash', '-c', 'setsid sleep 1000 & sleep 1000'], user=user, folder=folder,
+    environment={{'PATH': '/usr/bin:/bin'}}, limits=Limits(100, 1 << 30, 100, 100, 1 << 20), write=print, stop=threading.Event(),
+    on_start=lambda pid: print('started', flush=True))
+""")
+    agent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert agent.stdout.readline() == "started\n"
+    while len(processes_of(UID)) < 3:
+        time.sleep(0.05)
+    agent.kill()
+    agent.communicate()
+    give_up = time.monotonic() + 10
+    while processes_of(UID) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert processes_of(UID) == []

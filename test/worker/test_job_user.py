@@ -1,0 +1,106 @@
+"""The user of jobs: who gets one, and how the metadata server is blocked for it."""
+
+import os
+
+import pytest
+
+from gleaner_worker.jobs.user import DEFAULT_UID, NotIsolated, find_job_user, make_folder
+from job_attempts import needs_root
+
+LOCAL = {"GCE_METADATA_HOST": "127.0.0.1:1"}
+V4 = "-d 169.254.0.0/16 -p tcp ! --dport 53 -m owner --uid-owner 61000 -j REJECT"
+V6 = "-d fd20:ce::254/128 -p tcp ! --dport 53 -m owner --uid-owner 61000 -j REJECT"
+
+# Keeps the rules in a file, as the kernel does. Exits as iptables does for a rule that is absent.
+PROGRAM = """#!/usr/bin/env bash
+echo "$(basename "$0") $*" >> "$(dirname "$0")/calls"
+rule="$(basename "$0") ${*:4}"
+case $3 in
+  -C) grep -qxF -- "$rule" "$(dirname "$0")/rules" ;;
+  -I) echo "$rule" >> "$(dirname "$0")/rules" ;;
+  *) exit 2 ;;
+esac
+"""
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """programs(text) puts iptables and ip6tables on PATH, and returns their folder."""
+
+    def make(text=PROGRAM, names=("iptables", "ip6tables")):
+        for name in names:
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(0o755)
+        (tmp_path / "rules").touch()
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        monkeypatch.setattr("gleaner_worker.jobs.user._has_ipv6", lambda: True)
+        return tmp_path
+
+    return make
+
+
+@needs_root
+def test_the_local_cloud_gives_each_vm_a_uid():
+    assert find_job_user(LOCAL).uid == DEFAULT_UID
+    user = find_job_user(LOCAL | {"GLEANER_JOB_UID": "61007", "GLEANER_HOME": "/tmp/x"})
+    assert (user.uid, user.gid, user.is_isolated, user.home) == (61_007, 61_007, True, "/tmp/x")
+
+
+@needs_root
+@pytest.mark.parametrize("uid", ["0", "999", "-1", "6e4", "61000 ", "4294967296", "\u0661"])
+def test_a_uid_of_somebody_else_is_refused(uid):
+    with pytest.raises(NotIsolated, match="GLEANER_JOB_UID is '.*'; set a number from 10000"):
+        find_job_user(LOCAL | {"GLEANER_JOB_UID": uid})
+
+
+def test_jobs_without_root_are_refused_with_one_line(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NotIsolated) as refused:
+        find_job_user(LOCAL)
+    assert str(refused.value) == (
+        "Failed to isolate jobs: the agent runs without root; "
+        "start the agent as root, or set GLEANER_JOB_ISOLATION=none on the local cloud"
+    )
+
+
+def test_the_local_cloud_alone_may_run_jobs_as_the_user_of_the_agent():
+    user = find_job_user(LOCAL | {"GLEANER_JOB_ISOLATION": "none"})
+    assert (user.uid, user.is_isolated) == (os.geteuid(), False)
+    with pytest.raises(NotIsolated, match="GLEANER_JOB_ISOLATION=none is for the local cloud alone; remove it"):
+        find_job_user({"GLEANER_JOB_ISOLATION": "none"})
+    with pytest.raises(NotIsolated, match="GLEANER_JOB_ISOLATION is 'no'; set user or none"):
+        find_job_user(LOCAL | {"GLEANER_JOB_ISOLATION": "no"})
+
+
+@needs_root
+def test_a_vm_blocks_the_metadata_server_once(programs):
+    folder = programs()
+    assert find_job_user({}).uid == DEFAULT_UID
+    rules = [f"iptables OUTPUT {V4}", f"ip6tables OUTPUT {V6}"]
+    assert (folder / "rules").read_text().splitlines() == rules
+    assert (folder / "calls").read_text().splitlines() == [
+        f"iptables -w 10 -C OUTPUT {V4}",
+        f"iptables -w 10 -I OUTPUT {V4}",
+        f"ip6tables -w 10 -C OUTPUT {V6}",
+        f"ip6tables -w 10 -I OUTPUT {V6}",
+    ]
+    find_job_user({})
+    assert (folder / "rules").read_text().splitlines() == rules
+
+
+@needs_root
+@pytest.mark.parametrize("names", [("iptables", "ip6tables"), ("ip6tables",)], ids=["refuses", "missing"])
+def test_a_vm_whose_metadata_server_stays_open_runs_no_job(programs, names):
+    programs("#!/bin/sh\necho 'Permission denied (you must be root)' >&2\nexit 4\n", names)
+    with pytest.raises(NotIsolated, match="Failed to block the metadata server for jobs: iptables.*install iptables"):
+        find_job_user({})
+
+
+@needs_root
+def test_a_new_folder_belongs_to_the_user_and_its_parents_to_the_agent(tmp_path):
+    user = find_job_user(LOCAL)
+    path = make_folder(str(tmp_path / "a" / "b"), user)
+    assert (os.stat(path).st_uid, os.stat(path).st_mode & 0o777) == (user.uid, 0o700)
+    assert os.stat(tmp_path / "a").st_uid == 0
+    with pytest.raises(FileExistsError):
+        make_folder(path, user)

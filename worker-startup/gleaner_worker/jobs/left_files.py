@@ -1,0 +1,80 @@
+"""Files that a job leaves. Their owner is a stranger: links, pipes, devices and files of other users are refused."""
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import google_crc32c
+
+_MOST_REPORT_BYTES = 100_000
+
+
+class LeftFile:
+    """An open file with its size and checksum, for an upload."""
+
+    def __init__(self, file: BinaryIO):
+        digest, self.size = google_crc32c.Checksum(), 0
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+            self.size += len(piece)
+        file.seek(0)
+        self.crc32c = base64.b64encode(digest.digest()).decode()
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+@contextmanager
+def open_left(path: str, uid: int, folder_fd: int | None = None) -> Iterator[BinaryIO]:
+    """Opens a regular file of the user. Raises FileNotFoundError without one, ValueError for anything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"it is not a regular file ({error.strerror})") from error
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != uid:
+        os.close(fd)
+        is_regular = stat.S_ISREG(found.st_mode)
+        raise ValueError("it belongs to another user" if is_regular else "it is not a regular file")
+    with os.fdopen(fd, "rb") as file:
+        yield file
+
+
+def read_report(path: str, uid: int) -> dict:
+    """What run_job.py says of a failure; empty without a report, or with one that no job of ours writes."""
+    try:
+        with open_left(path, uid) as file:
+            report = json.loads(file.read(_MOST_REPORT_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(report, dict) or not isinstance(report.get("error"), str):
+        return {}
+    return report if report.get("cause") in ("exit", "memory", "result", "tpu") else {}
+
+
+def walk(folder: str, most_depth: int) -> Iterator[tuple[str, str, int]]:
+    """(path below `folder`, name, fd of its folder) of every entry that is no folder. Follows no link.
+
+    Raises ValueError for a tree that is deeper.
+    """
+    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    yield from _walk(root, "", most_depth)
+
+
+def _walk(fd: int, prefix: str, depth: int) -> Iterator[tuple[str, str, int]]:
+    try:
+        if depth == 0:
+            raise ValueError(f"{prefix} is too deep")
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield prefix + entry.name, entry.name, fd
+                    continue
+                inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
+    finally:
+        os.close(fd)

@@ -1,0 +1,118 @@
+"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE`.
+
+A script that imports nothing but the standard library and JAX, because the job's Python may lack the worker's packages.
+Globals of the code: jax, jnp, logger and challenge_number. Its global `result` becomes the text in JOB_RESULT. The
+report names the cause of a failure.
+"""
+
+import json
+import linecache
+import logging
+import os
+import sys
+import traceback
+import types
+
+_PIECE_CHARS = 1 << 20
+_MOST_ERROR_CHARS = 4000
+
+
+def main() -> None:
+    code_file, report_file = sys.argv[1:]
+    with open(code_file, encoding="utf-8") as file:
+        code = file.read()
+    name = f"<job {os.environ['JOB_ID']}>"
+    sys.argv = [name]
+    try:
+        import jax
+        import jax.numpy as jnp
+
+        _check_tpu(jax, jnp)
+    except Exception as error:
+        traceback.print_exc()
+        _fail(report_file, "tpu", f"TPU not available: {_last_line(error)}")
+    number = os.environ.get("CHALLENGE_NUMBER", "")
+    module = types.ModuleType("__main__")
+    module.__dict__.update(
+        jax=jax,
+        jnp=jnp,
+        logger=_make_logger(),
+        challenge_number=int(number) if number else None,
+        __builtins__=__builtins__,
+    )
+    sys.modules["__main__"] = module
+    # Tracebacks show the lines of the code, which is no file for them.
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    try:
+        exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise
+    except BaseException as error:
+        _print_traceback(error, name)
+        _fail(report_file, "memory" if isinstance(error, MemoryError) else "exit", _last_line(error))
+    _write_result(module.__dict__.get("result"), report_file, name)
+
+
+def _check_tpu(jax, jnp) -> None:
+    """As the job service of old: a device of the platform, and a product of two matrices. A pool on CPU passes."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return
+    if not any(device.platform == "tpu" for device in jax.devices()):
+        raise RuntimeError(f"JAX shows {jax.devices()}")
+    ones = jnp.ones((1000, 1000))
+    jnp.dot(ones, ones).block_until_ready()
+
+
+def _make_logger() -> logging.Logger:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("job")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    return logger
+
+
+def _print_traceback(error: BaseException, name: str) -> None:
+    """Without the frames of this script."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != name:
+        trace = trace.tb_next
+    try:
+        traceback.print_exception(type(error), error, trace)
+    except BaseException:  # an error whose own code fails
+        print(_last_line(error), file=sys.stderr)
+
+
+def _last_line(error: BaseException) -> str:
+    try:
+        return traceback.format_exception_only(type(error), error)[-1].strip()[:_MOST_ERROR_CHARS]
+    except BaseException:
+        return type(error).__name__
+
+
+def _write_result(result: object, report_file: str, name: str) -> None:
+    """None leaves no file. A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD."""
+    if result is None:
+        return
+    try:
+        text = str(result)
+        with open(os.environ["JOB_RESULT"], "wb") as file:
+            for begin in range(0, len(text), _PIECE_CHARS):
+                piece = text[begin : begin + _PIECE_CHARS]
+                file.write(piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode())
+    except BaseException as error:
+        _print_traceback(error, name)
+        kind = type(result).__name__
+        _fail(report_file, "result", f"Failed to turn the result, a {kind}, into text: {_last_line(error)}")
+
+
+def _fail(report_file: str, cause: str, error: str) -> None:
+    with open(report_file, "w", encoding="utf-8", errors="replace") as file:
+        json.dump({"cause": cause, "error": error}, file)
+    raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

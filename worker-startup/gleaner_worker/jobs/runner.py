@@ -1,0 +1,239 @@
+"""One attempt of a job: prepares its code, runs it as the job user, and stores what it leaves."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ..failures import Failure, LeaseLost
+from ..objects import Bucket
+from .job_folder import JobFolder
+from .left_files import read_report
+from .output import OutputParts
+from .prepared import Prepared, SourceFailed
+from .process import Ended, Limits, run_process
+from .upload import Result, ResultFailed, note_left_out, store_artifacts, store_result
+from .user import JobUser, NotIsolated, find_job_user
+
+log = logging.getLogger(__name__)
+
+# A preempted VM has 30 s: these for the process and the uploads, and the rest for the request `finish`.
+_FLUSH_S = 24.0
+_PREPARE_S = 60.0  # of preparation that the timeout does not count; the control plane's grace is twice as long
+_TAIL_BYTES = 4096
+_MOST_ERROR_CHARS = 10_000
+_GB = 10**9
+
+
+class JobRunner:
+    """Has the interface of Control for the agent: phase, progress, request and flush_s."""
+
+    flush_s = _FLUSH_S
+
+    def __init__(
+        self,
+        order: dict,
+        epoch: int,
+        home: str,
+        bucket: Bucket,
+        prepare: Callable[[dict], Prepared],
+        find_user: Callable[[], JobUser] = find_job_user,
+        machine_settings: Callable[[], Mapping[str, str]] = dict,  # variables for libtpu
+    ):
+        self.order, self.phase = order, "loading"
+        self._machine_settings = machine_settings
+        self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
+        self._bucket = bucket.checked(self._check)
+        self._lock = threading.Lock()
+        self._ended_as: str | None = None  # "stop" or "flush"
+        self._give_up_at = float("inf")
+        self._next: Prepared | None = None
+        self._stop = threading.Event()
+        self._tail = bytearray()
+
+    def progress(self) -> None:
+        return None
+
+    def request(self, mode: str) -> None:
+        """stop: the lease is lost; write nothing more. flush: the VM is preempted. drain: the job may go on."""
+        with self._lock:
+            if mode == "drain" or self._ended_as == "stop":
+                return
+            if mode == "flush" and self._ended_as is None:
+                self._give_up_at = time.monotonic() + _FLUSH_S
+            self._ended_as = mode
+            self._stop.set()
+
+    def restart(self, prepared: Prepared) -> None:
+        """Ends the process with TERM and runs it again with another source. The deadline stays."""
+        with self._lock:
+            if self._ended_as is None:
+                self._next = prepared
+                self._stop.set()
+
+    def preempted(self) -> dict:
+        """The ending of an attempt that did not end in time."""
+        return _ending("preempted", None, None, None)
+
+    def run(self) -> dict:
+        """Returns the fields of the request `finish`. Raises LeaseLost when the lease is lost."""
+        folder = None
+        began = time.monotonic()
+        try:
+            user = self._find_user()
+            prepared = self._prepare(self.order)
+            self._check()
+            folder = JobFolder(self._home, self.order, self._epoch, user, self._machine_settings())
+            return self._attempt(folder, prepared, began)
+        except LeaseLost:
+            raise
+        except SourceFailed as error:
+            return _failed(error.cause, error.reason)
+        except NotIsolated as error:
+            return _failed("isolation", str(error))
+        except Exception as error:  # of this machine or of the bucket; another worker may succeed
+            if self._ended_as == "stop":
+                raise LeaseLost from error
+            if self._ended_as == "flush":
+                return self.preempted()
+            log.exception("Failed to run job %s", self.order["id"])
+            reason = error.reason if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
+            return _failed("machine", f"Failed to run job {self.order['id']}: {reason}")
+        finally:
+            if folder is not None:
+                folder.remove()
+
+    def _attempt(self, folder: JobFolder, prepared: Prepared, began: float) -> dict:
+        prepared_s = time.monotonic() - began
+        wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
+        limits = job_limits(self.order.get("limits") or {}, wall_s)
+        output = OutputParts(self._bucket, f"{self.order['folder']}output")
+        try:
+            self.phase = "running"
+            ended, prepared = self._run_process(folder, prepared, limits, output)
+            self.phase = "uploading"
+            return self._store(folder, ended, output) | {"ran": prepared.ran}
+        finally:
+            output.close(0)
+
+    def _store(self, folder: JobFolder, ended: Ended, output: OutputParts) -> dict:
+        if self._ended_as == "stop":
+            raise LeaseLost
+        finish = self._conclude(folder, ended)
+        stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self.order["folder"])
+        output.write(note_left_out(problems))
+        output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())))
+        if self._ended_as == "stop":
+            raise LeaseLost
+        if time.monotonic() > self._give_up_at:  # what is missing in the bucket is lost with this VM
+            finish = self.preempted()
+        return finish | {"has_artifacts": stored > 0}
+
+    def _run_process(
+        self, folder: JobFolder, prepared: Prepared, limits: Limits, output: OutputParts
+    ) -> tuple[Ended, Prepared]:
+        deadline = time.monotonic() + limits.wall_s
+
+        def write(data: bytes) -> None:
+            output.write(data)
+            self._tail += data[-_TAIL_BYTES:]
+            del self._tail[:-_TAIL_BYTES]
+
+        while True:
+            ended = run_process(
+                folder.argv(prepared),
+                user=folder.user,
+                folder=prepared.source_folder or folder.path,
+                environment=folder.environment(prepared),
+                limits=replace(limits, wall_s=max(0.0, deadline - time.monotonic())),
+                write=write,
+                stop=self._stop,
+                visible=folder.visible(prepared),
+                tmp=folder.tmp,
+            )
+            with self._lock:
+                if ended.cause != "stopped" or self._next is None or self._ended_as is not None:
+                    return ended, prepared
+                prepared, self._next = self._next, None
+                self._stop.clear()
+            output.write(b"[gleaner] restarted with a new version of the source\n")
+            folder.clear_ends()
+
+    def _conclude(self, folder: JobFolder, ended: Ended) -> dict:
+        code = ended.exit_code if ended.signal is None else 128 + ended.signal
+        if ended.cause == "stopped":
+            return _ending("preempted", None, None, code)
+        if ended.cause == "timeout":
+            return _failed("timeout", f"The job took longer than its timeout of {self.order['timeout_s']:g} s", code)
+        if ended.cause == "memory":
+            return _failed("memory", "The job used more memory than its limit; raise limits.memory_gb", code)
+        if code != 0:
+            report = read_report(folder.report, folder.user.uid)
+            return _failed(report.get("cause", "exit"), report.get("error") or self._why(ended), code)
+        try:
+            result = store_result(folder.result, folder.user.uid, self._bucket, self.order["folder"])
+        except ResultFailed as error:
+            return _failed("result", str(error), code)
+        return _ending("completed", None, None, code, result)
+
+    def _why(self, ended: Ended) -> str:
+        lines = bytes(self._tail).decode("utf-8", "replace").strip().splitlines()
+        how = f"exited with {ended.exit_code}" if ended.signal is None else f"was killed by {_name(ended.signal)}"
+        return f"The process {how}" + (f": {lines[-1][:2000]}" if lines else "")
+
+    def _check(self) -> None:
+        """Ends uploads: without the lease at once, and on a preempted VM in time for the last request."""
+        if self._ended_as == "stop":
+            raise LeaseLost
+        if time.monotonic() > self._give_up_at:
+            raise Failure("infrastructure", "this VM is preempted")
+
+
+def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
+    """Limits that the job does not name leave room for the agent, and let JAX use every core of a host."""
+    memory_gb, file_gb = asked.get("memory_gb"), asked.get("file_gb")
+    return Limits(
+        wall_s=wall_s,
+        memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, _machine_memory_bytes()),
+        processes=int(asked.get("processes") or 16_384),
+        open_files=int(asked.get("open_files") or 65_536),
+        file_bytes=int((file_gb or 50) * _GB),
+    )
+
+
+def _machine_memory_bytes() -> int:
+    """Nine tenths of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _failed(cause: str, error: str, exit_code: int | None = None) -> dict:
+    return _ending("failed", cause, error[:_MOST_ERROR_CHARS], exit_code)
+
+
+def _ending(
+    outcome: str,
+    cause: str | None,
+    error: str | None,
+    exit_code: int | None,
+    result: Result = Result(),  # noqa: B008
+) -> dict:
+    return {
+        "outcome": outcome,
+        "cause": cause,
+        "error": error,
+        "exit_code": exit_code,
+        "result": result.text,
+        "result_object": result.object,
+        "has_artifacts": False,
+        "ran": None,
+    }
