@@ -61,6 +61,9 @@ class FakeCloud:
     def releases(self):
         return [body for body in self.asked if body["action"] == "release"]
 
+    def finishes(self):
+        return [body for body in self.asked if body["action"] == "finish"]
+
     def _answer(self, body):
         match body["action"]:
             case "lease":

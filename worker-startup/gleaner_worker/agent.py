@@ -1,4 +1,4 @@
-"""The agent on a TPU VM: leases a stream, extracts it, releases it, until worker-api or a preemption ends it."""
+"""The agent on a TPU VM: leases a stream or a job, works on it and ends the lease, until worker-api says exit."""
 
 import logging
 import os
@@ -10,23 +10,20 @@ from typing import Any
 
 from .api import Refused, WorkerApi
 from .control import Control
-from .extract import extract
 from .failures import Failure, LeaseLost
+from .job_work import JobOrder, JobWork
+from .jobs.runner import JobRunner
+from .jobs.user import find_job_user
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity, load_secret
-from .model.hub import worker_hub
-from .model.model import Model, find_files, load_model
-from .model.model_source import read_config
 from .names import log_name
 from .objects import Bucket, make_client
-from .records.samples import Reader, make_reader
-from .spec import Spec
-from .work import Work, parse_work
+from .orders import Orders
+from .stream_work import StreamWork
 
 log = logging.getLogger(__name__)
 
-# A preempted VM has 30 s from the notice: these seconds to store computed batches, and the rest for the release.
-_FLUSH_S = 15.0
+# A preempted VM has 30 s from the notice: the control says how many for the work, and these are for the release.
 _RELEASE_S = 3.0
 _REASON_CHARS = 10_000  # of a failure; worker-api refuses longer ones
 
@@ -40,12 +37,10 @@ class Agent:
         self.logs = Bucket(self.bucket.client, identity.logs_bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
-        self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
-        self.model: Model | None = None
-        self.reader: Reader | None = None
-        self.loaded: dict | None = None  # as worker-api receives it
-        self.loaded_for: tuple[str, Spec] | None = None
-        self.in_hand: tuple[dict, Control] | None = None  # the lease, for the heartbeat
+        self.streams = StreamWork(identity, self.bucket)
+        self.orders = Orders(identity, self.api, self.bucket, find_job_user)
+        self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
+        self.in_hand: tuple[dict, Control | JobRunner] | None = None  # the lease, for the heartbeat
         self.heartbeat_s = 2.0
         self.exit_code = 0
 
@@ -55,9 +50,11 @@ class Agent:
             return 0
         threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
+        if order := self.jobs.take_up():
+            self._run_job(order)
         while not self.preempted.is_set() and not self.exiting.is_set():
             try:
-                answer: dict[str, Any] | None = self._in_thread(lambda: self.api.lease(self.loaded))
+                answer: dict[str, Any] | None = self._in_thread(lambda: self.api.lease(self.streams.loaded))
             except LeaseLost:  # worker-api still counts an earlier lease, whose answer was lost
                 answer = {"action": "wait"}
             if answer is None:
@@ -68,6 +65,8 @@ class Agent:
                 return 0
             if answer["action"] == "work":
                 self._work(answer["lease"], answer["work"])
+            elif answer["action"] == "job":
+                self._run_job(self.jobs.fresh(answer))
             else:
                 self._pause(float(answer.get("retry_s", 2)))
         log.info("Leaving: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api says so")
@@ -79,7 +78,7 @@ class Agent:
         self.in_hand = (lease, control)
         log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
         try:
-            outcome = self._in_thread(lambda: self._extract(lease, raw_work, control), control) or "preempted"
+            outcome = self._in_thread(lambda: self.streams.run(lease, raw_work, control), control) or "preempted"
             failure = None
         except LeaseLost:
             log.warning("The lease of stream %s of run %s is lost; leaving it", lease["stream"], lease["run"])
@@ -93,33 +92,6 @@ class Agent:
             outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:_REASON_CHARS]}
             log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
         self._release(lease, outcome, failure, control)
-
-    def _extract(self, lease: dict, raw_work: dict, control: Control) -> str:
-        work = parse_work(lease, raw_work)
-        bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
-        # One folder per lease: an upload of a lost lease never meets the files of the next lease.
-        folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
-        try:
-            model, reader = self._load(work, bucket, control)
-            return extract(work, model, reader, bucket, folder, control)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, Reader]:
-        """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
-        if self.loaded_for != (work.run, work.spec):
-            control.phase = "loading"
-            previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            files = find_files(work.spec, self.identity.home, bucket, work.run, self.hub)
-            config, _ = read_config(work.spec, files.folder)
-            # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
-            self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
-            self.model = load_model(work.spec, files, log.info, previous)
-            self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
-            self.loaded_for = (work.run, work.spec)
-            log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
-        assert self.model is not None and self.reader is not None
-        return self.model, self.reader
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
@@ -135,7 +107,27 @@ class Agent:
         finally:
             self.in_hand = None
 
-    def _in_thread(self, call, control: Control | None = None):
+    def _run_job(self, order: JobOrder) -> None:
+        lease, runner = order.lease, self.jobs.runner(order)
+        self.in_hand = (lease, runner)
+        log.info("Leased job %s, epoch %s", lease["job"], lease["epoch"])
+        self.orders.attach(runner)
+        try:
+            ending = self._in_thread(runner.run, runner) or runner.preempted()
+            log.info("Finishing job %s: %s %s", lease["job"], ending["outcome"], ending["cause"] or "")
+            if self.preempted.is_set():
+                self.api.finish(lease, ending, _RELEASE_S)
+            else:
+                self._in_thread(lambda: self.api.finish(lease, ending, 600))
+        except LeaseLost:
+            log.warning("The lease of job %s is lost; leaving it", lease["job"])
+        except OSError as error:
+            log.warning("Failed to finish: %s; the lease will expire", error)
+        finally:
+            self.orders.detach()
+            self.in_hand = None
+
+    def _in_thread(self, call, control: Control | JobRunner | None = None):
         """Runs `call` on a thread, so that the main thread receives signals; None when a preemption ends the wait."""
         result: dict = {}
 
@@ -151,7 +143,7 @@ class Agent:
             thread.join(0.1)
         if thread.is_alive() and control:
             control.request("flush")
-            thread.join(_FLUSH_S)
+            thread.join(control.flush_s)
         if "error" in result:
             raise result["error"]
         return result.get("value")
@@ -167,9 +159,11 @@ class Agent:
             lease, control = self.in_hand or (None, None)
             try:
                 progress = control.progress() if control else None
-                answer = self.api.heartbeat(control.phase if control else "idle", lease, progress)
+                phase = control.phase if control else "idle"
+                answer = self.api.heartbeat(phase, lease, progress, self.orders.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
                 self._obey(answer, control)
+                self.orders.take(answer)
             except LeaseLost:
                 if control:
                     control.request("stop")
@@ -185,7 +179,7 @@ class Agent:
                 log.exception("Failed to send a heartbeat: unexpected error")
             time.sleep(self.heartbeat_s)
 
-    def _obey(self, answer: dict, control: Control | None) -> None:
+    def _obey(self, answer: dict, control: Control | JobRunner | None) -> None:
         action = answer["action"]
         if action == "exit":
             self.exiting.set()

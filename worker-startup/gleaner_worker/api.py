@@ -46,11 +46,14 @@ class WorkerApi:
     def lease(self, loaded: dict | None) -> dict:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
-    def heartbeat(self, phase: str, lease: dict | None, progress: dict | None) -> dict:
+    def heartbeat(
+        self, phase: str, lease: dict | None, progress: dict | None, source_report: dict | None = None
+    ) -> dict:
         """One attempt, because the next heartbeat follows soon. Raises OSError without an answer."""
-        return self._ask(
-            {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}, give_up_after_s=0
-        )
+        question = {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}
+        if source_report is not None:
+            question["source_report"] = source_report
+        return self._ask(question, give_up_after_s=0)
 
     def release(
         self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120
@@ -64,6 +67,26 @@ class WorkerApi:
                 "failure": failure,
                 "progress": progress,
             },
+            give_up_after_s,
+        )
+
+    def finish(self, lease: dict, ending: dict, give_up_after_s: float = 120) -> None:
+        """Ends an attempt of a job. `ending`: the other fields of the request. Raises as `release` does."""
+        self._ask({"action": "finish", "lease": lease} | ending, give_up_after_s)
+
+    def source(self, give_up_after_s: float = 0) -> dict:
+        """The source and environment of the worker's pool."""
+        return self._ask({"action": "source"}, give_up_after_s)
+
+    def exec(self, exec_id: str, give_up_after_s: float = 0) -> dict:
+        """A command that a heartbeat named."""
+        return self._ask({"action": "exec", "exec": exec_id}, give_up_after_s)
+
+    def exec_end(
+        self, exec_id: str, outcome: str, exit_code: int | None, error: str | None, give_up_after_s: float = 120
+    ) -> None:
+        self._ask(
+            {"action": "exec-end", "exec": exec_id, "outcome": outcome, "exit_code": exit_code, "error": error},
             give_up_after_s,
         )
 

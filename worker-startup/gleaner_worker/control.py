@@ -17,6 +17,8 @@ class Control:
     stop: end now, write nothing.
     """
 
+    flush_s = 15.0  # from the notice of a preemption to the end of the uploads
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mode = "run"

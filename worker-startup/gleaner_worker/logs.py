@@ -31,6 +31,13 @@ class LogShipper(logging.Handler):
         self._new.set()
         _print(line)
 
+    def lines(self) -> list[str]:
+        return list(self._lines)
+
+    def restore(self, lines: list[str]) -> None:
+        """Puts the lines of this worker's process before a restart in front."""
+        self._lines.extendleft(reversed(lines[: _KEEP_LINES - len(self._lines)]))
+
     def start(self, bucket: Bucket, name: str) -> None:
         threading.Thread(target=self._run, args=(bucket, name), name="log", daemon=True).start()
 

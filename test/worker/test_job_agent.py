@@ -1,0 +1,149 @@
+"""Agents that lease jobs, finish them, and give the chips back before a job."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from agent_process import release_of
+from build import BUCKET, a_stream, a_work_answer, text_lines
+from job_attempts import UID, an_order, needs_root, processes_of
+
+pytestmark = [needs_root, pytest.mark.slow]
+
+
+def a_job_answer(job="j1", epoch=2, **changes):
+    folder = f"jobs/{job}/epoch_{epoch}/"
+    order = an_order(id=job, folder=folder, **changes)
+    return {"action": "job", "lease": {"job": job, "epoch": epoch}, "job": order, "heartbeat_s": 0.1}
+
+
+@pytest.fixture
+def job_agent(agent):
+    yield lambda **more: agent(GLEANER_JOB_UID=str(UID), **more)
+    assert processes_of(UID) == []
+
+
+def beats(cloud, job):
+    return [a for a in cloud.asked if a["action"] == "heartbeat" and (a["lease"] or {}).get("job") == job]
+
+
+def test_jobs_run_in_turn_and_a_bad_job_stops_no_other(cloud, storage, job_agent):
+    cloud.leases = [
+        a_job_answer(code="result = 6 * 7"),
+        a_job_answer("j2", 1, code="x = ="),
+        a_job_answer("j3", 5, command=["bash", "-c", "sleep 1; echo hi > $JOB_ARTIFACTS/x"]),
+    ]
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    first, second, third = cloud.finishes()
+    assert {key: first[key] for key in ("lease", "outcome", "cause", "error", "exit_code", "result")} == {
+        "lease": {"job": "j1", "epoch": 2},
+        "outcome": "completed",
+        "cause": None,
+        "error": None,
+        "exit_code": 0,
+        "result": "42",
+    }
+    assert first["ran"].keys() == {"bundle", "worker_bundle", "repo", "commit", "jax_version", "environment"}
+    assert (second["outcome"], second["cause"], second["lease"]["job"]) == ("failed", "exit", "j2")
+    assert (third["outcome"], third["has_artifacts"]) == ("completed", True)
+    assert storage.data(BUCKET, "jobs/j3/epoch_5/artifacts/x") == b"hi\n"
+    assert {a["phase"] for a in beats(cloud, "j3")} <= {"loading", "running", "uploading"}
+    assert all(a["progress"] is None for a in beats(cloud, "j3")) and beats(cloud, "j3")
+
+
+def test_an_agent_gives_the_chips_back_before_a_job_and_keeps_its_log(cloud, storage, job_agent, tiny_folder, tmp_path):
+    cloud.leases = [
+        a_work_answer(a_stream(storage, text_lines(5)), model=tiny_folder),
+        a_job_answer(code="result = 'after a stream'"),
+    ]
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert release_of(cloud) == ("completed", None)
+    assert [finish["result"] for finish in cloud.finishes()] == ["after a stream"]
+    assert len(cloud.hellos) == 2 and not (tmp_path / "home" / "order").exists()
+    log = storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode()
+    messages = [json.loads(line)["message"] for line in log.splitlines()]
+    assert "Restarting the agent, because it holds the chips that job j1 needs" in messages
+    assert any(text.startswith("Leased stream") for text in messages) and messages[-1].startswith("Leaving")
+
+
+@pytest.mark.parametrize("how", ["409", "stop"])
+def test_a_cancelled_job_ends_and_the_agent_asks_for_the_next(cloud, storage, job_agent, how):
+    cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
+    answer = {"action": "continue", "reason": "", "lease_expires_at": None, "heartbeat_s": 0.1}
+
+    def is_running(body):
+        return body["action"] == "heartbeat" and body["lease"] and storage.names(BUCKET, "jobs/")
+
+    if how == "409":
+        cloud.status = lambda body: 409 if is_running(body) else 200
+    else:
+        cloud.on_heartbeat = lambda body: answer | {"action": "stop" if is_running(body) else "continue"}
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert cloud.finishes() == [] and [a["action"] for a in cloud.asked].count("lease") == 2
+
+
+def test_a_drained_agent_lets_its_job_finish(cloud, storage, job_agent):
+    cloud.leases = [a_job_answer(command="sleep 2; echo done > $JOB_RESULT")]
+    cloud.on_heartbeat = lambda body: {
+        "action": "drain" if body["lease"] else "continue",
+        "reason": "",
+        "lease_expires_at": None,
+        "heartbeat_s": 0.1,
+    }
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert [(f["outcome"], f["result"]) for f in cloud.finishes()] == [("completed", "done\n")]
+
+
+@pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
+def test_a_preempted_vm_stores_what_its_job_leaves(cloud, storage, job_agent, notice):
+    script = "trap 'echo saved > $JOB_ARTIFACTS/state; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    cloud.leases = [a_job_answer(command=script)]
+    process = job_agent()
+    cloud.wait(lambda asked: storage.names(BUCKET, "jobs/j1/epoch_2/output/"))
+    if notice == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        cloud.preempted = True
+    assert process.wait(40) == 0, process.stderr.read()
+    finish = cloud.finishes()[0]
+    assert (finish["outcome"], finish["cause"], finish["has_artifacts"]) == ("preempted", None, True)
+    assert storage.data(BUCKET, "jobs/j1/epoch_2/artifacts/state") == b"saved\n"
+
+
+def test_a_finish_that_is_not_answered_is_repeated(cloud, storage, job_agent):
+    cloud.leases = [a_job_answer(command=["true"])]
+    away = [503, 503]
+    cloud.status = lambda body: away.pop() if body["action"] == "finish" and away else 200
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert [f["outcome"] for f in cloud.finishes()] == ["completed"] * 3
+
+
+def test_a_damaged_order_costs_one_attempt_and_the_agent_goes_on(cloud, storage, job_agent, tmp_path):
+    (tmp_path / "home" / "order").write_text('{"lease": ')
+    process = job_agent()
+    assert process.wait(600) == 0, process.stderr.read()
+    assert cloud.finishes() == [] and not os.path.exists(tmp_path / "home" / "order")
+
+
+def test_a_job_on_a_host_without_isolation_is_refused_with_one_line(cloud, storage, job_agent):
+    cloud.leases = [a_job_answer(code="result = 1")]
+    process = job_agent(GLEANER_JOB_ISOLATION="maybe")
+    assert process.wait(600) == 0, process.stderr.read()
+    finish = cloud.finishes()[0]
+    assert (finish["outcome"], finish["cause"]) == ("failed", "isolation")
+    assert finish["error"] == "Failed to isolate jobs: GLEANER_JOB_ISOLATION is 'maybe'; set user or none"
+
+
+def test_the_local_cloud_without_root_runs_jobs_as_its_own_user(cloud, storage, job_agent):
+    code = "import os\nos.system('setsid sleep 1000 &')\nresult = os.getuid()"
+    cloud.leases = [a_job_answer(code=code)]
+    process = job_agent(GLEANER_JOB_ISOLATION="none")
+    assert process.wait(600) == 0, process.stderr.read()
+    assert [f["result"] for f in cloud.finishes()] == [str(os.getuid())]

@@ -1,0 +1,78 @@
+"""Work on jobs: the order of an attempt, also across a restart of the agent that gives the chips back."""
+
+import json
+import logging
+import os
+import sys
+from dataclasses import asdict, dataclass
+
+from .jobs.runner import JobRunner
+from .jobs.tpu_settings import tpu_settings
+from .jobs.user import find_job_user
+from .logs import LogShipper
+from .metadata import Identity, get
+from .objects import Bucket
+from .orders import Orders
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    lease: dict  # {"job", "epoch"}
+    job: dict  # as worker-api describes it
+    log: list[str]  # lines of the agent before a restart
+
+
+class JobWork:
+    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders, shipper: LogShipper):
+        self._identity, self._bucket, self._orders, self._shipper = identity, bucket, orders, shipper
+        self._path = os.path.join(identity.home, "order")
+
+    def fresh(self, answer: dict) -> JobOrder:
+        """The order of a lease. Restarts the agent, and never returns, where this process holds the chips."""
+        order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, answer["job"], [])
+        if _holds_chips():
+            log.info("Restarting the agent, because it holds the chips that job %s needs", order.lease["job"])
+            self._restart(JobOrder(order.lease, order.job, self._shipper.lines()))
+        return order
+
+    def take_up(self) -> JobOrder | None:
+        """The order that the agent left before its restart. It is taken once."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                order = JobOrder(**json.load(file))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("Failed to read %s: %s; the lease of its job will expire", self._path, error)
+            order = None
+        os.unlink(self._path)
+        if order:
+            self._shipper.restore(order.log)
+        return order
+
+    def runner(self, order: JobOrder) -> JobRunner:
+        bucket = Bucket(self._bucket.client, order.job["bucket"])
+        epoch, home = int(order.lease["epoch"]), self._identity.home
+        return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, find_job_user, _machine_settings)
+
+    def _restart(self, order: JobOrder) -> None:
+        """The lease goes on: the new process sends heartbeats within seconds."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            json.dump(asdict(order), file)
+        os.execv(sys.executable, [sys.executable, "-m", "gleaner_worker.agent"])
+
+
+def _holds_chips() -> bool:
+    """True after JAX has opened its devices in this process; no other process can open them until it ends."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)()
+
+
+def _machine_settings() -> dict[str, str]:
+    try:
+        return tpu_settings(get("instance/attributes/tpu-env"))
+    except OSError:  # a machine without a TPU has none
+        return {}

@@ -1,0 +1,56 @@
+"""Work on streams: the model in memory, and the extraction of one leased stream."""
+
+import logging
+import os
+import shutil
+
+from .control import Control
+from .extract import extract
+from .metadata import Credentials, Identity
+from .model.hub import worker_hub
+from .model.model import Model, find_files, load_model
+from .model.model_source import read_config
+from .objects import Bucket
+from .records.samples import Reader, make_reader
+from .spec import Spec
+from .work import Work, parse_work
+
+log = logging.getLogger(__name__)
+
+
+class StreamWork:
+    def __init__(self, identity: Identity, bucket: Bucket):
+        self.identity, self.bucket = identity, bucket
+        self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
+        self.model: Model | None = None
+        self.reader: Reader | None = None
+        self.loaded: dict | None = None  # as worker-api receives it
+        self.loaded_for: tuple[str, Spec] | None = None
+
+    def run(self, lease: dict, raw_work: dict, control: Control) -> str:
+        """Returns the outcome of the release. Raises Failure, and LeaseLost when the lease is lost."""
+        work = parse_work(lease, raw_work)
+        bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
+        # One folder per lease: an upload of a lost lease never meets the files of the next lease.
+        folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
+        try:
+            model, reader = self._load(work, bucket, control)
+            return extract(work, model, reader, bucket, folder, control)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, Reader]:
+        """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
+        if self.loaded_for != (work.run, work.spec):
+            control.phase = "loading"
+            previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
+            files = find_files(work.spec, self.identity.home, bucket, work.run, self.hub)
+            config, _ = read_config(work.spec, files.folder)
+            # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
+            self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
+            self.model = load_model(work.spec, files, log.info, previous)
+            self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
+            self.loaded_for = (work.run, work.spec)
+            log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
+        assert self.model is not None and self.reader is not None
+        return self.model, self.reader
