@@ -18,7 +18,7 @@ from gleaner_worker.objects import Bucket
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a user of its own needs root")
 FOLDER = "jobs/j1/epoch_2/"
-UID = 61_234
+UID = 100_000 + 16 * os.getpid()  # tests run at the same time
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
 
 

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from gleaner_worker.jobs.process import kill_all
+from gleaner_worker.jobs.user import JobUser
 from job_attempts import UID, needs_root, processes_of
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -219,7 +221,8 @@ from gleaner_worker.jobs.user import find_job_user, make_folder
 user = find_job_user({jobs.env!r})
 folder = make_folder({str(jobs.home / "jobs" / "killed")!r}, user)
 run_process(['bash', '-c', 'setsid sleep 1000 & sleep 1000'], user=user, folder=folder,
-    environment={{'PATH': '/usr/bin:/bin'}}, limits=Limits(100, 1 << 30, 100, 100, 1 << 20), write=print, stop=threading.Event(),
+    environment={{'PATH': '/usr/bin:/bin'}},
+    limits=Limits(100, 1 << 30, 100, 100, 1 << 20), write=print, stop=threading.Event(),
     on_start=lambda pid: print('started', flush=True))
 """)
     agent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
@@ -232,3 +235,14 @@ run_process(['bash', '-c', 'setsid sleep 1000 & sleep 1000'], user=user, folder=
     while processes_of(UID) and time.monotonic() < give_up:
         time.sleep(0.05)
     assert processes_of(UID) == []
+
+
+def test_ends_of_several_users_at_once_leave_each_other_alone(jobs):
+    users = [JobUser(UID + number, UID + number) for number in range(1, 9)]
+    threads = [threading.Thread(target=lambda user=user: ended.append(kill_all(user))) for user in users]
+    ended = []
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == len(users)

@@ -18,7 +18,7 @@ from .mounts import show_only
 from .processes import descendants
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
-_UNUSED_UID = 2_147_483_000
+_UNUSED_UIDS = 3_000_000_000  # from here on, above every uid of jobs and people
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -45,8 +45,9 @@ def main() -> None:
 
 def kill_user(uid: int) -> None:
     """Kills every process of the user, in one call that no fork escapes. Needs root, and gives it up."""
-    # The real uid is unused: the user may send no signal to this process, and kill(-1) reaches the user alone.
-    os.setresuid(_UNUSED_UID, uid, 0)
+    # A real uid that no other process has: the user may send no signal to this process, and neither may another one of
+    # its kind, while kill(-1) reaches the user alone.
+    os.setresuid(_UNUSED_UIDS + os.getpid(), uid, 0)
     try:
         for _ in range(100):
             os.kill(-1, signal.SIGKILL)
