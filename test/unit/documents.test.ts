@@ -1,20 +1,9 @@
 /** The paths and links in README.md and docs name files of the repository. */
 import assert from 'node:assert/strict';
-import {execFileSync} from 'node:child_process';
-import {existsSync, readFileSync} from 'node:fs';
+import {readFileSync} from 'node:fs';
 import {posix} from 'node:path';
+import {filesOf, foldersOf, isIn, isPath} from '../support/document-paths.ts';
 import {ROOT} from '../support/process.ts';
-
-/** Extensions of source files. JSON and JSONL are also names of objects in the bucket, so they count in a folder of the repository alone. */
-const SOURCE = /\.(ts|mjs|py|sh|lock|md|tf)$/;
-/** A pattern, a place-holder or a command is no path. */
-const NO_PATH = /[\s*{}<>$…:=,"'()]/;
-
-function filesOf(...patterns: string[]): string[] {
-  const args = ['ls-files', '--cached', '--others', '--exclude-standard', '--', ...patterns];
-  const listed = execFileSync('git', args, {cwd: ROOT, encoding: 'utf8'}).trim().split('\n');
-  return listed.filter(file => existsSync(ROOT + file));
-}
 
 /** Rows about work that is not written yet end with `later`. First cells quote the seeds. */
 function linesAboutFiles(document: string, text: string): string[] {
@@ -29,14 +18,7 @@ function pathsIn(document: string, text: string, folders: ReadonlySet<string>): 
   const quoted = linesAboutFiles(document, prose).flatMap(line =>
     [...line.matchAll(/`([^`]+)`/g)].map(([, path = '']) => path),
   );
-  const isPath = (path: string) => SOURCE.test(path) || folders.has(path.slice(0, path.indexOf('/')));
-  return quoted.filter(path => !NO_PATH.test(path) && isPath(path));
-}
-
-/** True if a file or folder of the repository has this path, or a path that ends with it. */
-function isIn(files: readonly string[], path: string): boolean {
-  const bare = path.replace(/\/$/, '');
-  return files.some(file => `/${file}/`.includes(`/${bare}/`));
+  return quoted.filter(path => isPath(path, folders));
 }
 
 /** Targets of relative links, as paths in the repository. */
@@ -49,9 +31,7 @@ function linksIn(document: string, text: string): string[] {
 
 describe('the documents', () => {
   const files = filesOf();
-  const folders = new Set(
-    files.flatMap(file => (file.includes('/') ? file.slice(0, file.indexOf('/')) : [])),
-  );
+  const folders = foldersOf(files);
   const read = (document: string) => readFileSync(ROOT + document, 'utf8');
 
   for (const document of filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md'))
