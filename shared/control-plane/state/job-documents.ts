@@ -23,7 +23,7 @@ const incarnation = count.max(MAX_ORDINAL);
 const cause = z.enum(CAUSES).nullable();
 
 /** A document that the control plane has completed: what people wrote is checked before. */
-const jobDocument: z.ZodType<Job> = z.looseObject({
+export const jobDocument: z.ZodType<Job> = z.looseObject({
   job: text,
   challenge_number: z.number().int().nullable(),
   code: text.nullable(),
