@@ -5,6 +5,8 @@ import {LocalCloudError} from './errors.ts';
 const trigger = z.discriminatedUnion('kind', [
   z.object({kind: z.literal('topic'), topic: z.string().min(1)}),
   z.object({kind: z.literal('http')}),
+  /** A new document of Firestore, in a collection at the root of the database. */
+  z.object({kind: z.literal('document'), event: z.literal('created'), collection: z.string().min(1)}),
 ]);
 const entry = z.object({
   name: z.string().min(1),
