@@ -111,6 +111,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const fleet = new Fleet({
       ...{dir, project, database, token, identities, log, trouble},
       network: () => ({...vmNetwork(where), ...options.vm_env}),
+      port: () => Number(new URL(where.url).port),
     });
     const nodes = new Nodes({
       ...{database, faults, fleet, project, trouble},

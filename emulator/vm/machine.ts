@@ -8,6 +8,8 @@ export type MachineOptions = {
   args?: string[];
   cwd: string;
   env: Record<string, string>;
+  /** User that only processes of this VM have: all of them end with the VM, in any session. */
+  job_uid?: number | undefined;
   /** File for the output of every process of the VM; a boot appends to it. */
   log_file: string;
 };
@@ -15,15 +17,49 @@ export type MachineOptions = {
 /**
  * Boot command. Its first process starts a watcher that reads a pipe from the cloud. When the pipe closes, also after a
  * `kill -9` of the cloud, the watcher kills its process group: a VM never outlives its cloud. The watcher keeps the number of
- * the group in use, so a kill never hits another group.
+ * the group in use, so a kill never hits another group. Jobs have sessions of their own, so a process outside of the group waits
+ * for the end of the group, and then kills every process of their user.
  */
 const bootCommand = `
-(trap '' HUP INT TERM; exec </dev/null >/dev/null 2>&1; read -r _ <&3; kill -KILL 0) &
+uid=$1 end_user=$2
+shift 2
+(
+  trap '' HUP INT TERM
+  exec </dev/null >/dev/null 2>&1
+  read -r _ <&3
+  exec 3<&-
+  # The line says that the process has left the group.
+  [[ -z $uid ]] || read -r _ < <(
+    exec setsid bash -c 'echo; exec >/dev/null; while kill -0 -- "-$1"; do sleep 0.05; done; eval "$2"' \\
+      after "$$" "$end_user" "$uid"
+  )
+  kill -KILL 0
+) &
 exec 3<&-
 exec "$@"
 `;
 
-/** A running VM: one process group on this machine. */
+/**
+ * Kills every process of user $3, by calls that no fork escapes: each kill(-1) runs as this user, and so reaches no other. It ends
+ * with 1 where nothing is left.
+ */
+const endUser = `
+for ((calls = 0; calls < 200; calls++)); do
+  status=0
+  setpriv --reuid "$3" --regid "$3" --clear-groups bash -c 'kill -KILL -1' || status=$?
+  [[ $status != 1 ]] || break
+done
+`;
+
+function endProcessesOf(uid: number): Promise<void> {
+  const child = spawn('/bin/bash', ['-c', endUser, 'end', '', '', String(uid)], {stdio: 'ignore'});
+  return new Promise(resolve => {
+    child.once('exit', () => resolve());
+    child.once('error', () => resolve());
+  });
+}
+
+/** A running VM: one process group on this machine, and the processes of the user of its jobs. */
 export class Machine {
   readonly #child: ChildProcess;
   readonly pid: number | undefined;
@@ -33,9 +69,10 @@ export class Machine {
   readonly scriptEnd: Promise<string>;
   #isOn = true;
 
-  constructor({script, args = [], cwd, env, log_file}: MachineOptions) {
+  constructor({script, args = [], cwd, env, job_uid, log_file}: MachineOptions) {
     const log = openSync(log_file, 'a');
-    this.#child = spawn('/bin/bash', ['-c', bootCommand, 'vm', script, ...args], {
+    const user = [job_uid === undefined ? '' : String(job_uid), endUser];
+    this.#child = spawn('/bin/bash', ['-c', bootCommand, 'vm', ...user, script, ...args], {
       cwd,
       env,
       detached: true,
@@ -54,7 +91,8 @@ export class Machine {
         // The watcher has ended. This kill ends the other processes after a kill of the watcher alone.
         this.#signal('SIGKILL');
         this.#isOn = false;
-        resolve();
+        if (job_uid === undefined) resolve();
+        else void endProcessesOf(job_uid).then(resolve);
       });
     });
     power.resume();
