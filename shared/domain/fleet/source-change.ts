@@ -19,7 +19,7 @@ export type SourceUpdate = {
 
 /**
  * `update`: sets the source of a pool, fields of its environment, or both. Every update is a new version, also with equal values and
- * without any: the hosts fetch the code again, because a branch may have moved.
+ * without any: the hosts read the code again, because a branch may have moved.
  */
 export function decideUpdate(
   pool: Pool,
@@ -34,7 +34,7 @@ export function decideUpdate(
   if (isEmpty && !pool.source)
     return {
       kind: 'rejected',
-      reason: `pool ${pool.pool} has no source to fetch again: name a bundle or a repo`,
+      reason: `pool ${pool.pool} has no source to update from: name a bundle or a repo`,
     };
   const fields = [...(given === undefined && !isEmpty ? [] : ['source']), ...Object.keys(changed)];
   const {current, outdated} = splitBySaid(pool.said, fields, said_at);
