@@ -64,7 +64,14 @@ function aRun(size: Size): Run {
       ...NO_MESSAGES,
       affinity: 'any',
     },
-    ...{stream_offset: 0, ...NO_STREAMS, created_at: iso(NOW - 86_400_000), updated_at: iso(NOW - 60_000)},
+    ...{
+      stream_offset: 0,
+      bundle: null,
+      allow_mixed_code: false,
+      ...NO_STREAMS,
+      created_at: iso(NOW - 86_400_000),
+      updated_at: iso(NOW - 60_000),
+    },
   };
 }
 

@@ -191,6 +191,8 @@ function aRun(run: string): Run {
     ...NO_MESSAGES,
     affinity: 'any',
     stream_offset: 0,
+    bundle: null,
+    allow_mixed_code: false,
     ...NO_STREAMS,
     created_at: iso(NOW - 86_400_000),
     updated_at: iso(NOW - 60_000),

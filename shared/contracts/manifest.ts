@@ -26,6 +26,7 @@ export const manifest = z.object({
       budget_usd: z.number().nullable(),
       affinity: z.enum(['any', 'fixed']),
       stream_offset: count,
+      allow_mixed_code: z.boolean().default(false),
     })
     .optional(),
 });

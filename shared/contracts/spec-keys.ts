@@ -142,6 +142,14 @@ export const fields = {
       ),
     ),
   stream_offset: whole(0, 999_999_999).meta(about('the stream of the first TPU, where affinity is fixed', 0)),
+  allow_mixed_code: z
+    .boolean()
+    .meta(
+      about(
+        'let workers of a later deployment continue the run: its shards may differ in their last bits',
+        false,
+      ),
+    ),
   budget_usd: z
     .number()
     .positive()

@@ -35,7 +35,12 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
 }
 
 /** Placement of a run on TPUs: changes its cost, and never the content of its shards. */
-export type RunPlacement = {pool: string; priority: number; budget_usd: number | null} & Assignment;
+export type RunPlacement = {
+  pool: string;
+  priority: number;
+  budget_usd: number | null;
+  allow_mixed_code: boolean;
+} & Assignment;
 
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
 export type RunSpec = Required<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
@@ -50,7 +55,7 @@ export function completeSpec(
   {default_model, pool: {pool: default_pool}}: Defaults,
 ): {spec: RunSpec; placement: RunPlacement} {
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
-  const {affinity = 'any', stream_offset = 0, ...given} = others;
+  const {affinity = 'any', stream_offset = 0, allow_mixed_code = false, ...given} = others;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
   const spec: RunSpec = {
@@ -77,7 +82,7 @@ export function completeSpec(
     keep: given.keep ?? [],
     seed: given.seed ?? 42,
   };
-  return {spec, placement: {pool, priority, budget_usd, affinity, stream_offset}};
+  return {spec, placement: {pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code}};
 }
 
 /**

@@ -8,7 +8,11 @@ import type {Run} from './run/run.ts';
 import {iso} from './time.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
-export type RunSettings = {priority?: number | undefined; budget_usd?: number | null | undefined};
+export type RunSettings = {
+  priority?: number | undefined;
+  budget_usd?: number | null | undefined;
+  allow_mixed_code?: boolean | undefined;
+};
 export type PoolSettings = {
   workers_per_zone?: number | undefined;
   zones?: string[] | undefined;

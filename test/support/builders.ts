@@ -54,6 +54,8 @@ export function aRun(changes: Partial<Run> = {}): Run {
     priority: 0,
     affinity: 'any',
     stream_offset: 0,
+    bundle: null,
+    allow_mixed_code: false,
     budget_usd: null,
     ...NO_MESSAGES,
     spent_usd: 0,

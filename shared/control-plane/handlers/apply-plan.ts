@@ -21,6 +21,7 @@ import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
 import type {Outcome} from '../workers/decide-slots.ts';
 import {findMissing} from '../workers/list-nodes.ts';
+import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
 import {reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
@@ -105,6 +106,8 @@ async function applyToRuns(
     each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
+  await failures.isolate('pause runs without workers of their bundle', () => pauseStuck(deps, plan.stuck));
+  await failures.isolate('replace outdated workers', () => replaceOutdated(deps, plan.outdated));
 }
 
 /** Reads each node that the list omits, and decides with the answers. */

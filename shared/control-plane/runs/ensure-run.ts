@@ -43,9 +43,11 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       budget_usd: frozen?.placement.budget_usd ?? null,
       affinity: frozen?.placement.affinity ?? 'any',
       stream_offset: frozen?.placement.stream_offset ?? 0,
+      bundle: null,
+      allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
       spent_usd: 0,
       cost_usd: 0,
-      ...(current && current.version > 0 ? {priority: current.priority, budget_usd: current.budget_usd} : {}),
+      ...(current && current.version > 0 ? settingsOf(current) : {}),
     };
     runRecords.set(tx, next);
     const text =
@@ -53,6 +55,11 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     recordEvent(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
     return next;
   });
+}
+
+/** Settings that messages have changed. */
+function settingsOf({priority, budget_usd, allow_mixed_code}: Run) {
+  return {priority, budget_usd, allow_mixed_code};
 }
 
 /**

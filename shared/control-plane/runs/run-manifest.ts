@@ -108,7 +108,7 @@ export function whyIgnored(config: Config, run: Run, input: RunSpecInput): strin
     key => placement[key] !== run[key],
   );
   if (others.length === 0) return undefined;
-  return `run "${run.run}" keeps its ${others.join(', ')}; the message "configure" changes priority and budget_usd`;
+  return `run "${run.run}" keeps its ${others.join(', ')}; the message "configure" changes priority, budget_usd and allow_mixed_code`;
 }
 
 /** Reads the text of a small object; undefined if the object does not exist. */

@@ -104,10 +104,11 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
 
 /** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
-  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
+  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const found = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
-  return found ?? {spec, spec_hash, placement: {pool, priority, budget_usd, affinity, stream_offset}};
+  const placement = {pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code};
+  return found ?? {spec, spec_hash, placement};
 }
 
 async function foldPages(

@@ -67,6 +67,8 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   priority: z.number().int(),
   affinity: z.enum(['any', 'fixed']).default('any'),
   stream_offset: count.default(0),
+  bundle: text.nullable().default(null),
+  allow_mixed_code: z.boolean().default(false),
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   cost_usd: z.number(),

@@ -3,6 +3,7 @@ import {isScarce, whyNotCarried, withGrant} from '../../domain/billing/budget.ts
 import {whyModelRefused} from '../../domain/ceilings.ts';
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {outputPrefix, parseWork, paths, streamId} from '../../domain/names.ts';
+import {acceptsCode, withCode} from '../../domain/run/code.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {
   byPreference,
@@ -45,7 +46,8 @@ export async function grantStream(
   asker: string,
 ): Promise<Found | undefined> {
   let tries = 0;
-  const search = {worker, loaded: request.loaded ?? null, asker, left: MOST_RUNS, isCut: false};
+  const {bundle: deployed} = deps.config;
+  const search = {worker, loaded: request.loaded ?? null, asker, deployed, left: MOST_RUNS, isCut: false};
   for await (const open of candidates(deps, search)) {
     if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`};
     tries += 1;
@@ -69,7 +71,14 @@ async function registerNewest(deps: Deps, parent: Run, {stream, object, generati
 }
 
 /** The search of one request: the runs that it may still search, and whether a run with pending streams was left out. */
-type Search = {worker: Worker; loaded: Loaded; asker: string; left: number; isCut: boolean};
+type Search = {
+  worker: Worker;
+  loaded: Loaded;
+  asker: string;
+  deployed: string;
+  left: number;
+  isCut: boolean;
+};
 
 /** Pending streams to read for one choice: each costs a read, and the worker needs a single stream. */
 const PAGE = 2;
@@ -95,9 +104,9 @@ async function* candidates(deps: Deps, search: Search): AsyncGenerator<Open> {
  * The runs that may serve the worker, in their order of service. Among runs of equal rank the oldest comes first, and each asker has
  * an order of its own for the others. Runs without a pending stream at the last tick come last: each would cost a search.
  */
-function servedFirst(runs: readonly Run[], {worker, loaded, asker}: Search): Run[] {
+function servedFirst(runs: readonly Run[], {worker, loaded, asker, deployed}: Search): Run[] {
   const served = runs
-    .filter(run => !whyNotCarried(run, worker.usd_per_hour))
+    .filter(run => !whyNotCarried(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
     .sort(byPreference(loaded))
     .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
   const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();
@@ -173,6 +182,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
     return undefined;
   }
   const isHolder = isLeasedTo(current, holder);
+  if (!isHolder && !acceptsCode(parent, worker.bundle, deps.config.bundle)) return undefined;
   if (whyNotCarried(parent, worker.usd_per_hour, isHolder) || !isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
@@ -187,8 +197,12 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const granted = leaseTo(free, holder, now);
   streamRecords.set(tx, granted);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
-  if (!isHolder && isScarce(parent, worker.usd_per_hour, deps.config.ceilings.max_workers))
-    runRecords.set(tx, {...withGrant(parent), updated_at: iso(now)});
+  const counted =
+    !isHolder && isScarce(parent, worker.usd_per_hour, deps.config.ceilings.max_workers)
+      ? withGrant(parent)
+      : parent;
+  const leased = withCode(counted, worker.bundle);
+  if (leased !== parent) runRecords.set(tx, {...leased, updated_at: iso(now)});
   const report = {...NO_WORK, activity: 'loading', work, epoch: granted.epoch, claimed_at: iso(now)};
   workerRecords.set(tx, heardFrom(worker, report, now));
   const text = `${worker.name} works on ${run}/${stream} from sample ${granted.last_processed_sample_idx + 1}`;

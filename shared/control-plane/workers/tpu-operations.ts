@@ -163,7 +163,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
       'gleaner-api': requireWorkerApi(config, 'on-tpu'),
       'gleaner-bucket': config.bucket,
       'gleaner-logs-bucket': config.logs_bucket,
-      'gleaner-bundle': config.bundle,
+      'gleaner-bundle': worker.bundle ?? config.bundle,
     },
     queue: queueOf(worker),
   };

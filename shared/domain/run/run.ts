@@ -18,6 +18,9 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Binds streams to slots of the pool: see pool.ts. */
   affinity: 'any' | 'fixed';
   stream_offset: number;
+  /** Worker bundle of the first lease, and whether workers of another bundle may have streams: see code.ts. */
+  bundle: string | null;
+  allow_mixed_code: boolean;
   /** Dollars that the run may cost; null is no limit. */
   budget_usd: number | null;
   /** `spent_usd`: cost of ended incarnations. `cost_usd`: the whole cost as of the last tick. */

@@ -7,6 +7,7 @@ import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../flee
 import type {Zone} from '../fleet/placement.ts';
 import {afterHellos, heardByZone} from '../fleet/silence-brake.ts';
 import {parseWork} from '../names.ts';
+import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
@@ -48,6 +49,9 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   /** Nodes and dollars that the plan takes from the other pools. */
   taken: {creates: number; usd: number};
+  /** Runs without a worker of their bundle, and idle workers whose bundle no run accepts. */
+  stuck: readonly Stuck[];
+  outdated: readonly string[];
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
@@ -115,6 +119,8 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
     notices: noticesFor(snapshot),
     runs: planRuns(snapshot, now),
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
+    stuck: stuckRuns(snapshot, config.bundle),
+    outdated: outdatedWorkers(snapshot, config.bundle),
   };
 }
 

@@ -102,9 +102,8 @@ describe('run.json', () => {
 
   it('placement and spec of run.json are separate, and only the spec is hashed', () => {
     const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
-    const {affinity, stream_offset} = placement;
-    assert.deepEqual([affinity, stream_offset], ['any', 0]);
-    assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null, affinity, stream_offset});
+    const others = {affinity: 'any', stream_offset: 0, allow_mixed_code: false};
+    assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null, ...others});
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
 

@@ -78,10 +78,12 @@ export const configure = command({
       run: runId,
       priority: z.number().int().min(-1000).max(1000).optional(),
       budget_usd: dollars.optional(),
+      allow_mixed_code: z.boolean().optional(),
       if_version: version.optional(),
     }),
     'priority',
     'budget_usd',
+    'allow_mixed_code',
   ),
   prepare: ensureKnownRun,
   decide: async (_, tx, {action: __, run, if_version, ...settings}, {said_at, now}) => {
