@@ -52,6 +52,8 @@ export async function answerLease(deps: Deps, request: LeaseRequest): Promise<Wo
   if (job && job !== 'taken') return granted(deps, worker, job);
   const stream = await grantStream(deps, request, worker, asker);
   if (stream && 'order' in stream) return granted(deps, worker, stream.order);
+  // A record would be one more race.
+  if (stream?.isRaced) return soon(stream.soon);
   await recordRequest(deps, request);
   if (stream) return soon(stream.soon);
   if (job === 'taken') return soon('others took the jobs: ask again');

@@ -73,9 +73,18 @@ async function check(deps: Deps, id: string, data: Document): Promise<Checked> {
   return {job: completed(deps, id, data, fields), why};
 }
 
-/** Why a document is no valid job, or undefined. */
-export async function whyInvalid(deps: Deps, id: string, data: Document): Promise<string | undefined> {
-  return (await check(deps, id, data)).why;
+/** Stores a job of a message, which waits for a worker from now on. Returns why it is no valid job, and then stores nothing. */
+export async function submitJob(
+  deps: Deps,
+  tx: Transaction,
+  id: string,
+  data: Document,
+): Promise<string | undefined> {
+  const {job, why} = await check(deps, id, data);
+  const next = scheduleJob(job, deps.now());
+  const refused = why ?? whyNotStored(paths.job(deps.config.jobs_collection, id), next);
+  if (refused === undefined) jobRecords.set(deps, tx, next);
+  return refused;
 }
 
 function validOf(data: Document): Document {

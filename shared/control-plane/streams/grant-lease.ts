@@ -35,8 +35,8 @@ type LeaseRequest = Asked<'lease'>;
 const MOST_TRIES = 5;
 const MOST_RUNS = 10;
 
-/** Outcome of a search: the order of a stream, or the reason why the worker shall ask again soon. */
-export type Found = {order: object} | {soon: string};
+/** Outcome of a search: the order of a stream, or the reason why the worker shall ask again soon. `isRaced`: others took each stream. */
+export type Found = {order: object} | {soon: string; isRaced: boolean};
 
 /** Tries few streams at a place of its own, so each of many workers costs as many transactions as a single worker. Undefined: no stream waits. */
 export async function grantStream(
@@ -49,7 +49,7 @@ export async function grantStream(
   const {bundle: deployed} = deps.config;
   const search = {worker, loaded: request.loaded ?? null, asker, deployed, left: MOST_RUNS, isCut: false};
   for await (const open of candidates(deps, search)) {
-    if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`};
+    if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`, isRaced: true};
     tries += 1;
     const {parent, stream} = open;
     await skipIfInvalid(deps.log, () => registerNewest(deps, parent, stream));
@@ -57,8 +57,9 @@ export async function grantStream(
     const order = await skipIfInvalid(deps.log, grant);
     if (order) return {order};
   }
-  if (tries > 0) return {soon: `others took ${tries} streams: ask again`};
-  return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`} : undefined;
+  const isRaced = false;
+  if (tries > 0) return {soon: `others took ${tries} streams: ask again`, isRaced};
+  return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`, isRaced} : undefined;
 }
 
 /** A stream that the worker may be granted, and its run. */

@@ -6,7 +6,7 @@ import {CAUSES, type Job} from '../../../domain/job/job.ts';
 import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import type {Document, Filter, Transaction} from '../../../ports.ts';
-import {takeUp, whyInvalid} from '../../jobs/schedule-jobs.ts';
+import {submitJob} from '../../jobs/schedule-jobs.ts';
 import type {Deps} from '../../state/deps.ts';
 import {deleteJob, jobRecords, storeEnded, workerOf} from '../../state/job-documents.ts';
 import {clearWork} from '../../state/lease-documents.ts';
@@ -25,13 +25,9 @@ export const submit = command({
       return {outcome: 'rejected', reason: `there is a job "${job}" already: choose another id`, about: {}};
     const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
     const document = {...given, status: 'pending'} as Document;
-    const why = await whyInvalid(deps, job, document);
+    const why = await submitJob(deps, tx, job, document);
     if (why !== undefined) return {outcome: 'rejected', reason: why, about: {}};
-    tx.create(path, document);
     return {outcome: 'applied', reason: `job ${job} is submitted`, about: {}};
-  },
-  after: async (deps, {job}) => {
-    await takeUp(deps, job);
   },
 });
 
