@@ -1,6 +1,10 @@
 """The user of jobs: who gets one, and how the metadata server is blocked for it."""
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -104,3 +108,42 @@ def test_a_new_folder_belongs_to_the_user_and_its_parents_to_the_agent(tmp_path)
     assert os.stat(tmp_path / "a").st_uid == 0
     with pytest.raises(FileExistsError):
         make_folder(path, user)
+
+
+# In a network namespace: a server at the address of the metadata server, its port 53, and who reaches them.
+CONNECT = """
+import json, os, socket, subprocess
+from gleaner_worker.jobs.user import find_job_user
+subprocess.run('ip link set lo up; ip address add 169.254.169.254/32 dev lo', shell=True, check=True)
+servers = [socket.create_server(('169.254.169.254', port)) for port in (80, 53)]
+for _ in range(2):
+    uid = find_job_user({}).uid
+rules = subprocess.run(['iptables', '-S', 'OUTPUT'], capture_output=True, text=True, check=True).stdout
+found = {'rules': rules.count(f'--uid-owner {uid}')}
+for user in (0, uid + 1, uid):
+    os.seteuid(0)
+    os.seteuid(user)
+    for port in (80, 53):
+        try:
+            socket.create_connection(('169.254.169.254', port), timeout=5).close()
+            found[f'{user}:{port}'] = True
+        except OSError:
+            found[f'{user}:{port}'] = False
+print(json.dumps(found))
+"""
+
+
+@needs_root
+@pytest.mark.skipif(not shutil.which("iptables"), reason="iptables is not installed")
+def test_the_kernel_rejects_the_user_and_no_other():
+    done = subprocess.run(["unshare", "-n", sys.executable, "-c", CONNECT], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "rules": 1,
+        "0:80": True,
+        "0:53": True,
+        "61001:80": True,
+        "61001:53": True,
+        "61000:80": False,
+        "61000:53": True,
+    }
