@@ -101,6 +101,18 @@ def test_a_vm_whose_metadata_server_stays_open_runs_no_job(programs, names):
 
 
 @needs_root
+def test_chips_of_root_are_opened_to_the_group_of_the_user(programs, monkeypatch):
+    folder = programs()
+    for name, mode in (("accel0", 0o600), ("accel1", 0o666)):
+        (folder / name).touch()
+        (folder / name).chmod(mode)
+    monkeypatch.setattr("gleaner_worker.jobs.user._CHIPS", (f"{folder}/accel*",))
+    user = find_job_user({})
+    chips = [os.stat(folder / name) for name in ("accel0", "accel1")]
+    assert [(chip.st_uid, chip.st_gid, chip.st_mode & 0o777) for chip in chips] == [(0, user.gid, 0o660), (0, 0, 0o666)]
+
+
+@needs_root
 def test_a_new_folder_belongs_to_the_user_and_its_parents_to_the_agent(tmp_path):
     user = find_job_user(LOCAL)
     path = make_folder(str(tmp_path / "a" / "b"), user)

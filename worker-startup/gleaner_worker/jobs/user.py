@@ -1,5 +1,6 @@
 """The user that jobs run as: a numeric uid without rights, kept away from the agent's files and credentials."""
 
+import glob
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ DEFAULT_UID = 61_000
 _LEAST_UID, _MOST_UID = 10_000, 2_000_000_000
 # Link-local addresses: the metadata server is 169.254.169.254. Its port 53 is the DNS server of a VM.
 _METADATA = (("iptables", "169.254.0.0/16"), ("ip6tables", "fd20:ce::254/128"))
+_CHIPS = ("/dev/accel*", "/dev/vfio/*")
 _ADVICE = "start the agent as root, or set GLEANER_JOB_ISOLATION=none on the local cloud"
 
 
@@ -46,6 +48,7 @@ def find_job_user(env: Mapping[str, str] = os.environ) -> JobUser:
     uid = _parse_uid(env.get("GLEANER_JOB_UID") or str(DEFAULT_UID))
     if not is_local:
         block_metadata(uid)
+        _grant_chips(uid)
     return JobUser(uid, uid, home=home)
 
 
@@ -70,6 +73,15 @@ def block_metadata(uid: int) -> None:
         rule += ["-m", "owner", "--uid-owner", str(uid), "-j", "REJECT"]
         if _call(program, ["-C", *rule]) is not None and (problem := _call(program, ["-I", *rule])) is not None:
             raise NotIsolated(f"Failed to block the metadata server for jobs: {problem}; install {program} on the VM")
+
+
+def _grant_chips(gid: int) -> None:
+    """Lets the group of the user open the chips, on an image that leaves them to root."""
+    for path in (path for pattern in _CHIPS for path in glob.glob(pattern)):
+        mode = os.stat(path).st_mode
+        if mode & 0o006 != 0o006:
+            os.chown(path, -1, gid)
+            os.chmod(path, (mode & 0o7777) | 0o060)
 
 
 def _call(program: str, arguments: list[str]) -> str | None:
