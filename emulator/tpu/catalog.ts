@@ -1,18 +1,7 @@
+import {ONE_HOST} from '../../shared/domain/fleet/accelerators.ts';
+
 /** Accelerator types with one host, because a VM of the emulator is one process group. */
-export const acceleratorTypes = [
-  ...[
-    'v2-8',
-    'v3-8',
-    'v4-8',
-    'v5litepod-1',
-    'v5litepod-4',
-    'v5litepod-8',
-    'v5p-8',
-    'v6e-1',
-    'v6e-4',
-    'v6e-8',
-  ],
-];
+export const acceleratorTypes = ONE_HOST;
 
 export const runtimeVersions = [
   ...['tpu-ubuntu2204-base', 'v2-alpha-tpuv5', 'v2-alpha-tpuv5-lite', 'v2-alpha-tpuv6e'],

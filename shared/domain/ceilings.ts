@@ -1,5 +1,6 @@
 /** Ceilings of the deployment: no message and no document lifts them. */
 import type {Pool} from './fleet/pool.ts';
+import {MOST_NAME_CHARS, workerName} from './names.ts';
 
 export type Ceilings = {
   max_workers: number;
@@ -11,17 +12,19 @@ export type Ceilings = {
   model_sources: readonly string[];
 };
 
-/** Why the pool is larger than the deployment allows, or undefined. */
+/** Why the pool is larger than the deployment allows, or undefined. `elsewhere`: slots of the other pools. */
 export function whyPoolRefused(
   {zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>,
   {max_workers, allowed_zones}: Ceilings,
+  elsewhere = 0,
 ): string | undefined {
-  const others = zones.filter(zone => allowed_zones && !allowed_zones.includes(zone));
-  if (others.length > 0)
-    return `this deployment allows the zones ${allowed_zones?.join(', ')} (GLEANER_ALLOWED_ZONES), not ${others.join(', ')}`;
+  const forbidden = zones.filter(zone => allowed_zones && !allowed_zones.includes(zone));
+  if (forbidden.length > 0)
+    return `this deployment allows the zones ${allowed_zones?.join(', ')} (GLEANER_ALLOWED_ZONES), not ${forbidden.join(', ')}`;
   const workers = zones.length * workers_per_zone;
-  if (workers > max_workers)
-    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS)`;
+  const others = elsewhere > 0 ? `, other pools have ${elsewhere}` : '';
+  if (workers + elsewhere > max_workers)
+    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}${others}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS)`;
   return undefined;
 }
 
@@ -52,4 +55,18 @@ function isFrom(source: string, model: string): boolean {
   if (!isSameKind || kind === 'folder') return false;
   const [allowed, name] = [source.replace(/^hub:/, ''), model.replace(/\/+$/, '')];
   return allowed.endsWith('/') ? `${name}/`.startsWith(allowed) : name === allowed;
+}
+
+/** Why Cloud TPU would refuse a name of a node of the pool, or undefined. */
+export function whyNodeNameRefused({
+  pool,
+  zones,
+  workers_per_zone,
+}: Pick<Pool, 'pool' | 'zones' | 'workers_per_zone'>): string | undefined {
+  const names = zones.map(zone => workerName({pool, zone, slot: Math.max(0, workers_per_zone - 1)}));
+  const long = names.find(name => name.length > MOST_NAME_CHARS);
+  return (
+    long &&
+    `the node ${long} has a name of more than ${MOST_NAME_CHARS} characters: use a shorter name for the pool`
+  );
 }

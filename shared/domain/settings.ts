@@ -1,6 +1,7 @@
 /** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
-import {type Ceilings, whyPoolRefused} from './ceilings.ts';
+import {type Ceilings, whyNodeNameRefused, whyPoolRefused} from './ceilings.ts';
 import {type Decision, noRun, outdatedBy} from './commands.ts';
+import {whyAcceleratorRefused} from './fleet/accelerators.ts';
 import type {Provisioning} from './fleet/placement.ts';
 import type {Pool} from './fleet/pool.ts';
 import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
@@ -18,6 +19,7 @@ export type PoolSettings = {
   zones?: string[] | undefined;
   provisioning?: Provisioning | undefined;
   budget_usd?: number | null | undefined;
+  poll_s?: number | undefined;
 };
 
 export function decideConfigure(
@@ -44,17 +46,52 @@ export function decideScale(
   pool: Pool,
   settings: PoolSettings,
   if_version: number | undefined,
-  ceilings: Ceilings,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
   said_at: string,
 ): Decision<Pool> {
   const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
   if (stale) return stale;
   const {current, said, outdated} = sortSettings(pool, settings, said_at);
   if (!current) return outdatedBy(pool, outdated);
-  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings);
-  if (tooLarge) return {kind: 'rejected', reason: tooLarge};
+  // A pool may always shrink, whatever the other pools have.
+  const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
+  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
+  const refused = tooLarge ?? whyNodeNameRefused({...pool, ...current});
+  if (refused) return {kind: 'rejected', reason: refused};
+  const slow = whyPollRefused(current.poll_s, longest_poll_s);
+  if (slow) return {kind: 'rejected', reason: slow};
   const next = {...pool, ...current, said, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
+  return {kind: 'applied', next, what};
+}
+
+/** `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. */
+export type PoolLimits = {ceilings: Ceilings; elsewhere?: number; longest_poll_s?: number};
+
+export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>): number {
+  return zones.length * workers_per_zone;
+}
+
+function whyPollRefused(poll_s: number | undefined, longest_poll_s: number): string | undefined {
+  if (poll_s === undefined || poll_s <= longest_poll_s) return undefined;
+  return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, when an idle worker is replaced`;
+}
+
+/** A pool that no document describes yet. Accelerator, runtime version and spot stay as they are then. */
+export function decideNewPool(
+  pool: Pool,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
+  fields: readonly string[],
+  said_at: string,
+): Decision<Pool> {
+  const refused =
+    whyAcceleratorRefused(pool.accelerator) ??
+    whyPoolRefused(pool, ceilings, elsewhere) ??
+    whyNodeNameRefused(pool) ??
+    whyPollRefused(pool.poll_s, longest_poll_s);
+  if (refused) return {kind: 'rejected', reason: refused};
+  const next = {...pool, version: 1, said: withSaid({}, fields, said_at)};
+  const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
   return {kind: 'applied', next, what};
 }
 

@@ -20,6 +20,7 @@ import {
   speaksFor,
   unknown,
   type WorkerAnswer,
+  waitFor,
 } from '../state/worker-answers.ts';
 import {grantStream} from '../streams/grant-lease.ts';
 
@@ -33,10 +34,7 @@ export async function answerLease(deps: Deps, request: LeaseRequest): Promise<Wo
   const known = await skipIfInvalid(deps.log, () => workerRecords.get(deps.store, request.worker));
   // Two requests of one worker start at two places: the documents at one place may be invalid.
   const asker = `${request.worker}#${request.incarnation} at ${deps.now()}`;
-  const wait = async (reason: string) => {
-    const {poll_s} = (await poolOf(deps, known?.pool ?? deps.config.pool.pool)) ?? deps.config.pool;
-    return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
-  };
+  const wait = (reason: string) => waitFor(deps, known?.pool ?? deps.config.pool.pool, asker, reason);
   const soon = (reason: string) => ok({action: 'wait', retry_s: retryIn(...SOON_S, asker), reason});
   if (contradicts(known, request)) return impostor(deps, 'lease work', request);
   if (!known || isAhead(request, known)) return wait(unknown(request));

@@ -3,8 +3,10 @@ import {hash} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
+import {retryIn} from '../../domain/stream/spread.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from './deps.ts';
+import {poolOf} from './pool.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
 
@@ -96,4 +98,15 @@ export function say(action: 'continue' | 'drain' | 'stop' | 'exit', reason: stri
 
 export function ok(body: object): WorkerAnswer {
   return {status: 200, body};
+}
+
+/** Tells a worker without work to ask again after the `poll_s` of its pool. `asker` spreads the requests of many workers. */
+export async function waitFor(
+  deps: Parameters<typeof poolOf>[0],
+  pool: string,
+  asker: string,
+  reason: string,
+): Promise<WorkerAnswer> {
+  const {poll_s} = (await poolOf(deps, pool)) ?? deps.config.pool;
+  return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
 }

@@ -87,7 +87,7 @@ export const OVERSPEND: Mistake[] = [
     edits: [
       {
         file: 'shared/domain/settings.ts',
-        find: 'whyPoolRefused({...pool, ...current}, ceilings)',
+        find: 'whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0)',
         replace: 'whyPoolRefused(pool, ceilings)',
       },
     ],

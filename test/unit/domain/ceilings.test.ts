@@ -51,7 +51,7 @@ describe('the ceilings of a deployment', () => {
   ];
   for (const {name, settings, ceilings, says} of scaled)
     it(`scale to ${name} is ${says ? 'rejected and names the ceiling' : 'applied'}`, () => {
-      const decision = decideScale(POOL, settings, undefined, {...NONE, ...ceilings}, at(0));
+      const decision = decideScale(POOL, settings, undefined, {ceilings: {...NONE, ...ceilings}}, at(0));
       assert.equal(decision.kind, says ? 'rejected' : 'applied');
       if (decision.kind === 'rejected') assert.match(decision.reason, says ?? /^$/);
     });

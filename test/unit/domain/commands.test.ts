@@ -206,7 +206,7 @@ describe('messages that are delivered out of order', () => {
     ].map(({second, settings}) => ({
       second,
       decide: (pool: ReturnType<typeof aConfig>['pool'], said_at: string) =>
-        decideScale(pool, settings, undefined, aConfig().ceilings, said_at),
+        decideScale(pool, settings, undefined, aConfig(), said_at),
     }));
     const [one, two, three] = messages;
     assert.ok(one && two && three);
@@ -224,7 +224,7 @@ describe('messages that are delivered out of order', () => {
   });
 
   it('a message with the wrong if_version is refused, also if it is the newest message', () => {
-    const decision = decideScale(aConfig().pool, {workers_per_zone: 3}, 4, aConfig().ceilings, at(9));
+    const decision = decideScale(aConfig().pool, {workers_per_zone: 3}, 4, aConfig(), at(9));
     assert.ok(decision.kind === 'rejected' && /version 0, not 4/.test(decision.reason));
   });
 });

@@ -6,22 +6,32 @@ import {NO_BOOTS} from '../../../domain/fleet/breakers.ts';
 import type {Zone} from '../../../domain/fleet/placement.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
-import {decideScale} from '../../../domain/settings.ts';
+import {decideScale, type PoolLimits, slotsIn} from '../../../domain/settings.ts';
 import {iso} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
 import type {Deps} from '../../state/deps.ts';
 import {poolRecords, UNFINISHED, zoneRecords} from '../../state/documents.ts';
 import {recordEventNow} from '../../state/event-log.ts';
-import {readPool} from '../../state/pool.ts';
+import {readPool, readPools} from '../../state/pool.ts';
 import {openRuns} from '../../state/runs.ts';
 import {zoneOf} from '../../state/zones.ts';
 import {command, conclude, type Moment, type Outcome} from './command.ts';
 
 async function existing({config}: Deps, tx: Transaction, name: string): Promise<Pool> {
   const pool = await poolRecords.find(tx, name, config.pool);
-  if (!pool) throw new Rejected(`there is no pool "${name}"`);
+  if (!pool) throw new Rejected(`there is no pool "${name}": create it with the action "pool"`);
   return pool;
+}
+
+export const pollSeconds = z.number().min(1).max(86_400);
+
+/** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
+export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
+  const {ceilings, limits} = deps.config;
+  const others = (await readPools(deps)).pools.filter(({pool}) => pool !== name);
+  const elsewhere = others.reduce((sum, pool) => sum + slotsIn(pool), 0);
+  return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2};
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
@@ -51,23 +61,26 @@ export const scale = command({
       zones: zones.optional(),
       provisioning: provisioning.optional(),
       budget_usd: dollars.optional(),
+      poll_s: pollSeconds.optional(),
       if_version: version.optional(),
     }),
     'workers_per_zone',
     'zones',
     'provisioning',
     'budget_usd',
+    'poll_s',
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
     const found = await existing(deps, tx, pool ?? deps.config.pool.pool);
-    const decision = decideScale(found, settings, if_version, deps.config.ceilings, said_at);
+    const limits = await limitsOf(deps, found.pool);
+    const decision = decideScale(found, settings, if_version, limits, said_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
   },
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });
 
 /** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
-async function recordStranded(deps: Deps, name: string): Promise<void> {
+export async function recordStranded(deps: Deps, name: string): Promise<void> {
   const pool = await readPool(deps, name);
   if (!pool) return;
   const {runs} = await openRuns(deps);

@@ -1,5 +1,6 @@
 /** Table of commands. A new command is one row, with its schema, preparation, decision and after-effects. */
 import {z} from 'zod';
+import {pool} from './create-pool.ts';
 import {clear, submit} from './job-commands.ts';
 import {scale} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
@@ -22,6 +23,7 @@ export const COMMANDS = {
   configure,
   scale,
   update,
+  pool,
 };
 
 type Rows = typeof COMMANDS;
