@@ -114,7 +114,7 @@ export function withDeployed(found: Pool, deployed: Pool): Pool {
     return {...found, ...deployed, spent_usd, said, boots, source, environment, source_version};
   }
   const {pool, accelerator, runtime_version, spot} = deployed;
-  const poll_s = found.said.poll_s === undefined ? deployed.poll_s : found.poll_s;
+  const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
   return {...found, pool, accelerator, runtime_version, spot, poll_s};
 }
 

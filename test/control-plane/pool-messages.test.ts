@@ -1,0 +1,151 @@
+/** The message `pool`, and `scale` of any pool. */
+import assert from 'node:assert/strict';
+import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {send} from '../support/control-messages.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {ZONE} from '../support/places.ts';
+import {aWorldWithFast, FAST} from '../support/second-pool.ts';
+
+const poolOf = (world: World, name = 'fast') => poolRecords.find(world.store, name, world.deps.config.pool);
+
+describe('the message pool', () => {
+  it('creates a pool with the defaults of the deployment', async () => {
+    const world = await aWorldWithFast(
+      {},
+      {source: {repo: 'https://example.com/a/b', branch: 'main'}, poll_s: 2},
+    );
+    const pool = await poolOf(world);
+    assert.deepEqual(
+      [pool?.accelerator, pool?.zones, pool?.workers_per_zone, pool?.spot, pool?.provisioning, pool?.poll_s],
+      ['v6e-1', [ZONE], 2, true, 'node', 2],
+    );
+    assert.deepEqual([pool?.source_version, pool?.version, pool?.budget_usd], [1, 1, null]);
+  });
+
+  it('changes the settings of a pool, and leaves the others', async () => {
+    const world = await aWorldWithFast();
+    const {outcome, reason} = await send(world, {
+      action: 'pool',
+      pool: 'fast',
+      workers_per_zone: 3,
+      budget_usd: 7,
+    });
+    assert.equal(outcome, 'applied', reason);
+    const pool = await poolOf(world);
+    assert.deepEqual(
+      [pool?.workers_per_zone, pool?.budget_usd, pool?.zones, pool?.version],
+      [3, 7, [ZONE], 2],
+    );
+    assert.equal((await send(world, FAST)).outcome, 'applied');
+  });
+
+  const refused: {name: string; message: object; says: RegExp; set?: Record<string, string>}[] = [
+    {
+      name: 'without an accelerator',
+      message: {accelerator: undefined},
+      says: /needs accelerator, runtime_version/,
+    },
+    {
+      name: 'with an unknown accelerator',
+      message: {accelerator: 'tpu-9'},
+      says: /no accelerator "tpu-9": use one of v2-8/,
+    },
+    {name: 'with several hosts', message: {accelerator: 'v6e-16'}, says: /"v6e-16" has several hosts/},
+    {name: 'larger than the ceiling', message: {workers_per_zone: 101}, says: /GLEANER_MAX_WORKERS/},
+    {
+      name: 'that exceeds the ceiling together with the other pools',
+      message: {},
+      set: {GLEANER_MAX_WORKERS: '2'},
+      says: /are 2, other pools have 1, and this deployment allows 2/,
+    },
+    {
+      name: 'in a zone that is not allowed',
+      message: {zones: ['us-east1-c']},
+      set: {GLEANER_ALLOWED_ZONES: ZONE},
+      says: /GLEANER_ALLOWED_ZONES/,
+    },
+    {name: 'with too long a poll_s', message: {poll_s: 400}, says: /half of GLEANER_STALL_S/},
+    {
+      name: 'with too long a name for its nodes',
+      message: {pool: 'a'.repeat(31), zones: [`northamerica-northeast${'1'.repeat(8)}-a`]},
+      says: /more than 63 characters/,
+    },
+    {
+      name: 'with a source that needs the internet',
+      message: {source: {repo: 'https://example.com/a/b', pr: 1}},
+      set: {GLEANER_INTERNET: 'false'},
+      says: /the repository .* needs the internet.*code bundle/,
+    },
+    {
+      name: 'without the name of its deployment',
+      message: {},
+      set: {GLEANER_DEPLOYMENT: 'other', GLEANER_STORE: 'firestore:other'},
+      says: /start with other-/,
+    },
+  ];
+  for (const {name, message, set = {}, says} of refused)
+    it(`refuses a pool ${name}`, async () => {
+      const world = new World({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '1', ...set});
+      const {outcome, reason} = await send(world, {...FAST, ...message});
+      assert.equal(outcome, 'rejected');
+      assert.match(reason, says);
+      assert.deepEqual(await world.store.query('pools'), []);
+    });
+
+  const fixed: {name: string; message: object; says: RegExp}[] = [
+    {
+      name: 'the accelerator',
+      message: {pool: 'fast', accelerator: 'v6e-4'},
+      says: /cannot change: create another pool/,
+    },
+    {name: 'spot', message: {pool: 'fast', spot: false}, says: /cannot change: create another pool/},
+    {
+      name: 'the accelerator of the own pool',
+      message: {pool: 'tpu', accelerator: 'v6e-4'},
+      says: /the deployment sets it/,
+    },
+    {name: 'the source', message: {pool: 'fast', source: {bundle: 'a'.repeat(64)}}, says: /action "update"/},
+    {name: 'nothing', message: {pool: 'fast'}, says: /say what to change/},
+  ];
+  for (const {name, message, says} of fixed)
+    it(`does not change ${name} of an existing pool`, async () => {
+      const world = await aWorldWithFast();
+      const {outcome, reason} = await send(world, {action: 'pool', ...message});
+      assert.equal(outcome, 'rejected');
+      assert.match(reason, says);
+    });
+});
+
+describe('the message scale', () => {
+  it('changes any pool, also its poll_s', async () => {
+    const world = await aWorldWithFast();
+    assert.equal(
+      (await send(world, {action: 'scale', pool: 'fast', poll_s: 2, workers_per_zone: 1})).outcome,
+      'applied',
+    );
+    assert.equal((await send(world, {action: 'scale', poll_s: 5})).outcome, 'applied');
+    const [fast, own] = [await poolOf(world), await poolOf(world, 'tpu')];
+    assert.deepEqual([fast?.poll_s, fast?.workers_per_zone, own?.poll_s], [2, 1, 5]);
+  });
+
+  it('shrinks a pool also where all pools together exceed the ceiling', async () => {
+    const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '4'});
+    world.redeploy({GLEANER_MAX_WORKERS: '2'});
+    assert.equal(
+      (await send(world, {action: 'scale', pool: 'fast', workers_per_zone: 1})).outcome,
+      'applied',
+    );
+    assert.equal(
+      (await send(world, {action: 'scale', pool: 'fast', workers_per_zone: 2})).outcome,
+      'rejected',
+    );
+  });
+
+  it('of a pool that does not exist names the message that creates it', async () => {
+    const {outcome, reason} = await send(new World(), {action: 'scale', pool: 'big', workers_per_zone: 1});
+    assert.deepEqual(
+      [outcome, reason],
+      ['rejected', 'there is no pool "big": create it with the action "pool"'],
+    );
+  });
+});
