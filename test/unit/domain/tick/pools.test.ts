@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
+import {newZone} from '../../../../shared/domain/fleet/placement.ts';
+import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
+import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
+import {accountsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
+import type {AllSnapshot} from '../../../../shared/domain/tick/snapshot.ts';
+import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
+
+const ZONE = 'us-central1-a';
+const own = {...aConfig().pool, zones: [ZONE], workers_per_zone: 4};
+const fast: Pool = {...own, pool: 'fast', accelerator: 'v6e-1'};
+
+const slot = (pool: string, number: number) => `${pool}-${ZONE}-${number}`;
+const workersOf = (...workers: Worker[]) => new Map(workers.map(worker => [worker.name, worker]));
+const waiting = (count: number) => ({
+  ...{streams: count, unfinished: count, areAllOver: false, slots: []},
+  totals: {...NO_STREAMS, streams_pending: count, failed: undefined},
+});
+const aNode = (name: string, labels = {}): Tpu => ({
+  ...{name, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null, created_at: at(0)},
+  labels: {'managed-by': 'gleaner', 'gleaner-incarnation': '1', ...labels},
+});
+
+function aSnapshot(changes: Partial<AllSnapshot> = {}, tpus: Tpu[] = []): AllSnapshot {
+  return {
+    ...{read_at_ms: T0, pools: [own, fast], unreadable_pools: new Set(), prices: LIST_PRICES, creates: 10},
+    jobs: new Map([
+      ['tpu', 0],
+      ['fast', 0],
+    ]),
+    month: {name: '2026-01', spent_usd: 0},
+    runs: [aRun({run: 'slow'}), aRun({run: 'quick', pool: 'fast'})],
+    ...{ended: [], unreadable_runs: new Set(), workers: new Map(), unreadable: new Set(), lost: new Set()},
+    nodes: sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: T0}),
+    zones: [newZone(ZONE, T0), newZone(ZONE, T0, 'fast')],
+    served: moment(T0).served,
+    streams: new Map([
+      ['slow', waiting(9)],
+      ['quick', waiting(9)],
+    ]),
+    ...changes,
+  };
+}
+
+const configOf = (max_workers: number) => {
+  const config = aConfig();
+  return {...config, ceilings: {...config.ceilings, max_workers}};
+};
+const wantedOf = (snapshot: AllSnapshot, max_workers: number) =>
+  planPools(snapshot, configOf(max_workers), T0).map(({plan}) => [
+    plan.terms.pool.pool,
+    [...plan.terms.payers.keys()].length,
+    plan.terms.mostCreates,
+  ]);
+
+describe('the parts of a snapshot', () => {
+  it('have each node and each document of a slot exactly once', () => {
+    const stray = aNode('tpu-of-nobody');
+    const tpus = [aNode(slot('tpu', 0)), aNode(slot('fast', 0)), aNode(slot('ghost', 0)), stray];
+    const workers = workersOf(aWorker({name: slot('tpu', 0)}), aWorker({name: slot('fast', 0)}));
+    const unreadable = new Set([slot('fast', 1)]);
+    const parts = snapshotsByPool(aSnapshot({workers, unreadable}, tpus));
+    assert.deepEqual(
+      parts.map(({pool, nodes, workers, unreadable}) => [
+        pool.pool,
+        [...(nodes?.tpus.keys() ?? [])],
+        [...workers.keys()],
+        [...unreadable],
+        nodes?.strays.length,
+      ]),
+      [
+        ['tpu', [slot('tpu', 0)], [slot('tpu', 0)], [], 1],
+        ['fast', [slot('fast', 0)], [slot('fast', 0)], [slot('fast', 1)], 0],
+        ['ghost', [slot('ghost', 0)], [], [], 0],
+      ],
+    );
+  });
+
+  it('have a part for a pool that only a worker, a run or the mark of a zone names', () => {
+    const zones = [{...newZone(ZONE, T0, 'marked'), orphans: {since_at: at(0), unseen_since_at: null}}];
+    const workers = workersOf(aWorker({name: slot('left', 0)}));
+    const runs = [aRun({run: 'lost', pool: 'gone'})];
+    const parts = snapshotsByPool(aSnapshot({zones, workers, runs}));
+    assert.deepEqual(
+      parts.map(({pool, jobs}) => [pool.pool, jobs?.waiting]),
+      [
+        ['tpu', 0],
+        ['fast', 0],
+        ['gone', 0],
+        ['left', 0],
+        ['marked', 0],
+      ],
+    );
+    assert.deepEqual(parts.at(-1)?.zones, zones);
+  });
+
+  it('know the zones of their own pool alone', () => {
+    const parts = snapshotsByPool(aSnapshot());
+    assert.deepEqual(
+      parts.map(({zones}) => zones?.map(({pool}) => pool)),
+      [[null], ['fast']],
+    );
+  });
+
+  it('tell an unreadable pool from a pool without a document', () => {
+    const parts = accountsByPool(aSnapshot({pools: [own], unreadable_pools: new Set(['fast'])}));
+    assert.deepEqual(
+      parts.map(({pool, isUnreadable}) => [pool.pool, isUnreadable]),
+      [
+        ['tpu', false],
+        ['fast', true],
+      ],
+    );
+  });
+});
+
+describe('the plans of several pools', () => {
+  it('share the ceiling of workers in sequence, and their creates fit the count of all creates', () => {
+    assert.deepEqual(wantedOf(aSnapshot(), 100), [
+      ['tpu', 4, 110],
+      ['fast', 4, 110],
+    ]);
+    assert.deepEqual(wantedOf(aSnapshot(), 6), [
+      ['tpu', 4, 16],
+      ['fast', 2, 16],
+    ]);
+  });
+
+  it('count the living nodes, the orphans and the unreadable documents of the other pools', () => {
+    const tpus = [aNode(slot('fast', 1))];
+    const workers = workersOf(aWorker({name: slot('fast', 0), phase: 'booting', ready_at: at(0)}));
+    const unreadable = new Set([slot('fast', 2)]);
+    assert.deepEqual(wantedOf(aSnapshot({workers, unreadable}, tpus), 6)[0], ['tpu', 3, 13]);
+  });
+
+  it('share the month: a later pool has what earlier pools leave', () => {
+    const config = configOf(100);
+    const ceilings = {...config.ceilings, max_budget_usd: 0.1};
+    const plans = planPools(aSnapshot(), {...config, ceilings}, T0);
+    const usd = plans.reduce((sum, {plan}) => sum + plan.taken.usd, 0);
+    const alone = planPools(aSnapshot({pools: [own]}), {...config, ceilings}, T0)[0]?.plan.taken;
+    assert.deepEqual(plans[0]?.plan.taken, alone);
+    assert.ok(usd < 0.1, String(usd));
+  });
+
+  it('keep every node of an unreadable pool, and create none there', () => {
+    const workers = workersOf(aWorker({name: slot('fast', 0), phase: 'idle', ready_at: at(0)}));
+    const snapshot = aSnapshot({pools: [own], unreadable_pools: new Set(['fast']), workers});
+    const plan = planPools(snapshot, configOf(100), T0)[1]?.plan;
+    assert.deepEqual([plan?.deletes.size, plan?.taken.creates, plan?.terms.payers.size], [0, 0, 0]);
+  });
+});
