@@ -58,7 +58,7 @@ const wantedOf = (snapshot: AllSnapshot, max_workers: number) =>
 
 describe('the parts of a snapshot', () => {
   it('have each node and each document of a slot exactly once', () => {
-    const stray = aNode('tpu-of-nobody');
+    const stray = aNode('tpu-without-slot');
     const tpus = [aNode(slot('tpu', 0)), aNode(slot('fast', 0)), aNode(slot('ghost', 0)), stray];
     const workers = workersOf(aWorker({name: slot('tpu', 0)}), aWorker({name: slot('fast', 0)}));
     const unreadable = new Set([slot('fast', 1)]);
