@@ -11,9 +11,10 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
-import {jobOf, jobRecords, storeEnded, waitingIn} from '../state/job-documents.ts';
+import {jobOf, jobRecords, storeEnded} from '../state/job-documents.ts';
 import {workOf} from '../state/lease-documents.ts';
 import {poolOf} from '../state/pool.ts';
+import {queueOf} from '../state/waiting-jobs.ts';
 import {type Asked, requesterOf} from '../state/worker-answers.ts';
 
 type LeaseRequest = Asked<'lease'>;
@@ -43,7 +44,7 @@ export async function grantWaitingJob(
 
 /** Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
 async function waitingFor({config, log, store}: Deps, {pool}: Worker, asker: string): Promise<string[]> {
-  const query = {where: waitingIn(pool), order_by: {field: 'queue'}, limit: PAGE};
+  const query = {where: queueOf(pool), order_by: {field: 'queue'}, limit: PAGE};
   const found = await store.query(config.jobs_collection, query);
   const jobs = jobRecords.parseAll(found, error => log('ERROR', error.message));
   const groups = Map.groupBy(jobs, ({queue}) => rankIn(queue ?? ''));

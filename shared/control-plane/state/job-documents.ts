@@ -5,10 +5,9 @@ import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
 import type {Environment} from '../../domain/fleet/source.ts';
 import {CAUSES, type Job} from '../../domain/job/job.ts';
 import {isJobOf} from '../../domain/job/lifecycle.ts';
-import {placesOf} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Filter, Store, Transaction} from '../../ports.ts';
+import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from './deps.ts';
 import {kind} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
@@ -133,13 +132,4 @@ export function storeEnded(
   recordEvent(tx, {kind: 'job', job: job.job, ...about, text}, now);
   if (job.status === 'failed')
     deps.log('WARNING', text, {job: job.job, cause: job.cause, signal: 'job-failed'});
-}
-
-/** The waiting jobs of a pool. A query orders them by `queue`. */
-export function waitingIn(pool: string): Filter[] {
-  const {first, beyond} = placesOf(pool);
-  return [
-    {field: 'queue', op: '>=', value: first},
-    {field: 'queue', op: '<', value: beyond},
-  ];
 }

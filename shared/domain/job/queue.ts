@@ -18,11 +18,6 @@ function rankOf(priority: number): string {
   return String(MAX_PRIORITY - priority).padStart(4, '0');
 }
 
-/** The places of a pool: `first` and later, before `beyond`. `0` is the character after `/`. */
-export function placesOf(pool: string): {first: string; beyond: string} {
-  return {first: `${pool}/`, beyond: `${pool}0`};
-}
-
 /** Pool and priority of a place: jobs with an equal rank may be taken in any order. */
 export function rankIn(place: string): string {
   return place.split('/', 2).join('/');
