@@ -5,6 +5,7 @@ import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {deployLocally, ZONE} from './local-deployment.ts';
 import {print, quoted, say} from './output.ts';
+import {stopSignal} from './stop-signal.ts';
 
 export async function up(options: {
   port: number;
@@ -28,13 +29,6 @@ export async function up(options: {
   } finally {
     await deployment.close();
   }
-}
-
-/** Resolves at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP. */
-export function stopSignal(): Promise<void> {
-  return new Promise(resolve => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
-  });
 }
 
 function welcome(url: string, port: number, bucket: string, emulators = false): string[] {

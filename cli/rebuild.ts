@@ -18,14 +18,13 @@ import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
+import {outcomeOf, POLL_MS} from './control.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {print, say, warn} from './output.ts';
 
-/** Limits of waiting: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
-const WAIT_S = 600;
+/** Limit of waiting without progress: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
 const WAIT_FOR_TASK_S = 1800;
-const POLL_MS = 250;
 
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
@@ -51,7 +50,7 @@ export async function rebuild(
       );
     const bus = openBus({project, deployment, token: connection.token});
     const message = {action: 'rebuild', ...(run === undefined ? {} : {run})};
-    const {outcome, reason} = await outcomeOf(store, await bus.publish('control', message), WAIT_S);
+    const {outcome, reason} = await outcomeOf(store, await bus.publish('control', message));
     if (outcome !== 'applied') throw new CliError(`the rebuild was refused: ${reason}`);
     if (run === undefined) await resultOf(store, null);
     const runs = run === undefined ? await runsInBucket(sources) : [run];
@@ -133,19 +132,4 @@ function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurve
   if (finding === 'gone') return `  stream ${stream}  gone: ${why}`;
   const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
   return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
-}
-
-/** Waits for the recorded outcome of a message. */
-async function outcomeOf(
-  store: Store,
-  id: string,
-  wait_s: number,
-): Promise<{outcome: string; reason: string}> {
-  for (const end = Date.now() + wait_s * 1000; Date.now() < end; await sleep(POLL_MS)) {
-    const record = await store.get(paths.control(id));
-    if (record) return {outcome: String(record.outcome), reason: String(record.reason)};
-  }
-  throw new CliError(
-    `message ${id} was published and not recorded in ${wait_s} s: see the log of the function on-control`,
-  );
 }

@@ -1,0 +1,96 @@
+import {type Command, Option} from 'commander';
+import {CAUSES} from '../../shared/domain/job/job.ts';
+import {
+  dir,
+  dollars,
+  dryRun,
+  instant,
+  integer,
+  jobName,
+  json,
+  pair,
+  port,
+  positive,
+  seconds,
+  text,
+} from '../arguments.ts';
+import {addSourceOptions} from './source-options.ts';
+
+const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'];
+
+/** Registers `gleaner jobs …`. */
+export function addJobCommands(program: Command): void {
+  const jobs = program.command('jobs').description('programs that run on the TPUs of a pool');
+  addSubmit(jobs);
+  const about = (name: string, description: string) =>
+    where(jobs.command(name).description(description)).addOption(json());
+  about('show', 'show one job: state, attempts with cause and cost, and its result')
+    .argument('<id>', 'job id', jobName)
+    .action(async (id, options) => (await import('../jobs/show.ts')).show(id, options));
+  about('list', 'list the newest jobs')
+    .addOption(new Option('--status <status>', 'only jobs in this state').choices(STATUSES))
+    .option('--pool <pool>', 'only jobs of this pool', text)
+    .option('--limit <n>', 'most jobs to list', positive, 10)
+    .action(async options => (await import('../jobs/show.ts')).list(options));
+  where(jobs.command('follow'))
+    .description('print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
+    .argument('<id>', 'job id', jobName)
+    .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
+  where(jobs.command('logs'))
+    .description('print the stored output of an attempt')
+    .argument('<id>', 'job id', jobName)
+    .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
+    .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
+  about('cancel', 'end a job, waiting or running')
+    .argument('<id>', 'job id', jobName)
+    .addOption(dryRun())
+    .action(async (id, options) => (await import('../jobs/change.ts')).cancel(id, options));
+  about('retry', 'run an ended job again, or every job that failed for a cause')
+    .argument('[id]', 'job id', jobName)
+    .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
+    .addOption(dryRun())
+    .addHelpText('after', '\nExamples:\n  gleaner jobs retry ID\n  gleaner jobs retry --where cause=memory')
+    .action(async (id, options) => (await import('../jobs/change.ts')).retry(id, options));
+  about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
+    .option('--yes', 'do not ask')
+    .addOption(dryRun())
+    .action(async options => (await import('../jobs/change.ts')).clear(options));
+}
+
+function addSubmit(jobs: Command): void {
+  const submit = jobs
+    .command('submit')
+    .description('run a Python file, or a command, on a worker of a pool')
+    .argument('[file...]', 'Python file, .json file with the fields of a job, or - for standard input')
+    .option('--test [challenge]', 'run the test of the TPU in place of a file', integer)
+    .option('--command', 'run the words after -- in place of a file')
+    .option('--timeout <s>', 'seconds that an attempt may take (default: 300)', seconds)
+    .option('--pool <pool>', "pool (default: the deployment's own)", text)
+    .option('--priority <n>', 'higher comes first (default: 0)', integer)
+    .option('--max-retries <n>', 'further attempts after failures of the job itself (default: 0)', integer)
+    .option('--name <text>', 'name of the job, stored as metadata', text)
+    .option('--metadata <key=value>', 'text to store with the job; may be repeated', pairs)
+    .option('--challenge-number <n>', 'number that the code finds as challenge_number', integer)
+    .option('--deadline <time>', 'latest end, such as 2026-01-02T03:04:05Z', instant)
+    .option('--budget <usd>', 'most dollars that the job may cost', dollars);
+  addSourceOptions(submit)
+    .option('--follow', 'print the output while the job runs')
+    .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results');
+  where(submit)
+    .addOption(dryRun())
+    .addOption(json())
+    .addHelpText(
+      'after',
+      '\nExamples:\n  gleaner jobs submit train.py --timeout 600 --follow' +
+        '\n  gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
+    )
+    .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));
+}
+
+function where(command: Command): Command {
+  return command.addOption(port()).addOption(dir('folder of a local cloud'));
+}
+
+function pairs(given: string, before: [string, string][] = []): [string, string][] {
+  return [...before, pair(given)];
+}

@@ -1,0 +1,26 @@
+import type {Where} from '../connect.ts';
+import {withCloud} from '../control.ts';
+import {print} from '../output.ts';
+import {aliveIn, readFleet} from './targets.ts';
+
+/** Prints the hosts of the running workers. A host is known once it has said hello. */
+export async function discover(target: string, options: Where & {json?: boolean}): Promise<void> {
+  await withCloud(options, async cloud => {
+    const workers = aliveIn(await readFleet(cloud), target);
+    const hosts = workers.flatMap(({name, pool, phase, hosts}) =>
+      Object.entries(hosts).map(([host, at]) => ({worker: name, host: Number(host), ...at, pool, phase})),
+    );
+    const silent = workers.filter(({hosts}) => Object.keys(hosts).length === 0);
+    const lines = [
+      ...hosts.map(
+        ({worker, host, hostname, address, phase}) => `${worker}/${host}  ${hostname}  ${address}  ${phase}`,
+      ),
+      ...silent.map(({name, phase}) => `${name}  no host has said hello yet  ${phase}`),
+    ];
+    print(
+      options.json,
+      hosts,
+      lines.length > 0 ? lines : ['no worker is running: workers are created when there is work'],
+    );
+  });
+}

@@ -1,0 +1,101 @@
+/** Jobs for a person. A document that nobody has checked may lack every field, or have other values. */
+import type {Document, Value} from '../../shared/ports.ts';
+import {dollarText} from '../output.ts';
+
+const RESULT_CHARS = 2000;
+const RESULT_LINES = 20;
+
+export function isEnded({status}: Document): boolean {
+  return status === 'completed' || status === 'failed' || status === 'cancelled';
+}
+
+/** ` (memory): reason`, as far as it is known. */
+export function reasonOf({cause, error}: Document): string {
+  const first = typeof error === 'string' ? error.trimEnd().split('\n').at(-1) : undefined;
+  return `${cause ? ` (${cause})` : ''}${first ? `: ${first}` : ''}`;
+}
+
+export function jobLine(id: string, job: Document): string {
+  const {metadata, challenge_number} = job;
+  const name = (metadata as Document | null | undefined)?.name;
+  const what =
+    name ??
+    (challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`);
+  const parts = [id, text(job.status).padEnd(9), timeOf(job.created_at), text(job.pool), text(what)];
+  const reason = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
+  return [...parts, reason].filter(part => part !== '').join('  ');
+}
+
+export function jobLines(id: string, job: Document): string[] {
+  const attempts = Array.isArray(job.attempts) ? (job.attempts as Document[]) : [];
+  const line = (name: string, value: Value | undefined) =>
+    value === null || value === undefined || value === '' ? [] : [`  ${name.padEnd(10)} ${text(value)}`];
+  const spent = typeof job.spent_usd === 'number' && job.spent_usd > 0 ? dollarText(job.spent_usd) : null;
+  const command = job.command ? text(job.command) : null;
+  return [
+    `${id}  ${text(job.status)}${reasonOf(job)}`,
+    ...line('pool', job.pool),
+    ...line('command', command),
+    ...line('timeout', typeof job.timeout === 'number' ? `${job.timeout} s` : job.timeout),
+    ...line('priority', job.priority === 0 ? null : job.priority),
+    ...line(
+      'retries',
+      job.max_retries ? `${job.failures ?? 0} failures, up to ${job.max_retries} retries` : null,
+    ),
+    ...line('source', job.source),
+    ...line('metadata', job.metadata),
+    ...(['created', 'scheduled', 'started', 'completed'] as const).flatMap(name =>
+      line(name, timeOf(job[`${name}_at`])),
+    ),
+    ...line('deadline', timeOf(job.deadline_at)),
+    ...line('cost', spent === null ? null : `${spent}${job.budget_usd ? ` of $${job.budget_usd}` : ''}`),
+    ...line('ran', ranText(job.ran as Document | null | undefined)),
+    ...attempts.map(attemptLine),
+    ...line('exit code', job.exit_code),
+    ...line('output', job.log_path),
+    ...line('artifacts', job.artifacts_path),
+    ...line('result in', job.result_path),
+    ...block('error', job.error),
+    ...block('result', job.result),
+  ];
+}
+
+function attemptLine(attempt: Document): string {
+  const {epoch, worker, outcome, cause, exit_code, cost_usd} = attempt;
+  const code = exit_code === null || exit_code === undefined ? '' : `, exit code ${exit_code}`;
+  const cost = typeof cost_usd === 'number' ? `, ${dollarText(cost_usd)}` : '';
+  const times = `${timeOf(attempt.started_at)} to ${timeOf(attempt.ended_at)}`;
+  return `  attempt ${epoch} on ${text(worker)}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
+}
+
+/** `commit 0123456789ab, JAX 0.6.0`, of the code that ran. */
+export function ranText(ran: Document | null | undefined): string {
+  if (!ran) return '';
+  const short = (value: Value | undefined) => text(value).slice(0, 12);
+  return [
+    ran.commit ? `commit ${short(ran.commit)}` : '',
+    ran.bundle ? `bundle ${short(ran.bundle)}` : '',
+    ran.jax_version ? `JAX ${text(ran.jax_version)}` : '',
+  ]
+    .filter(part => part !== '')
+    .join(', ');
+}
+
+/** Head of a long text. `--json` has the whole text. */
+function block(name: string, value: Value | undefined): string[] {
+  if (typeof value !== 'string' || value === '') return [];
+  const head = value.slice(0, RESULT_CHARS).trimEnd().split('\n');
+  const isCut = value.length > RESULT_CHARS || head.length > RESULT_LINES;
+  const lines = head.slice(0, RESULT_LINES).map(line => `    ${line.replaceAll('\t', '    ')}`);
+  return [`  ${name}`, ...lines, ...(isCut ? [`    … ${value.length} characters: --json prints all`] : [])];
+}
+
+/** `2026-01-02 03:04:05`, in UTC. */
+function timeOf(value: Value | undefined): string {
+  return typeof value === 'string' ? value.slice(0, 19).replace('T', ' ') : '';
+}
+
+function text(value: Value | undefined): string {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}

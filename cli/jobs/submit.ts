@@ -1,0 +1,157 @@
+import {randomInt} from 'node:crypto';
+import {hostname, userInfo} from 'node:os';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {z} from 'zod';
+import {jobFields} from '../../shared/contracts/job-schemas.ts';
+import {parseValue} from '../../shared/contracts/schemas.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Document} from '../../shared/ports.ts';
+import type {Where} from '../connect.ts';
+import {apply, type Cloud, POLL_MS, publishLine, withCloud} from '../control.ts';
+import {CliError} from '../errors.ts';
+import {print, say} from '../output.ts';
+import {followJob} from './follow.ts';
+import {fieldsOf, type JobFields} from './job-file.ts';
+import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
+
+export type SubmitOptions = Where &
+  SourceOptions & {
+    test?: number | boolean;
+    command?: boolean;
+    timeout?: number;
+    pool?: string;
+    priority?: number;
+    maxRetries?: number;
+    name?: string;
+    metadata?: [string, string][];
+    challengeNumber?: number;
+    deadline?: string;
+    budget?: number;
+    testRestart?: boolean;
+    follow?: boolean;
+    dryRun?: boolean;
+    json?: boolean;
+  };
+
+/** Publishes a job, waits until it is taken, and prints its id. */
+export async function submit(words: string[], options: SubmitOptions): Promise<void> {
+  const given = await fieldsOf(words, wordsAfterDashes(), options);
+  const code = await sourceOf(options);
+  const environment = await environmentOf(options);
+  if (code.source && !('bundle' in code.source) && code.source.repo === undefined)
+    throw new CliError('a job names its repository: add --repo');
+  const fields = withOptions(given, options, {
+    ...(code.source ? {source: code.source} : {}),
+    ...(environment ? {environment} : {}),
+  });
+  parseValue(z.strictObject(jobFields), fields, 'The job');
+  await withCloud(options, async cloud => {
+    const id = newId();
+    const message = {action: 'submit', job: id, ...fields};
+    if (options.dryRun) {
+      const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
+      return print(options.json, {id, commands}, commands);
+    }
+    await upload(cloud, code);
+    await apply(cloud, message);
+    if (options.testRestart) return compareAfterRestart(cloud, id, fields, options.json);
+    print(options.json, {id}, [id]);
+    if (options.follow) await followJob(cloud, id, options.json ? say : undefined);
+  });
+}
+
+/** The operands behind `--`: commander gives them like the operands before. */
+function wordsAfterDashes(): string[] {
+  const at = process.argv.indexOf('--');
+  return at < 0 ? [] : process.argv.slice(at + 1);
+}
+
+function withOptions(given: JobFields, options: SubmitOptions, code: JobFields): JobFields {
+  const set = {
+    challenge_number: options.challengeNumber,
+    timeout: options.timeout,
+    pool: options.pool,
+    priority: options.priority,
+    max_retries: options.maxRetries,
+    deadline_at: options.deadline,
+    budget_usd: options.budget,
+  };
+  const metadata = {
+    submitted_by: sender(),
+    ...(typeof given.metadata === 'object' ? given.metadata : {}),
+    ...(options.name === undefined ? {} : {name: options.name}),
+    ...Object.fromEntries(options.metadata ?? []),
+  };
+  const chosen = Object.entries(set).filter(([, value]) => value !== undefined);
+  return {...given, ...Object.fromEntries(chosen), ...code, metadata};
+}
+
+const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
+
+/** Id of a new document, in the form of Firestore's own ids. */
+export function newId(): string {
+  return Array.from({length: 20}, () => LETTERS[randomInt(LETTERS.length)]).join('');
+}
+
+/** `user@host` of this process. A user without an entry has its number. */
+export function sender(): string {
+  let user: string;
+  try {
+    user = userInfo().username;
+  } catch {
+    user = String(process.getuid?.() ?? 'unknown');
+  }
+  return `${user}@${hostname()}`.slice(0, 200);
+}
+
+/** Limit of waiting for the end of the worker that is recreated. */
+const RECREATE_S = 1200;
+
+/** Runs the job, recreates its worker, runs it again, and compares results and exit codes. */
+async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, json = false): Promise<void> {
+  say(`first run: job ${id}`);
+  const first = await followJob(cloud, id, say);
+  const last = (first.attempts as {worker: string; incarnation: number}[] | undefined)?.at(-1);
+  if (!last) throw new CliError(`job ${id} is ${first.status} and no worker ran it: nothing to compare`);
+  await apply(cloud, {action: 'recreate', worker: last.worker});
+  say(`${last.worker} is recreated`);
+  await untilEnded(cloud, last);
+  const again = newId();
+  await apply(cloud, {action: 'submit', job: again, ...fields});
+  say(`second run: job ${again}`);
+  const second = await followJob(cloud, again, say);
+  const differs = (['status', 'result', 'exit_code'] as const).filter(
+    field => first[field] !== second[field],
+  );
+  print(
+    json,
+    {same: differs.length === 0, differs, runs: [first, second].map(shortOf)},
+    differs.length === 0
+      ? [`same result before and after the restart: ${first.status}, exit code ${first.exit_code}`]
+      : differs.map(
+          field => `${field} differs: ${shown(first[field])} before, ${shown(second[field])} after`,
+        ),
+  );
+  process.exitCode = differs.length === 0 && first.status === 'completed' ? 0 : 1;
+}
+
+function shortOf({job, status, result, exit_code}: Document) {
+  return {job, status, result, exit_code};
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value ?? null);
+  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+}
+
+/** Waits until the incarnation is over, so that the second run comes on a fresh TPU. */
+async function untilEnded({store}: Cloud, {worker, incarnation}: {worker: string; incarnation: number}) {
+  for (const end = Date.now() + RECREATE_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
+    const found = await store.get(paths.worker(worker));
+    if (!found || found.incarnation !== incarnation || found.phase === 'deleting' || found.phase === 'gone')
+      return;
+  }
+  throw new CliError(
+    `${worker} was not recreated in ${RECREATE_S} s: see its document and \`gleaner status\``,
+  );
+}

@@ -1,0 +1,6 @@
+/** Resolves at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP. */
+export function stopSignal(): Promise<void> {
+  return new Promise(resolve => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
+  });
+}
