@@ -27,6 +27,11 @@ export type Cloud = {
   dir: string;
 };
 
+/** Collection of the documents of jobs, which the deployment chooses. */
+export function jobsCollection(): string {
+  return process.env.GLEANER_JOBS_COLLECTION || 'jobs';
+}
+
 /** Opens the cloud of a command, and closes it at the end of `work`. */
 export async function withCloud<T>(where: Where, work: (cloud: Cloud) => Promise<T>): Promise<T> {
   const connection = await connect(where);
@@ -36,7 +41,7 @@ export async function withCloud<T>(where: Where, work: (cloud: Cloud) => Promise
     return await work({
       ...{connection, store, dir: where.dir ?? DEFAULT_DIR},
       objects: openObjects({project, bucket, endpoint, token}),
-      jobs: process.env.GLEANER_JOBS_COLLECTION || 'jobs',
+      jobs: jobsCollection(),
     });
   } finally {
     await store.close();
@@ -60,7 +65,11 @@ export async function publish({connection, dir}: Cloud, topic: Topic, message: o
     throw new CliError(
       `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${dir}\``,
     );
-  return openBus({project, deployment, token}).publish(topic, message as Document);
+  try {
+    return await openBus({project, deployment, token}).publish(topic, message as Document);
+  } catch (error) {
+    throw new CliError((error as Error).message, {cause: error});
+  }
 }
 
 /** Publishes a message on topic control, waits until it is applied, and returns the reason. Throws `CliError` for a rejected one. */

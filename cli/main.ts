@@ -11,7 +11,8 @@ import {addRunCommands} from './commands/runs.ts';
 import {CliError, Interrupted} from './errors.ts';
 import {print, say} from './output.ts';
 
-const wantsJson = process.argv.includes('--json');
+// Words behind -- belong to another command.
+const wantsJson = process.argv.join('\0').split('\0--\0')[0]?.split('\0').includes('--json') ?? false;
 
 const program = new Command('gleaner')
   .description('LLM activation extraction on spare Cloud TPUs')

@@ -1,7 +1,11 @@
+import {LIVING, workerRecords} from '../shared/control-plane/state/documents.ts';
 import {usdPerMillionTokens} from '../shared/domain/billing/cost.ts';
+import {parseJobWork} from '../shared/domain/names.ts';
 import type {Run} from '../shared/domain/run/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
+import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
+import {jobsCollection} from './control.ts';
 import {CliError} from './errors.ts';
 import {dollarText, print} from './output.ts';
 import {
@@ -25,6 +29,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       const known = new Set(runs.map(({run}) => run));
       print(options.json, runs.map(withRates), [
         ...(runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']),
+        ...(await jobLines(store)),
         ...(await listAlerts(store)).map(alertLine),
         ...(await listRejected(store, name => !known.has(name))).map(rejectedLine),
       ]);
@@ -56,6 +61,20 @@ export async function status(run: string | undefined, options: Where & {json?: b
     await store.close();
     await connection.close();
   }
+}
+
+/** Counts of waiting and running jobs, with the workers of the latter; nothing without such jobs. */
+async function jobLines(store: Store): Promise<string[]> {
+  const collection = jobsCollection();
+  const waiting = await store.count(collection, [
+    {field: 'status', op: 'in', value: ['pending', 'scheduled']},
+  ]);
+  const running = await store.count(collection, [{field: 'status', op: '==', value: 'running'}]);
+  if (waiting + running === 0) return [];
+  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), () => {});
+  const busy = workers.filter(({work}) => parseJobWork(work) !== undefined).map(({name}) => name);
+  const where = busy.length > 0 ? ` on ${busy.slice(0, 10).join(', ')}${busy.length > 10 ? ' …' : ''}` : '';
+  return [`jobs  ${waiting} waiting, ${running} running${where}`];
 }
 
 function alertLine(text: string): string {

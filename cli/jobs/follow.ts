@@ -57,7 +57,7 @@ function stateLine(job: Document): string {
   return isEnded(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker`;
 }
 
-/** Reads the document of a job as it is: a document that nobody has checked may lack every field. */
+/** Reads the document of a job as it is: an unchecked document may lack every field. */
 export async function readJob({store, jobs}: Cloud, id: string): Promise<Document> {
   const job = await store.get(paths.job(jobs, id));
   if (!job) throw new CliError(`there is no job "${id}": \`gleaner jobs list\` lists the newest`);

@@ -1,4 +1,4 @@
-/** Jobs for a person. A document that nobody has checked may lack every field, or have other values. */
+/** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports.ts';
 import {dollarText} from '../output.ts';
 
