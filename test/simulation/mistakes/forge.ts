@@ -32,7 +32,7 @@ export const FORGE: Mistake[] = [
     class: 'forge',
     edits: [
       {
-        file: 'shared/control-plane/streams/grant-lease.ts',
+        file: 'shared/control-plane/handlers/lease-request.ts',
         find: 'if (worker && !speaksFor(worker, request))',
         replace: 'if (worker && !speaksFor(worker, request) && false)',
       },
@@ -99,8 +99,8 @@ export const FORGE: Mistake[] = [
     edits: [
       {
         file: BIND,
-        find: 'if (speaksFor(worker, request)) return',
-        replace: 'if (speaksFor(worker, request) && false) return',
+        find: 'if (speaksFor(worker, request)) {',
+        replace: 'if (speaksFor(worker, request) && false) {',
       },
     ],
   },

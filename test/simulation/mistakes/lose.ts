@@ -145,7 +145,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/handlers/control-message.ts',
+        file: 'shared/control-plane/handlers/message-records.ts',
         find: 'if (!(await tx.get(path)))',
         replace: 'if (await tx.get(path))',
       },
