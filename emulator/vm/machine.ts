@@ -17,8 +17,8 @@ export type MachineOptions = {
 /**
  * Boot command. Its first process starts a watcher that reads a pipe from the cloud. When the pipe closes, also after a
  * `kill -9` of the cloud, the watcher kills its process group: a VM never outlives its cloud. The watcher keeps the number of
- * the group in use, so a kill never hits another group. Jobs have sessions of their own, so a process outside of the group waits
- * for the end of the group, and then kills every process of their user.
+ * the group in use, so a kill never hits another group. Jobs have sessions of their own, so a process outside of the group kills
+ * every process of their user.
  */
 const bootCommand = `
 uid=$1 end_user=$2
@@ -30,8 +30,7 @@ shift 2
   exec 3<&-
   # The line says that the process has left the group.
   [[ -z $uid ]] || read -r _ < <(
-    exec setsid bash -c 'echo; exec >/dev/null; while kill -0 -- "-$1"; do sleep 0.05; done; eval "$2"' \\
-      after "$$" "$end_user" "$uid"
+    exec setsid bash -c 'echo; exec >/dev/null; eval "$1"' end "$end_user" "$uid"
   )
   kill -KILL 0
 ) &
@@ -40,19 +39,18 @@ exec "$@"
 `;
 
 /**
- * Kills every process of user $3, by calls that no fork escapes: each kill(-1) runs as this user, and so reaches no other. It ends
- * with 1 where nothing is left.
+ * Kills every process of user $2, by a call that no fork escapes: kill(-1) of a process of this user, which reaches no other. The
+ * later calls end what a dying agent has just started.
  */
 const endUser = `
-for ((calls = 0; calls < 200; calls++)); do
-  status=0
-  setpriv --reuid "$3" --regid "$3" --clear-groups bash -c 'kill -KILL -1' || status=$?
-  [[ $status != 1 ]] || break
+for ((calls = 0; calls < 5; calls++)); do
+  setpriv --reuid "$2" --regid "$2" --clear-groups bash -c 'kill -KILL -1'
+  sleep 0.05
 done
 `;
 
 function endProcessesOf(uid: number): Promise<void> {
-  const child = spawn('/bin/bash', ['-c', endUser, 'end', '', '', String(uid)], {stdio: 'ignore'});
+  const child = spawn('/bin/bash', ['-c', endUser, 'end', '', String(uid)], {stdio: 'ignore'});
   return new Promise(resolve => {
     child.once('exit', () => resolve());
     child.once('error', () => resolve());

@@ -10,7 +10,7 @@ export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
 
 /** Address of a cloud with its token, for requests that write. */
-export const writeUrl = ({url, token}: LocalCloud) => urlWithToken(url, token);
+export const writeUrl = ({url, token}: Pick<LocalCloud, 'url' | 'token'>) => urlWithToken(url, token);
 
 /** One call that a function of the fixture recorded. */
 export type Seen = {

@@ -93,49 +93,6 @@ wait`;
     await until('every process ended', () => !pids.some(isAlive));
   });
 
-  describe('of a cloud that runs as root', () => {
-    before(function () {
-      if (process.getuid?.() !== 0) this.skip();
-    });
-    // A session of its own and another user, as the agent starts a job. It forks for ever.
-    const job = `#!/bin/bash
-echo uid $GLEANER_JOB_UID
-setsid setpriv --reuid $GLEANER_JOB_UID --regid $GLEANER_JOB_UID --clear-groups bash -c 'trap "" TERM HUP INT; while :; do sleep 0.3 & wait; done' &
-echo pid $!
-sleep 1000`;
-    const started = async (cloud: LocalCloud) => {
-      await boot(cloud, job);
-      const uid = Number((await printedLine(cloud, /^uid (\d+)$/m))[1]);
-      await until('the job runs', () => processesOf(uid).length > 0);
-      return uid;
-    };
-    const processesOf = (uid: number) =>
-      readdirSync('/proc').filter(entry => {
-        try {
-          const status = readFileSync(`/proc/${entry}/status`, 'utf8');
-          return new RegExp(`^Uid:\\s+${uid}\\b`, 'm').test(status) && !/^State:\s+Z/m.test(status);
-        } catch {
-          return false;
-        }
-      });
-
-    it('has a user for its jobs, whose processes end with it', async () => {
-      const cloud = await scratch.cloud();
-      const uid = await started(cloud);
-      await cloud.fault('preempt', 'vm');
-      await until('no process of the user is left', () => processesOf(uid).length === 0);
-    });
-
-    it('shares the user of its jobs with no VM of another cloud', async () => {
-      const [one, other] = [await scratch.cloud(), await scratch.cloud()];
-      const [uid, unlike] = [await started(one), await started(other)];
-      assert.notEqual(uid, unlike);
-      await one.close();
-      assert.equal(processesOf(uid).length, 0);
-      assert.ok(processesOf(unlike).length > 0);
-    });
-  });
-
   it('stays READY after the end of its script, and keeps the background processes of the script', async () => {
     const cloud = await scratch.cloud();
     await boot(cloud, '#!/bin/bash\nsleep 1000 & echo pid $!; echo done; exit 3');
