@@ -85,9 +85,12 @@ make_environment() {
       "$uv" pip sync "${options[@]}" --python "$unfinished/bin/python" "$lock" >&2 ||
       fail "Failed to install what $lock names: see uv's message above"
     printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
+    chmod -R go+rX "$unfinished"
     [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
     publish "$unfinished" "$dir"
     rm -rf "$dir.unfinished.old.$$"
   fi
+  # The user of jobs reads the environment, also one that an earlier release made under a strict umask.
+  [[ -n $(find "$dir" -maxdepth 0 -perm -005) ]] || chmod -R go+rX "$dir"
   printf '%s\n' "$dir/bin/python"
 }

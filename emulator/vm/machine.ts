@@ -35,6 +35,7 @@ shift 2
   kill -KILL 0
 ) &
 exec 3<&-
+umask 022
 exec "$@"
 `;
 
