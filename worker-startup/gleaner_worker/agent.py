@@ -177,7 +177,8 @@ class Agent:
                 log.warning("Failed to send a heartbeat: %s", error)
             except Exception:  # any error: without heartbeats the VM counts as dead
                 log.exception("Failed to send a heartbeat: unexpected error")
-            time.sleep(self.heartbeat_s)
+            self.orders.changed.wait(self.heartbeat_s)
+            self.orders.changed.clear()
 
     def _obey(self, answer: dict, control: Control | JobRunner | None) -> None:
         action = answer["action"]

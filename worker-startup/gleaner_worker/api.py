@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 from .failures import LeaseLost
-from .metadata import Identity, IdentityTokens
+from .metadata import Identity, IdentityTokens, host_names
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class WorkerApi:
 
     def hello(self, give_up_after_s: float = float("inf")) -> dict:
         """Binds the secret of this host to its incarnation. A repeated hello with the same secret changes nothing."""
-        return self._ask({"action": "hello", "ticket": self._identity.ticket}, give_up_after_s)
+        return self._ask({"action": "hello", "ticket": self._identity.ticket} | host_names(), give_up_after_s)
 
     def lease(self, loaded: dict | None) -> dict:
         return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))

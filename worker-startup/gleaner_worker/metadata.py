@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import threading
 import time
 import urllib.error
@@ -119,6 +120,16 @@ def get(path: str, timeout_s: float = 10) -> str:
         raise
     except http.client.HTTPException as error:
         raise OSError(f"the metadata server's answer broke off: {type(error).__name__}: {error}") from error
+
+
+def host_names() -> dict[str, str]:
+    """Name and address of this host, for people. What is unknown is left out."""
+    names = {"hostname": socket.gethostname()[:253]}
+    try:
+        names["address"] = get("instance/network-interfaces/0/ip").strip()[:45]
+    except OSError:
+        pass
+    return {key: value for key, value in names.items() if re.fullmatch(r"[\x21-\x7e]+", value)}
 
 
 def is_preempted() -> bool:

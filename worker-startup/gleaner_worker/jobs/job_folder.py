@@ -68,7 +68,7 @@ class JobFolder:
         source = [prepared.source_folder] if prepared.source_folder else []
         # A Python of the system lies in /usr, which everyone reads.
         pythons = [path for path in (python, real_python) if path not in ("/", "/usr", "/usr/local")]
-        return [self.path, self._cache, *pythons, *source]
+        return [self.path, self._cache, *pythons, *source, *prepared.visible]
 
     def clear_ends(self) -> None:
         """Forgets the result of a process that was ended for a new source."""

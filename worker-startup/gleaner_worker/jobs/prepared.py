@@ -10,6 +10,7 @@ class Prepared:
     source_folder: str | None  # checked out code, readable for the job user
     ran: dict  # as worker-api takes it
     environment: Mapping[str, str] = field(default_factory=dict)  # further variables of the job
+    visible: tuple[str, ...] = ()  # further paths that the job reads
 
 
 class SourceFailed(Exception):

@@ -3,18 +3,17 @@
 import importlib.metadata
 import json
 import platform
-import re
 
 from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
+from ..worker_bundle import worker_bundle
 from .plan import ShardPlan
 from .shard_stats import fold_stats
 
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 _MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
-_BUNDLE = re.compile(r"/bundle-([0-9a-f]{64})/")
 # Fields that may differ between two attempts with the same shards.
 _CIRCUMSTANCES = ("versions", "code")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
@@ -81,7 +80,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "model": {key: getattr(model.files, key) for key in _MODEL_FACTS},
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
-        "code": _code(),
+        "code": worker_bundle(),
         "shards": entries,
     }
 
@@ -104,9 +103,3 @@ def _lasting(summary: dict) -> tuple[dict, list[dict]]:
 def tells_of(summary: bytes, final: dict) -> bool:
     """Whether the summary has the final shard as this entry has it."""
     return json.loads(summary)["shards"][-1] == final
-
-
-def _code() -> str | None:
-    """The sha256 of the bundle that holds this file, or None outside of a bundle."""
-    match = _BUNDLE.search(__file__)
-    return match[1] if match else None

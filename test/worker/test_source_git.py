@@ -1,0 +1,133 @@
+"""Sources of git: fetched as the job user from a real server, again and again."""
+
+import os
+import threading
+
+import pytest
+
+from git_server import GitServer
+from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.user import find_job_user
+from gleaner_worker.source.commands import Commands
+from gleaner_worker.source.git import check_out, reference_of
+from job_attempts import UID, needs_root
+
+pytestmark = needs_root
+
+
+@pytest.fixture
+def server(tmp_path):
+    found = GitServer(tmp_path / "server")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def fetch(tmp_path, server):
+    """fetch(branch=…) returns (the text of main.py, the commit, the folder)."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "host-secret").write_text("5e" * 32)
+    (home / "host-secret").chmod(0o600)
+    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+    commands = Commands(find_job_user(env), threading.Event())
+
+    def get(repo=None, **reference):
+        jobs = str(home / "jobs")
+        os.makedirs(jobs, exist_ok=True)
+        folder, commit = check_out({"repo": repo or server.repo, **reference}, jobs, commands)
+        with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
+            return file.read(), commit, folder
+
+    return get
+
+
+def test_a_branch_is_fetched_and_its_commit_is_recorded(server, fetch):
+    commit = server.commit({"main.py": "one", "lib/deep.py": "x"})
+    text, fetched, folder = fetch(branch="main")
+    assert (text, fetched) == ("one", commit)
+    assert os.path.exists(f"{folder}/lib/deep.py")
+
+
+def test_a_branch_that_was_forced_is_fetched_again_and_the_old_files_stay(server, fetch):
+    server.commit({"main.py": "one"})
+    _, _, old = fetch(branch="main")
+    server.commit({"main.py": "two"})
+    assert fetch(branch="main")[0] == "two"
+    with open(f"{old}/main.py", encoding="utf-8") as file:
+        assert file.read() == "one"
+
+
+def test_a_pull_request_is_fetched_twice_in_a_row(server, fetch):
+    server.commit({"main.py": "one"})
+    server.commit({"main.py": "pr"}, "refs/pull/12/head")
+    assert fetch(pr=12)[0] == "pr"
+    server.commit({"main.py": "pr again"}, "refs/pull/12/head")
+    assert fetch(pr=12)[0] == "pr again"
+    assert fetch(pr=12)[0] == "pr again"
+
+
+def test_a_commit_is_fetched_by_its_hash(server, fetch):
+    first = server.commit({"main.py": "one"}, "refs/heads/old")
+    server.commit({"main.py": "two"})
+    assert fetch(commit=first)[:2] == ("one", first)
+
+
+def test_the_files_belong_to_the_agent_and_no_job_can_change_them(server, fetch):
+    server.commit({"main.py": "one"})
+    folder = fetch(branch="main")[2]
+    for path in (folder, f"{folder}/main.py"):
+        found = os.stat(path)
+        assert found.st_uid == 0 and found.st_mode & 0o022 == 0 and found.st_mode & 0o004
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ({"branch": "nowhere"}, "refs/heads/nowhere"),
+        ({"pr": 99}, "refs/pull/99/head"),
+        ({"commit": "0" * 40}, "0" * 40),
+    ],
+)
+def test_a_reference_that_does_not_exist_is_named_in_one_line(server, fetch, reference, why):
+    server.commit({"main.py": "one"})
+    with pytest.raises(SourceFailed, match=f"Failed to fetch {why} of http") as failed:
+        fetch(**reference)
+    assert failed.value.cause == "source" and "\n" not in failed.value.reason
+
+
+def test_a_repository_that_cannot_be_reached_is_named(fetch):
+    with pytest.raises(
+        SourceFailed, match=r"Failed to fetch refs/heads/main of http://127.0.0.1:1/x.git: .*Failed to connect"
+    ):
+        fetch(repo="http://127.0.0.1:1/x.git", branch="main")
+
+
+@pytest.mark.parametrize("repo", ["file:///etc", "ext::sh -c id", "ssh://127.0.0.1/x", "git://127.0.0.1/x"])
+def test_no_other_transport_is_used(fetch, repo):
+    with pytest.raises(SourceFailed, match="transport .* not allowed|Failed to fetch"):
+        fetch(repo=repo, branch="main")
+
+
+def test_a_reference_is_never_an_option(server, fetch, tmp_path):
+    server.commit({"main.py": "one"})
+    with pytest.raises(SourceFailed):
+        fetch(commit=f"--upload-pack=touch {tmp_path}/owned")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_link_in_a_repository_leads_no_job_to_the_secret(server, fetch, tmp_path):
+    server.commit({"main.py": "one"}, links={"stolen": str(tmp_path / "home" / "host-secret")})
+    folder = fetch(branch="main")[2]
+    assert os.path.islink(f"{folder}/stolen")
+    assert os.stat(tmp_path / "home" / "host-secret").st_mode & 0o077 == 0
+
+
+def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path):
+    server.commit({"main.py": "one", ".gitattributes": "*.py filter=evil", ".git-hooks/post-checkout": "touch x"})
+    assert fetch(branch="main")[0] == "one"
+
+
+def test_references_are_those_of_git():
+    assert reference_of({"repo": "r", "branch": "a/b"}) == "refs/heads/a/b"
+    assert reference_of({"repo": "r", "pr": 3}) == "refs/pull/3/head"

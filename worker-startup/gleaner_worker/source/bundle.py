@@ -1,0 +1,67 @@
+"""A code bundle of the bucket: fetched by its sha256, and unpacked where no job can change it."""
+
+import hashlib
+import os
+import shutil
+import tarfile
+
+from ..failures import Failure
+from ..jobs.prepared import SourceFailed
+from ..objects import Bucket
+from .sealed import use
+
+_MOST_FILES = 100_000
+_MOST_BYTES = 20 << 30
+_PIECE_BYTES = 1 << 20
+
+
+def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
+    """Returns the folder of the bundle's files. Raises SourceFailed with one line that names the bundle."""
+    name = f"code/{sha256}.tar.gz"
+    bundles = os.path.join(jobs, "bundles")
+    os.makedirs(bundles, mode=0o755, exist_ok=True)
+    folder = os.path.join(bundles, sha256)
+    if os.path.isdir(folder):
+        return use(folder)
+    archive, unfinished = os.path.join(bundles, f".{sha256}.tar.gz"), os.path.join(bundles, f".{sha256}")
+    try:
+        bucket.download(name, archive)
+        if (found := _sha256(archive)) != sha256:
+            raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: its sha256 is {found}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.mkdir(unfinished, 0o755)
+        _unpack(archive, unfinished)
+        os.rename(unfinished, folder)
+    except (Failure, OSError, tarfile.TarError, EOFError) as error:
+        reason = error.reason if isinstance(error, Failure) else str(error)
+        raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: {reason}") from error
+    finally:
+        for path in (archive, archive + ".part"):
+            if os.path.exists(path):
+                os.unlink(path)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return use(folder)
+
+
+def _unpack(archive: str, folder: str) -> None:
+    """Accepts files and folders alone; the filter refuses every path that leads out of the folder."""
+    size = 0
+    with tarfile.open(archive, "r:gz") as tar:
+        for number, member in enumerate(tar, 1):
+            size += member.size
+            if not (member.isreg() or member.isdir()):
+                raise tarfile.TarError(f"{member.name!r:.200} is no file and no folder")
+            if number > _MOST_FILES or size > _MOST_BYTES:
+                raise tarfile.TarError(f"it has more than {_MOST_FILES} files or {_MOST_BYTES} bytes")
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            tar.extract(member, folder, filter="data")
+    for path, _, _ in os.walk(folder):
+        os.chmod(path, 0o755)
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,73 @@
+"""Programs that prepare code, run as the job user: what they say, and how they end."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..jobs.prepared import SourceFailed
+from ..jobs.process import Ended, Limits, run_process
+from ..jobs.user import JobUser
+
+_KEPT_BYTES = 64 << 10
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Said:
+    ended: Ended
+    output: str  # the end of stdout and stderr
+
+    @property
+    def is_success(self) -> bool:
+        return self.ended.cause is None and self.ended.exit_code == 0
+
+    @property
+    def last_line(self) -> str:
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return lines[-1][:500] if lines else "it said nothing"
+
+    @property
+    def why(self) -> str:
+        """How the program failed, in a few words."""
+        if self.ended.cause == "stopped":
+            return "it was stopped"
+        if self.ended.cause is not None:
+            return f"it ended by its limit of {self.ended.cause}"
+        return self.last_line
+
+
+class Commands:
+    """Runs programs in folders of the job user. stop: ends the program in hand."""
+
+    def __init__(self, user: JobUser, stop: threading.Event, write: Callable[[bytes], None] = lambda _: None):
+        self.user, self._stop, self._write = user, stop, write
+
+    def run(
+        self,
+        argv: Sequence[str],
+        folder: str,
+        limit_s: float,
+        environment: Mapping[str, str] | None = None,
+        visible: Sequence[str] = (),
+    ) -> Said:
+        kept = bytearray()
+
+        def write(data: bytes) -> None:
+            self._write(data)
+            kept.extend(data)
+            del kept[:-_KEPT_BYTES]
+
+        own = {"PATH": _SYSTEM_PATH, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+        ended = run_process(
+            argv,
+            user=self.user,
+            folder=folder,
+            environment=own | dict(environment or {}),
+            limits=Limits(limit_s, 16 << 30, 4096, 65_536, 50 << 30),
+            write=write,
+            stop=self._stop,
+            visible=visible,
+        )
+        if ended.cause == "stopped":
+            raise SourceFailed("machine", "The preparation was stopped, because the lease is over")
+        return Said(ended, kept.decode("utf-8", "replace"))

@@ -1,0 +1,42 @@
+"""A folder in memory for jobs, mounted once on each host."""
+
+import os
+import subprocess
+
+from ..jobs.prepared import SourceFailed
+
+_MOST_BYTES = 32 << 30
+_MARK = "gleaner-ramfs"
+_KEPT_OUT = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/run", "/tmp", "/var/tmp")
+
+
+def mount_ramfs(path: str, home: str) -> None:
+    """Mounts a file system in memory at `path`, mode 1777. Raises SourceFailed with one line."""
+    where = os.path.realpath(path)
+    if where == "/" or any(_is_within(where, folder) for folder in (*_KEPT_OUT, os.path.realpath(home))):
+        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: name a folder of its own, such as /mnt/ramfs")
+    if _is_mounted(where):
+        return
+    if os.geteuid() != 0:
+        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the agent runs without root")
+    try:
+        os.makedirs(where, exist_ok=True)
+        if os.listdir(where):
+            raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the folder is not empty")
+    except OSError as error:
+        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {error}") from error
+    size = min(_MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    options = f"size={size},mode=1777,nosuid,nodev"
+    command = ["mount", "-t", "tmpfs", "-o", options, _MARK, where]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {' '.join(done.stderr.split())[:300]}")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _is_mounted(path: str) -> bool:
+    with open("/proc/mounts", encoding="utf-8", errors="replace") as file:
+        return any(line.split()[:2] == [_MARK, path] for line in file)
